@@ -37,7 +37,7 @@ bool fused_fits(const struct model_config *c, struct err *e)
 
 static size_t max2(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Cuts `memory`, or with NULL only counts. */
+/* Sets the pointers of *u into `memory`; returns the bytes that this takes.  memory NULL: only counts them. */
 static size_t cut(struct fused *u, char *memory, const struct model_config *c)
 {
     const size_t n = STEP_ROWS, H = (size_t)c->hidden, q = (size_t)c->n_q_heads * (size_t)c->head_dim,
@@ -94,7 +94,7 @@ static void project_out(struct forward *f, const struct fused_rows *r, const str
          .rows = r->rows, .n_rows = r->n, .eps = f->cfg->rms_eps);
 }
 
-/* The attention of one layer.  in: where the rows come from, and their position; kv_layer: where their keys and values go. */
+/* The attention of one layer.  in: the rows and their position; kv_layer: the layer of the KV cache that gets their keys and values. */
 static void attention_step(struct forward *f, const struct fused_rows *r, const struct layer_weights *l, struct step_project_args in,
                            int kv_layer)
 {
@@ -131,7 +131,7 @@ static void delta_step(struct forward *f, const struct fused_rows *r, const stru
     project_out(f, r, &w->out, u->ssq, NULL);
 }
 
-/* check: runs nothing, but it is a fault of the device if it could not run. */
+/* check: runs nothing, but makes the device fail if it could not run this. */
 static void run_experts(struct forward *f, const struct fused_rows *r, const struct moe_weights *w, const int32_t *n_valid, bool check)
 {
     const struct model_config *c = f->cfg;

@@ -13,12 +13,12 @@ enum {
                                          * merge rank, and a draft that is not there is only a draft less */
 };
 
-/* What was recorded for a conversation; NULL: not yet. */
+/* The graphs of one conversation; NULL: not recorded yet. */
 struct slot_graphs {
-    struct dev_graph *first, *step[STEP_ROWS];          /* by rows, less one */
-    struct dev_graph *mtp[STEP_ROWS];                   /* likewise */
-    struct dev_graph *drafts[MAX_DEPTH][MAX_DEPTH];     /* by the first draft and the last one */
-    struct dev_graph *whole[MAX_DEPTH];                 /* step, MTP rows and drafts in one, by drafts, less one */
+    struct dev_graph *first, *step[STEP_ROWS];          /* step: [rows - 1] */
+    struct dev_graph *mtp[STEP_ROWS];                   /* [rows - 1] */
+    struct dev_graph *drafts[MAX_DEPTH][MAX_DEPTH];     /* [first draft][last draft] */
+    struct dev_graph *whole[MAX_DEPTH];                 /* [drafts - 1]: step, MTP rows and drafts in one */
 };
 
 struct recorder {
@@ -32,16 +32,16 @@ struct recorder {
     void  *memory;
     float *logits, *tile_max, *draft_logits, *draft_max;
     void  *pick_scratch, *head_scratch;
-    struct step_row *rows, *draft_rows; /* [STEP_ROWS] device memory: of a step of several conversations, and one of each of them */
-    struct recorder_slot of;            /* of slot 0; those of the others lie behind */
-    struct dev_graph *together[STEP_ROWS];              /* steps of several conversations, by rows, less one */
-    struct dev_graph *mtp_together[STEP_ROWS];          /* the MTP block over the first rows of them, likewise */
-    struct dev_graph *draft_together[MAX_DEPTH][STEP_ROWS];             /* the i-th draft of so many conversations, less one */
+    struct step_row *rows, *draft_rows; /* [STEP_ROWS] device memory: recorder_set_rows() */
+    struct recorder_slot of;            /* memory of slot 0; that of slot i is i times as far behind each pointer */
+    struct dev_graph *together[STEP_ROWS];              /* [rows - 1] steps of several conversations */
+    struct dev_graph *mtp_together[STEP_ROWS];          /* [rows - 1] the MTP block over the first rows of such a step */
+    struct dev_graph *draft_together[MAX_DEPTH][STEP_ROWS];             /* [i][n - 1] the i-th draft of n conversations */
 };
 
 /* ---- memory ---- */
 
-/* Shares out `memory` for n conversations, or with NULL only counts. */
+/* Sets the recorder's pointers into `memory`, for n conversations; returns the bytes that this takes.  memory NULL: only counts them. */
 static size_t share_out(struct recorder *rec, char *memory, const struct model_config *c, int max_depth, size_t n)
 {
     const size_t rows = STEP_ROWS, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD,
@@ -136,11 +136,12 @@ void recorder_close(struct recorder *r)
     free(r);
 }
 
-/* ---- what a graph holds ---- */
+/* ---- the parts of a recipe ---- */
 
 int recorder_draft_rows(const struct weight *head)
 {
-    const bool whole = head->rows < DRAFT_HEAD || head->format == WEIGHT_INT4;          /* whose rows do not lie one behind the other */
+    /* The first rows of an INT4 matrix are no matrix by themselves. */
+    const bool whole = head->rows < DRAFT_HEAD || head->format == WEIGHT_INT4;
     return whole ? head->rows : DRAFT_HEAD;
 }
 
@@ -150,7 +151,7 @@ static struct fused_head target_head(const struct recorder *rec, const struct re
                                .bias = o->bias, .drafts = o->live->ids + 1, .scratch = rec->head_scratch};
 }
 
-/* A whole step, or `first` what follows the prompt's last hidden state.  o: of whom r->k and r->live are. */
+/* A whole step; or, if `first`, only head and pick, from the prompt's last hidden state.  o: memory of the conversation of r->k and r->live. */
 static void queue_step(struct recorder *rec, const struct recorder_slot *o, const struct fused_rows *r, bool first)
 {
     const struct fused_head h = target_head(rec, o);
@@ -163,13 +164,13 @@ static void queue_step(struct recorder *rec, const struct recorder_slot *o, cons
          .scratch = rec->pick_scratch, .rows = r->rows, .n_rows = r->n, .vocab = rec->vocab, .width = rec->hidden, .first = first);
 }
 
-/* The MTP rows of the tokens just picked, from their real hidden states, so that drafts can be made. */
+/* The MTP rows of the tokens that were just picked, from the hidden states of the step.  Drafts start from these. */
 static void queue_mtp(struct recorder *rec, const struct fused_rows *r)
 {
     fused_mtp(rec->f, r, r->live->mtp_next, rec->f->fused->hidden, &r->live->mtp_pos, &r->live->mtp_rows);
 }
 
-/* The i-th draft of each conversation, of which r has one row, from the draft before it. */
+/* The i-th draft of each conversation, from its draft before; r has one row of each conversation. */
 static void queue_draft(struct recorder *rec, const struct recorder_slot *o, const struct fused_rows *r, int i)
 {
     struct step_live *live = r->live;
@@ -210,7 +211,7 @@ struct dev_graph *recorder_record(struct recorder *r, const struct recipe *what,
     return r->dev->graph_end(r->dev, e);
 }
 
-/* ---- which graph that is ---- */
+/* ---- the graph of a recipe ---- */
 
 static struct dev_graph **graph_together(struct recorder *r, const struct recipe *what)
 {
@@ -237,7 +238,7 @@ static struct dev_graph **graph_of_slot(struct slot_graphs *o, const struct reci
 
 void recorder_launch(struct recorder *r, const struct recipe *what)
 {
-    struct err ignored;                 /* a fault of the device, which waiting will report */
+    struct err ignored;                 /* recording fails only when the device does, which the next wait reports */
     struct dev_graph **g = what->together ? graph_together(r, what) : graph_of_slot(&r->slots[what->slot], what);
     if (!*g)
         *g = recorder_record(r, what, &ignored);

@@ -13,25 +13,24 @@
 
 enum {
     MAX_DEPTH  = STEP_ROWS - 1,
-    DOUBT_MS   = 2000,                  /* no result for so long: ask the device whether it lives */
+    DOUBT_MS   = 2000,                  /* after so long without a result the device is asked whether it has failed */
 };
 
 /* A conversation: its cache, and the answer under way. */
 struct stepper_slot {
     struct cache     *k;
-    int depth, start;                   /* drafts a step; position at the beginning */
-    int n_launched, n_taken;
-    int rows;                           /* of the newest step */
-    int at, of;                         /* the first of them among the rows of the step, which others may share; how many it has */
-    int n_made;                         /* drafts, behind the newest pick */
-    int tokens[STEP_RESULTS];           /* of the newest results, by pick */
-    int n_tokens;                       /* of all results that were taken */
+    int depth, start;                   /* most drafts a step; position at the beginning of the answer */
+    int n_launched, n_taken;            /* picks: queued; whose result was taken */
+    int rows;                           /* its rows of the newest step */
+    int at, of;                         /* at: the first of these among all rows of the step, `of` many, which several answers may share */
+    int n_made;                         /* drafts after the newest pick */
+    int tokens[STEP_RESULTS];           /* [pick % STEP_RESULTS] tokens of the newest results */
+    int n_tokens;                       /* tokens of all results that were taken */
 
-    /* the newest positions, whose MTP rows were left out */
-    bool fresh;                         /* those of the newest pick were, too: fused->hidden and live->mtp_next have their inputs */
-    int  n_behind;                      /* of the positions before these */
-    int  behind_pos;                    /* the first of them */
-    struct step_live live;              /* as the last stepper_end() found it */
+    /* MTP rows that were left out: n_behind positions from behind_pos on, and then those of the newest pick if `fresh` */
+    bool fresh;                         /* the newest pick's rows were not run; their inputs are in fused->hidden and live->mtp_next */
+    int  n_behind, behind_pos;          /* the inputs of these rows are in recorder_slot.behind */
+    struct step_live live;              /* the device's copy at the last stepper_end() */
 };
 
 struct stepper {
@@ -41,15 +40,15 @@ struct stepper {
     int    n_slots;
     struct dev     *dev;
     int    vocab, hidden, max_depth;
-    int    max_rows;                    /* of a step */
-    bool   mtp;
-    int    most_behind;                 /* MTP rows that may be left out */
-    struct stepper_part parts[STEP_ROWS];               /* of the newest step; n_parts: 0 if it was of one conversation */
-    int    n_parts, n_made;             /* drafts behind it */
-    struct stepper_slot *on;            /* the conversation that calls are about */
-    struct stepper_slot *drafting;      /* whose MTP rows are in the work space of steps */
+    int    max_rows;                    /* most rows of a step */
+    bool   mtp;                         /* there is an MTP block, and drafts are wanted */
+    int    most_behind;                 /* most MTP rows that may be left out */
+    struct stepper_part parts[STEP_ROWS];               /* [n_parts] of the newest step */
+    int    n_parts, n_made;             /* n_parts: 0 if that was of one conversation; n_made: drafts after a step of several */
+    struct stepper_slot *on;            /* the conversation that functions act on */
+    struct stepper_slot *drafting;      /* the conversation whose MTP rows are in the work space of steps */
     struct stepper_counts counts;
-    struct patience for_first, for_step[STEP_ROWS], for_drafts[MAX_DEPTH];      /* steps by rows, drafts by their number, less one */
+    struct patience for_first, for_step[STEP_ROWS], for_drafts[MAX_DEPTH];      /* for_step: [rows - 1]; for_drafts: [drafts - 1] */
 };
 
 size_t stepper_bytes(const struct model_config *c, int max_depth)
@@ -67,7 +66,7 @@ static int slot_on(const struct stepper *s)
     return (int)(s->on - s->slots);
 }
 
-/* Of the conversation that calls are about. */
+/* Memory of the conversation that functions act on. */
 static struct recorder_slot mine(const struct stepper *s)
 {
     return recorder_slot(s->recorder, slot_on(s));
@@ -106,13 +105,13 @@ void stepper_close(struct stepper *s)
 
 /* ---- MTP rows that were left out ---- */
 
-/* Tokens of the newest pick; as long as it was not heard of, at most. */
+/* The number of tokens of the newest pick; while its result is outstanding, the most that it can be. */
 static int newest_tokens(const struct stepper *s)
 {
     return s->on->n_taken == s->on->n_launched ? s->on->tokens[(s->on->n_launched + STEP_RESULTS - 1) % STEP_RESULTS] : s->on->rows;
 }
 
-/* Runs the rows that were left out before the newest pick, as those of a prompt. */
+/* Runs the MTP rows that were left out, except those of the newest pick, as rows of a prompt. */
 static void run_behind(struct stepper *s)
 {
     if (!s->on->n_behind)
@@ -125,7 +124,7 @@ static void run_behind(struct stepper *s)
     s->on->n_behind = 0;
 }
 
-/* The next step will write over what the MTP rows of the newest pick are made from. */
+/* Copies the inputs of the newest pick's MTP rows to those of the rows that were left out, before the next step overwrites them. */
 static void keep_fresh(struct stepper *s)
 {
     const int n = newest_tokens(s), outstanding = s->on->n_launched - s->on->n_taken;
@@ -146,7 +145,7 @@ static void keep_fresh(struct stepper *s)
     s->on->n_behind += n;
 }
 
-/* The same for all conversations: the next step may be of any. */
+/* Likewise for all conversations, since a step of any of them overwrites these inputs. */
 static void keep_all_fresh(struct stepper *s)
 {
     struct stepper_slot *on = s->on;
@@ -203,7 +202,7 @@ void stepper_step(struct stepper *s, int rows)
     CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS && rows >= 1 && rows <= s->max_depth + 1);
     keep_all_fresh(s);
     recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .step_rows = rows, .first = first, .to = -1});
-    if (first)                          /* where a step leaves it */
+    if (first)                          /* the MTP block finds its input where a step would leave it */
         s->dev->copy(s->dev, s->f->fused->hidden, mine(s).last_hidden, (size_t)s->hidden * sizeof(float));
     s->on->n_launched++;
     s->on->n_made = 0;
@@ -213,7 +212,7 @@ void stepper_step(struct stepper *s, int rows)
     s->n_parts = 0;
 }
 
-/* The next rows of the conversation that calls are about are those of a step of `of` rows, from `at` on. */
+/* The conversation's next pick is made of `rows` rows of a step of `of` rows, from row `at` on. */
 static void join_step(struct stepper *s, int at, int rows, int of)
 {
     struct stepper_slot *o = s->on;
@@ -259,7 +258,7 @@ void stepper_step_together(struct stepper *s, const struct stepper_part *parts, 
     s->n_made = 0;
 }
 
-/* n drafts for each of so many conversations, `before` of which there were. */
+/* Counts n more drafts for each of n_conversations conversations, which had `before` drafts each. */
 static void count_drafts(struct stepper *s, int n, int n_conversations, int before)
 {
     const int chained = before ? n : n - 1;
@@ -269,7 +268,7 @@ static void count_drafts(struct stepper *s, int n, int n_conversations, int befo
     s->counts.chained_rows += (long)chained * n_conversations;
 }
 
-/* `rows`: of the newest pick, at least. */
+/* Runs the MTP rows of the newest pick, and those left out before it.  rows: at least as many as the pick has tokens. */
 static void run_fresh(struct stepper *s, int rows)
 {
     run_behind(s);
@@ -292,7 +291,7 @@ void stepper_draft(struct stepper *s, int n)
     count_drafts(s, n, 1, from);
 }
 
-/* The MTP rows behind the newest step, of its first n parts. */
+/* Runs the MTP rows of the first n parts of the newest step. */
 static void run_fresh_together(struct stepper *s, int n)
 {
     const int rows = count_rows(s->parts, n);
@@ -365,16 +364,16 @@ struct stepper_counts stepper_counts(const struct stepper *s)
     return s->counts;
 }
 
-/* Until the device has written the serial; false when it failed. */
+/* Waits until the device has written the expected serial; false when the device failed. */
 static bool await_serial(struct stepper *s, const volatile int32_t *serial, int32_t expected, struct patience *p, struct err *e)
 {
     const int64_t start = clock_ns();
     int64_t asked = start, nap = 0;
-    if (__atomic_load_n(serial, __ATOMIC_ACQUIRE) == expected)          /* as when another answer of the same step was waited for: that tells
-                                                                         * nothing */
+    /* It may be there, since another answer of the same step was waited for; then nothing is learnt about how long steps take. */
+    if (__atomic_load_n(serial, __ATOMIC_ACQUIRE) == expected)
         return true;
     while (__atomic_load_n(serial, __ATOMIC_ACQUIRE) != expected) {
-        CHECK(s->dev->caps->beside_host);       /* otherwise it is there when the launch returns */
+        CHECK(s->dev->caps->beside_host);       /* on other devices it is there when the launch returns */
         nap = patience_nap_ns(p, clock_ns() - start);
         if (nap)
             nanosleep(&(struct timespec){.tv_sec = nap / 1000000000, .tv_nsec = nap % 1000000000}, NULL);
@@ -418,7 +417,7 @@ int stepper_end(struct stepper *s, int n_delivered, struct err *e)
     s->dev->copy(s->dev, &s->on->live, mine(s).live, sizeof s->on->live);
     if (!s->dev->finish(s->dev, e))
         return -1;
-    /* The first pick is no step; those behind the last one that was heard are taken back. */
+    /* The first pick is no step.  Steps after the last result that counts are taken back. */
     const int last = s->on->n_launched - 1, heard = n_delivered > 0 ? n_delivered - 1 : 0, back = last - heard;
     const int tokens[2] = {s->on->tokens[last % STEP_RESULTS], s->on->tokens[(last + STEP_RESULTS - 1) % STEP_RESULTS]};
     struct state *state = &s->on->k->state;
@@ -426,7 +425,7 @@ int stepper_end(struct stepper *s, int n_delivered, struct err *e)
     const int hidden = state_take_over(state, &s->on->live, back < last ? back : last, tokens);
     s->dev->copy(s->dev, state->last_hidden, mine(s).last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
     keep_fresh(s);
-    if (s->on->n_behind > state->pos - s->on->behind_pos)       /* of what was taken back, or came after the end */
+    if (s->on->n_behind > state->pos - s->on->behind_pos)       /* rows of tokens that were taken back, or are after the end */
         s->on->n_behind = state->pos > s->on->behind_pos ? state->pos - s->on->behind_pos : 0;
     run_behind(s);
     return state->pos;
@@ -440,9 +439,9 @@ int stepper_pause(struct stepper *s, struct err *e)
 
 void stepper_resume(struct stepper *s)
 {
-    struct step_live live = s->on->live;    /* the device's own was needed to end the steps */
+    struct step_live live = s->on->live;    /* ending the steps used up the device's copy */
     struct state *state = &s->on->k->state;
-    state_end_steps(state);             /* unless saving the states did so */
+    state_end_steps(state);             /* does nothing if saving the states has done so */
     live.pos = state->pos;
     live.parity = live.n_apply = 0;
     state_begin_steps(state, s->f->w, mine(s).live, state->pos);

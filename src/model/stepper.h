@@ -1,6 +1,5 @@
-/* Decode: a whole step, from token ids to the next token ids, is recorded once per row count and then launched.  A device that works
- * beside the host never waits for it: results come by themselves.
- * One owner thread. */
+/* The stepper decodes: a whole step, from token ids to the next token ids, is recorded once for each number of rows and then only launched.  A GPU
+ * writes results into host memory by itself, so that it need not wait for the host.  One owner thread. */
 #ifndef Q35_MODEL_STEPPER_H
 #define Q35_MODEL_STEPPER_H
 
@@ -15,67 +14,67 @@
 
 struct stepper;
 
-/* For steps of 1 to max_depth + 1 rows on any of the n caches, which were opened together; each has recorded steps of its own.  `f` and the
- * caches stay valid until stepper_close(). */
+/* For steps of 1 to max_depth + 1 rows on any of the n caches, which were opened together.  `f` and the caches must stay valid until
+ * stepper_close().  NULL with the reason. */
 struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e);
 void   stepper_close(struct stepper *s);
-size_t stepper_bytes(const struct model_config *c, int max_depth);      /* device memory of it, */
-size_t stepper_slot_bytes(const struct model_config *c, int max_depth); /* and of each cache besides */
+size_t stepper_bytes(const struct model_config *c, int max_depth);      /* device memory of a stepper without caches */
+size_t stepper_slot_bytes(const struct model_config *c, int max_depth); /* ... and for each cache besides */
 
-/* Starts an answer on cache `slot`, which holds `pos` positions, and whose last hidden state is that of pos - 1.  `how` as the device
- * reads it; room, n_stop and so on filled.  The prompt's ids are for the repetition penalty, its last n_answer_prefix for the presence penalty
- * too.  depth <= max_depth. */
+/* Begins an answer on cache `slot`, which holds `pos` positions and the last hidden state, that of position pos - 1.  `how` is copied to the device
+ * as it is, so all its members must be set.  The prompt's ids are needed for the repetition penalty, the last n_answer_prefix of them for the
+ * presence penalty too.  At most `depth` drafts a step; depth <= max_depth. */
 void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth);
-/* Each cache may have an answer under way.  The other calls are about the one that was begun or chosen last. */
+/* Each cache may have an answer under way.  The other functions act on the answer that was begun or chosen last. */
 void stepper_choose(struct stepper *s, int slot);
-/* Queues the next pick: the first one from the prompt's last hidden state, then whole steps.  Never waits.  At most STEP_RESULTS
- * results may be outstanding. */
+/* Queues the next pick and, after it, as many drafts as stepper_begin() said.  The first pick of an answer uses the prompt's last hidden state; each
+ * later one is a step that verifies the drafts.  Never waits.  At most STEP_RESULTS results may be outstanding. */
 void stepper_launch(struct stepper *s);
-/* The same in parts, for who decides by what the drafts are: the next pick, a step verifying rows - 1 of the drafts that were made; then
- * n drafts more behind it.  The first pick verifies none.  A step of several rows is heard of before the next one.
- * Where no drafts are made behind a pick its rows of the MTP block are left out: they are run, many at a time, before the next drafts and
- * before stepper_end() returns. */
+/* The same in two parts, for a caller that decides by the drafts' probabilities.  stepper_step() queues the next pick, a step that verifies rows - 1
+ * of the drafts that were made (the first pick verifies none).  stepper_draft() queues n more drafts after it.  The result of a step of several rows
+ * must be taken before the next step.  If no drafts are made after a pick, the MTP block's rows of its tokens are left out: they are run later, many
+ * at a time, before the next drafts or within stepper_end(). */
 void stepper_step(struct stepper *s, int rows);
 void stepper_draft(struct stepper *s, int n);
-/* One step of n of the answers under way, each behind its first pick and with all results taken, where the device can do that
- * (dev_caps.several): of each as many rows, which verify rows - 1 of its drafts.  At most stepper_most_rows() in all.  Each answer is what it is
- * alone. */
+/* One step for n of the answers under way, if the device can do that (dev_caps.several).  A part is an answer that had its first pick and has no
+ * result outstanding; its rows verify rows - 1 of its drafts.  All parts together have at most stepper_most_rows() rows.  Each answer gets the same
+ * tokens as in steps of its own. */
 struct stepper_part { int slot, rows; };
 void stepper_step_together(struct stepper *s, const struct stepper_part *parts, int n);
 int  stepper_most_rows(const struct stepper *s);
-/* Right behind such a step: n drafts more for each of its first n_parts answers, in runs of the MTP block for all of them.  stepper_draft() makes
- * none behind it. */
+/* Directly after such a step, in place of stepper_draft(): n more drafts for each of its first n_parts answers.  A run of the MTP block makes one
+ * draft for each of them. */
 void stepper_draft_together(struct stepper *s, int n_parts, int n);
-/* Positions before those of the newest pick whose rows were left out. */
+/* How many MTP rows are left out so far, without those of the newest pick. */
 int  stepper_behind(const struct stepper *s);
 /* What the MTP block has run since stepper_open(). */
 struct stepper_counts {
-    long mtp_rows, mtp_runs;            /* rows of tokens; a run reads its weights once */
-    long late_rows, late_runs;          /* of these: rows that were left out at first, of which only the KV rows are made */
-    long drafts, heads;                 /* drafts made; times that their head was read for some */
-    long chained_rows, chained_runs;    /* drafts that took a row in another run, and these */
+    long mtp_rows, mtp_runs;            /* rows of picked tokens, and runs over them; a run reads the block's weights once */
+    long late_rows, late_runs;          /* of these: rows that had been left out, of which only the KV rows are made */
+    long drafts, heads;                 /* drafts, and how often the head was read to choose them */
+    long chained_rows, chained_runs;    /* drafts that needed another row of the block, from the draft before, and runs over these rows */
 };
 struct stepper_counts stepper_counts(const struct stepper *s);
-/* The next step verifies these instead.  No more than max_depth. */
+/* Replaces the drafts by these n ids, which the next step verifies.  n <= max_depth. */
 void stepper_propose(struct stepper *s, const int32_t *ids, int n);
-/* Waits for the drafts that were made behind the newest pick.  False when the device failed. */
+/* Waits for the drafts after the newest pick.  False when the device failed. */
 bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e);
-/* The oldest result that was not taken yet.  False when the device failed. */
+/* Waits for the oldest outstanding result.  False when the device failed. */
 bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e);
-/* Ends the answer: waits for what is queued.  Of the results, the first n_delivered count; at most one more may have been taken
- * or computed whose tokens nobody heard of, with one more step launched behind it.  Returns the position at which the cache
- * then stands (all heard tokens but the newest are in it), or -1 when the device failed. */
+/* Ends the answer and waits for the device.  Only the first n_delivered results count.  At most two more picks may have been queued; their tokens
+ * are taken back.  Returns the position at which the cache then stands (it holds all tokens that count except the newest), or -1 when the device
+ * failed. */
 int  stepper_end(struct stepper *s, int n_delivered, struct err *e);
 
-/* Between two steps, every result being taken and heard: stepper_pause() brings the cache to the position that it returns (-1: the device
- * failed), so that its states can be saved; stepper_resume() goes on with the answer. */
+/* For saving in the middle of an answer, when every result was taken and counts: stepper_pause() leaves the cache as stepper_end() does and returns
+ * its position (-1: the device failed); stepper_resume() goes on with the answer. */
 int  stepper_pause(struct stepper *s, struct err *e);
 void stepper_resume(struct stepper *s);
 
-/* For measurements: the mean time of one of n_steps steps of `rows` rows, without drafts, from position pos on, whatever
- * cache 0 holds there.  `overlap`: experts that neighbouring rows share, -1: as routed.  *distinct: mean distinct experts
- * of a layer in the last step. */
+/* For measurements: the mean time of n_steps steps of `rows` rows, without drafts, from position pos on, whatever cache 0 holds there.  `overlap`:
+ * experts that each row shares with the row before, -1: as routed.  *distinct: distinct experts per layer in the last step, on average.  False when
+ * the device failed. */
 bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int overlap, double *ms_per_step, double *distinct, struct err *e);
 
 #endif

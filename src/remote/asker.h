@@ -1,6 +1,6 @@
-/* Requests to another q35chat over its unix socket: POSTs, one after the other, on a thread of its own.  A reply is lines, each a JSON object, which
- * are told as they come.  Several askers may tell into one mailbox, of struct asker_event.  Called from one owner thread; nothing here waits for the
- * other program but asker_close(), which waits a tenth of a second at most. */
+/* An asker sends requests to another q35chat over its unix socket: POSTs, one after the other, on its own thread.  A reply consists of lines, each a
+ * JSON object, which are posted to a mailbox of struct asker_event as they come; several askers may share one mailbox.  Called from one owner thread.
+ * Only asker_close() waits for the other program, a tenth of a second at most. */
 #ifndef Q35_REMOTE_ASKER_H
 #define Q35_REMOTE_ASKER_H
 
@@ -11,26 +11,26 @@
 #include "base/err.h"
 #include "base/mailbox.h"
 
-/* Each request ends in exactly one event that is no line. */
+/* Each request ends in exactly one event that is no ASKER_LINE. */
 enum asker_what {
     ASKER_LINE,
-    ASKER_ENDED,                        /* the whole reply has come, or it was stopped */
-    ASKER_REFUSED,                      /* text: what the other program said */
-    ASKER_BROKEN,                       /* text: nobody is there, or the connection broke */
+    ASKER_ENDED,                        /* the whole reply has come, or asker_stop() ended it */
+    ASKER_REFUSED,                      /* text: the reason that the other program gave */
+    ASKER_BROKEN,                       /* text: the program does not run, or the connection broke */
 };
 struct asker_event {
     enum asker_what what;
-    uint32_t tag;                       /* the request's */
-    struct buf text;                    /* the taker's */
+    uint32_t tag;                       /* of the request */
+    struct buf text;                    /* freed by whoever takes the event */
 };
 
 struct asker;
 /* NULL with the reason. */
 struct asker *asker_open(const char *socket, struct mailbox *out, struct err *e);
-void asker_close(struct asker *a);      /* what was not asked yet is not asked any more */
-/* Takes the body.  silence_s: a reply that brings nothing for so long has broken; 0: it may take any time. */
+void asker_close(struct asker *a);      /* requests that were not sent yet are dropped */
+/* Queues a request and empties `body` into it.  silence_s: a reply without a new line for so long counts as broken; 0: it may take any time. */
 void asker_ask(struct asker *a, uint32_t tag, const char *path, struct buf *body, int silence_s);
-/* The request of that tag ends within a tenth of a second, or is not asked at all. */
+/* Ends the request of that tag within a tenth of a second, or drops it if it was not sent yet. */
 void asker_stop(struct asker *a, uint32_t tag);
 
 #endif

@@ -1,7 +1,7 @@
 /* The body of a request to /v1/chat/completions: messages, tools and sampling as JSON.
  *
- * The same messages make the same bytes, and more messages behind them leave those bytes as they are, so that a server finds
- * what it has read already: ids of tool calls are made of positions, and nothing else is made up. */
+ * The same messages always become the same bytes, also when more messages follow them, so that a server finds the beginning of a prompt in its cache.
+ * For that reason ids of tool calls are made of positions, and nothing else is made up. */
 #ifndef Q35_REMOTE_BODY_H
 #define Q35_REMOTE_BODY_H
 
@@ -19,24 +19,24 @@ struct body {
     int n_messages;
     const struct text *tools;           /* JSON texts: a function, or {"type": "function", "function": a function} */
     int n_tools;
-    const char *reasoning_name;         /* the field in which answers' reasoning goes back; NULL: it does not */
+    const char *reasoning_name;         /* the field for the reasoning of earlier answers; NULL: reasoning is not sent */
     bool thinking;
     bool continues;                     /* the last message is an answer that is to be continued */
-    /* float temperature, top_p, ...: those that are off are not sent but to dialects that say so; temperature always is */
+    /* float temperature, top_p, ...: one that is off is sent only to dialects with says_off; temperature is always sent */
 #define SAMPLING_NUMBER(name, ...) float name;
 #include "config/sampling_numbers.def"
     int top_k, max_tokens, think_budget;        /* 0: not sent */
-    const char *const *bias;            /* [n_bias] "TOKEN=X"; other servers than our own take TOKEN as a number alone */
+    const char *const *bias;            /* [n_bias] "TOKEN=X"; servers other than q35chat need a number as TOKEN */
     int n_bias;
     uint64_t seed;
 };
 
 /* Appends the body.  False: a tool is not JSON, or a bias names its token by text where the server wants its id. */
 bool body_write(const struct body *b, struct buf *out, struct err *e);
-/* Takes the first field that a server's refusal names out of a body; without `model`, `messages`, `tools` and `stream` there is no request.  Its
- * name is appended to `name`.  False: it names none. */
+/* Removes from a body the first field that the server's refusal names, but never `model`, `messages`, `tools` or `stream`, without which there is no
+ * request.  Appends the field's name to `name`.  False: the refusal names none. */
 bool body_drop_refused(struct buf *json, const char *refusal, struct buf *name);
-/* The same by name.  False: it is not there. */
+/* Removes the field of this name.  False: the body has none. */
 bool body_drop(struct buf *json, const char *name);
 
 #endif

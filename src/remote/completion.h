@@ -1,11 +1,11 @@
-/* One answer of an OpenAI-compatible server, streamed by /v1/chat/completions: events -> reasoning, text and tool calls.
+/* Reads one answer of an OpenAI-compatible server, streamed by /v1/chat/completions: from events to reasoning, text and tool calls.
  *
- * Servers differ, and all of these are read alike:
- * - reasoning comes as `reasoning_content` (llama.cpp, SGLang, vLLM before 0.16), `reasoning` (vLLM, ollama) or `thinking`.  Where a delta has
- *   several, the first name that this answer used counts, so that nothing is told twice;
+ * Servers differ; all of these forms are understood:
+ * - reasoning comes as `reasoning_content` (llama.cpp, SGLang, vLLM before 0.16), `reasoning` (vLLM, ollama) or `thinking`.  If a delta has
+ *   several, only the name that this answer used first counts, so that nothing comes twice;
  * - parts of a tool call may lack id and index (ollama), all have index 0 (ollama), repeat id and name, begin at index 1, or bring the
  *   arguments as an object instead of text;
- * - blank lines stand before reasoning and before the text behind it (vLLM, transformers), which belong to the template and are dropped;
+ * - blank lines before the reasoning, and before the text after it (vLLM, transformers), belong to the template and are dropped;
  * - the figures come in a last chunk without choices, in every chunk, as `timings` (llama.cpp), or not at all;
  * - an error may come in the middle, as an event or a chunk, as an object or a text. */
 #ifndef Q35_REMOTE_COMPLETION_H
@@ -22,8 +22,8 @@ enum completion_kind {
     COMPLETION_REASONING,               /* text */
     COMPLETION_TEXT,                    /* text */
     COMPLETION_CALL_BEGIN,              /* text: the tool's name, never empty */
-    COMPLETION_CALL,                    /* text: arguments as a JSON object; truncated: the answer ended inside, or they are not an object: `text` as
-                                         * it came */
+    COMPLETION_CALL,                    /* text: arguments as a JSON object; truncated: the answer ended within the call, or they are no object, and
+                                         * `text` is as it came */
 };
 struct completion_delta {
     enum completion_kind kind;
@@ -34,34 +34,34 @@ struct completion_delta {
 typedef void completion_fn(const struct completion_delta *d, void *arg);
 
 /* Why the answer ended. */
-enum completion_finish { COMPLETION_OPEN, COMPLETION_DONE /* it is not said */, COMPLETION_STOPPED, COMPLETION_LENGTH, COMPLETION_FILTERED };
+enum completion_finish { COMPLETION_OPEN, COMPLETION_DONE /* without a reason */, COMPLETION_STOPPED, COMPLETION_LENGTH, COMPLETION_FILTERED };
 
-/* Negative: the server did not say. */
+/* Negative figures are not known. */
 struct completion_figures {
     int    n_prompt, n_cached, n_tokens;
     int    n_drafted, n_accepted;
     int    n_looked_up, n_looked_up_accepted;   /* of these: found in the text */
     double prefill_ms, decode_ms;
-    double bytes;                       /* that its steps moved */
+    double bytes;                       /* memory traffic of its steps */
 };
 
 struct completion;
-/* goes_on: it continues a text, to which blank lines at its beginning belong. */
+/* goes_on: the answer continues an earlier one, so that blank lines at its beginning are kept. */
 struct completion *completion_open(completion_fn *fn, void *arg, bool goes_on);
 void completion_close(struct completion *c);
 
-/* Bytes of the body as they arrive.  False: the server told an error, or what came is no stream of events; `e` says it in a sentence. */
+/* Takes bytes of the body as they arrive.  False with the reason: the server sent an error, or the body is no stream of events. */
 bool completion_push(struct completion *c, const char *bytes, size_t n, struct err *e);
-/* The body has ended.  False: it broke before the answer was complete. */
+/* The body has ended.  False with the reason: it ended before the answer was complete. */
 bool completion_end(struct completion *c, struct err *e);
-/* Tells calls that are still open as truncated: after an interrupt, or when the stream broke. */
+/* Reports calls that are still open as truncated, after an interrupt or when the stream broke. */
 void completion_cut(struct completion *c);
 
 enum completion_finish completion_finish(const struct completion *c);
 struct completion_figures completion_figures(const struct completion *c);
-/* The name under which reasoning came, for messages that go back; NULL: none came. */
+/* The name of the field in which reasoning came, for sending it back in later requests; NULL: none came. */
 const char *completion_reasoning_name(const struct completion *c);
-/* What a body with an error says, as one sentence for a person: any of the shapes that servers use. */
+/* Makes one sentence for a person of a body with an error, in any of the forms that servers use. */
 void completion_error(const char *body, size_t n, struct err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* The rows of config/dialects.def, and what a server's list of models says. */
+/* Dialects of servers, the rows of config/dialects.def, and reading a server's list of models. */
 #ifndef Q35_REMOTE_DIALECT_H
 #define Q35_REMOTE_DIALECT_H
 
@@ -20,29 +20,28 @@ struct dialect {
     bool own;
 };
 
-/* By its name; NULL with those that there are. */
+/* The dialect of this name; NULL with a sentence that lists all names. */
 const struct dialect *dialect_find(const char *name, struct err *e);
 
 struct remote_model {
     struct buf id;
-    bool unlisted;                      /* the list does not have it, and that of such a server may lack some */
-    int n_ctx;                          /* 0: not said */
+    bool unlisted;                      /* the server's list does not have it, but may be incomplete */
+    int n_ctx;                          /* size of the context in tokens; 0: not known */
     const struct dialect *dialect;
-    bool loading;                       /* it cannot answer yet */
+    bool loading;                       /* the server is loading it */
     size_t loaded, to_load;             /* bytes */
 };
 
-/* The body of /v1/models.  `wanted` NULL: the only model that it lists; none or several: refused, with their names.  One that is wanted and not
- * listed is refused if the server is of a known kind, which lists all that it has.  *m must be freed either way.  `names` gets the names of all that
- * answer, each ended by a zero byte; it stays as it is where there are none.  Models that the server marks as made for embeddings alone do not
- * answer. */
+/* Finds a model in the body of /v1/models.  wanted: its name; NULL: the only model of the list.  False with the reason: `wanted` is NULL and there
+ * are none or several, or the wanted one is missing in the list of a server of a known dialect, which lists all its models.  *m must be freed either way.
+ * Appends to `names` the names of all models that can chat, each ended by a zero byte; models that the server marks as embedding models cannot. */
 bool models_choose(const char *body, size_t n, const char *wanted, struct remote_model *m, struct buf *names, struct err *e);
-/* Such names in a sentence: that --model is to name one of them. */
+/* A sentence for the user that --model must name one of these models. */
 void models_ask(const struct buf *names, struct err *e);
-/* Without a list: the wanted one, of a server of unknown kind. */
+/* For a server without a list: *m becomes the wanted model, of an unknown dialect. */
 void models_assume(const char *wanted, struct remote_model *m);
 void remote_model_free(struct remote_model *m);
-/* The context's length in the body of /props; 0: not said. */
+/* The size of the context in the body of /props; 0: not there. */
 int  props_context(const char *body, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
-/* Server-sent events: bytes as they arrive -> events.  As the HTML standard defines the format (section 9.2.6), but `id` and `retry` are ignored.
- * The events do not depend on how the bytes were cut. */
+/* Reads server-sent events from bytes as they arrive, as the HTML standard defines the format (section 9.2.6); `id` and `retry` are ignored.
+ * The events do not depend on how the bytes are cut into pieces. */
 #ifndef Q35_REMOTE_SSE_H
 #define Q35_REMOTE_SSE_H
 
@@ -19,11 +19,11 @@ typedef bool sse_fn(void *arg, struct text name, struct text data, struct err *e
 struct sse {
     struct buf line, name, data;
     bool has_data;
-    bool after_cr;                      /* a line feed that comes next belongs to the line before */
+    bool after_cr;                      /* a line feed at the beginning of the next bytes belongs to the line before */
     bool begun;                         /* a byte order mark may only stand before the first byte */
 };
 
-/* False when fn ended it, or an event is too long: `e` says why. */
+/* False with the reason: fn ended the stream, or an event is too long. */
 bool sse_push(struct sse *s, const char *bytes, size_t n, sse_fn *fn, void *arg, struct err *e);
 void sse_free(struct sse *s);
 

@@ -1,5 +1,5 @@
-/* The q35chats that are attached: each has asked for a stream of lines, which stays open as long as it is.  It tells how the model loads, what it is
- * then, and what else concerns all of them; that it ends tells that nobody is there any more. */
+/* The q35chats that are attached to a server.  Each has a stream of lines from it, which stays open as long as both run: it says how the model loads,
+ * what the model is, and what else all of them must know.  When the stream ends the server has ended. */
 #ifndef Q35_SERVE_ATTACHED_H
 #define Q35_SERVE_ATTACHED_H
 
@@ -12,7 +12,7 @@
 struct attached {
     struct exchange *x;
     char    *name;
-    uint64_t conversation;              /* of whose checkpoint it hears; 0: of none */
+    uint64_t conversation;              /* the conversation whose checkpoint news it gets; 0: none */
 };
 
 /* Plain value, valid as {0}; attached_free() frees it. */
@@ -21,14 +21,14 @@ struct attached_list {
     int n, cap;
 };
 
-/* Begins its stream with these lines. */
+/* Adds a q35chat and begins its stream with these lines. */
 void attached_add(struct attached_list *l, struct exchange *x, struct text name, const struct buf *lines);
-bool attached_gone(struct attached_list *l, const struct exchange *x);  /* false: it is none of them */
-void attached_tell(struct attached_list *l, const struct buf *lines);
-/* What comes of the conversation's checkpoint is for the one of that name, and for nobody else from now on.  False: there is none. */
+bool attached_gone(struct attached_list *l, const struct exchange *x);  /* removes the one with this exchange; false: there is none */
+void attached_tell(struct attached_list *l, const struct buf *lines);   /* sends the lines to all */
+/* From now on the q35chat of this name, and no other one, gets the news of the conversation's checkpoint.  False: there is none of this name. */
 bool attached_claim(struct attached_list *l, struct text name, uint64_t conversation);
-void attached_tell_of(struct attached_list *l, uint64_t conversation, const struct buf *lines);
-void attached_end(struct attached_list *l);             /* of all streams */
+void attached_tell_of(struct attached_list *l, uint64_t conversation, const struct buf *lines);         /* sends the lines to that one */
+void attached_end(struct attached_list *l);             /* ends all streams */
 void attached_free(struct attached_list *l);
 
 #endif

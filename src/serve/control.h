@@ -1,4 +1,4 @@
-/* What another program asks a server over its unix socket. */
+/* Asks a running server for its state, or to stop, over its unix socket. */
 #ifndef Q35_SERVE_CONTROL_H
 #define Q35_SERVE_CONTROL_H
 
@@ -8,17 +8,17 @@
 
 enum control_found { CONTROL_NONE, CONTROL_FOUND, CONTROL_FAILED };
 
-/* What a server says of itself. */
+/* The state of a server. */
 struct control_state {
     struct buf model, root, options;    /* name, directory, options of the engine (serve/engine_key.h) */
-    int  protocol;                      /* that it speaks with other q35chats (config/limits.h); 0: one from before there were numbers */
-    int  n_ctx;                         /* 0: it loads */
-    int  n_running, n_waiting, n_unread;        /* answers under way, requests that wait, answers that wait for their clients to read */
-    int  n_connections;                 /* of others, beside the one that asked */
-    double loaded_bytes, total_bytes;
+    int  protocol;                      /* version of its protocol with other q35chats (config/limits.h); 0: older than the first number */
+    int  n_ctx;                         /* context in tokens; 0: the model is loading */
+    int  n_running, n_waiting, n_unread;        /* answers under way, requests in the queue, answers paused until their clients read */
+    int  n_connections;                 /* open connections, without this one */
+    double loaded_bytes, total_bytes;   /* while the model loads */
 };
 
-/* NONE: no server listens there. */
+/* NONE: no server listens at this socket. */
 enum control_found control_look(const char *socket, struct control_state *s, struct err *e);
 void control_state_free(struct control_state *s);
 enum control_found control_stop(const char *socket, struct err *e);

@@ -1,4 +1,4 @@
-/* The options that shape an engine, as a text: two engines of a model with the same text give the same answers. */
+/* The options that shape an engine, as one text.  Engines of the same model with the same text give the same answers. */
 #ifndef Q35_SERVE_ENGINE_KEY_H
 #define Q35_SERVE_ENGINE_KEY_H
 

@@ -7,53 +7,53 @@
 #include "serve/job.h"
 #include "serve/server.h"
 
-/* A responder and its answer. */
+/* A responder and the answer that it makes. */
 struct lane {
     struct server    *s;
     struct responder *r;
-    struct job *now;                    /* the one that is answered, or NULL */
-    bool now_over;                      /* its DONE has come */
-    bool pauses;                        /* it was interrupted, to go on later */
+    struct job *now;                    /* the job that is answered, or NULL */
+    bool now_over;                      /* its NEWS_DONE has come */
+    bool pauses;                        /* it was interrupted in order to go on later */
 };
 
 struct server {
-    struct responder *r;                /* the one of the first lane */
+    struct responder *r;                /* the responder of the first lane */
     struct lane lanes[SERVER_ANSWERS];
     int n_lanes;
     struct server_options so;
     struct web *web;
-    struct buf model;                   /* the name under which it is offered */
-    struct buf options;                 /* those that shape the engine */
-    size_t loaded, to_load;             /* bytes */
+    struct buf model;                   /* the model's name for clients */
+    struct buf options;                 /* serve/engine_key.h */
+    size_t loaded, to_load;             /* bytes of the model */
     bool ready;
     enum server_state state;
-    struct err why;                     /* when it failed */
+    struct err why;                     /* the reason of SERVER_FAILED */
     struct queue waiting;
-    struct queue unread;                /* answers that wait for their clients to read */
-    bool held;                          /* nothing is under way, and nothing begins */
-    bool shut;                          /* no further connections are accepted */
-    uint64_t number;                    /* of the last request */
+    struct queue unread;                /* answers that are paused until their clients read */
+    bool held;                          /* server_hold() */
+    bool shut;                          /* server_shut() */
+    uint64_t number;                    /* number of the last request */
     struct figures figures;
     struct attached_list attached;
-    int64_t unused_ns;                  /* since when there is no client; 0: there is one */
+    int64_t unused_ns;                  /* when the last client went away; 0: there is one */
 };
 
 /* server.c */
 int n_running(const struct server *s);          /* answers under way */
-void write_state(const struct server *s, struct buf *out);      /* how the model loads, or what it is */
+void write_state(const struct server *s, struct buf *out);      /* appends lines: how far the model is loaded, or what it is */
 
 /* lane.c */
-void lane_start(struct lane *l);        /* the next one of the queue, from its beginning or behind its last token; its news may come at once */
-void lane_end(struct lane *l);          /* its job is over */
-void lane_pause(struct lane *l);        /* its answer waits, again in the queue, or until its client has read */
-void lane_take(struct lane *l, const struct news *it);  /* of its answer */
-void lane_interrupt(struct lane *l);    /* the client wants no more of its answer, and waits for its end */
-void lane_left(struct lane *l);         /* the client has gone */
-struct lane *lane_of(struct server *s, const struct job *j);    /* that is at this job; NULL: it waits */
-void end_answer(struct server *s, struct job *j, const struct news *last);      /* the last words to its client, and figures */
-void end_waiting(struct server *s, struct job *j);      /* a job that waits is interrupted: with what it has said, or before it began */
+void lane_start(struct lane *l);        /* begins the first job of the queue, or goes on with it; its news may come within the call */
+void lane_end(struct lane *l);          /* frees its job, whose answer is over */
+void lane_pause(struct lane *l);        /* interrupts the answer; the job waits in the queue, or until its client has read */
+void lane_take(struct lane *l, const struct news *it);  /* takes news of the answer */
+void lane_interrupt(struct lane *l);    /* the client has interrupted the answer, and waits for its end */
+void lane_left(struct lane *l);         /* the client has gone away */
+struct lane *lane_of(struct server *s, const struct job *j);    /* the lane that answers this job; NULL: the job waits */
+void end_answer(struct server *s, struct job *j, const struct news *last);      /* ends the reply, and counts its figures */
+void end_waiting(struct server *s, struct job *j);      /* interrupts a job that waits: it ends with the tokens that it had, if any */
 
 /* routes.c */
-void asked(void *arg, struct exchange *x);      /* of web_owner; arg: the server */
+void asked(void *arg, struct exchange *x);      /* for struct web_owner; arg: the server */
 
 #endif

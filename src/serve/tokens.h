@@ -1,4 +1,4 @@
-/* /tokenize and /detokenize: a text or a conversation -> tokens, and back.  Both the fields of vLLM and those of llama.cpp are read and told. */
+/* /tokenize and /detokenize: from a text or a conversation to tokens, and back.  Reads and writes the fields of vLLM and of llama.cpp. */
 #ifndef Q35_SERVE_TOKENS_H
 #define Q35_SERVE_TOKENS_H
 
@@ -7,7 +7,7 @@
 #include "chat/options.h"
 #include "chat/responder.h"
 
-/* Appends the reply's body.  False with a sentence for the client. */
+/* Append the body of the reply.  False with a sentence for the client. */
 bool tokens_of_text(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);
 bool text_of_tokens(struct responder *r, struct text body, struct buf *out, struct err *e);
 

@@ -1,9 +1,8 @@
 /* An HTTP server without a thread of its own: the owner polls one descriptor and calls web_run().  The only user of libmicrohttpd.
  *
- * Each request that has arrived whole is told by asked(), and each of those ends with exactly one gone(): after its reply was sent, or because
- * the client has gone away.  In between the owner answers when it likes, with one reply or with a stream.  Nothing here waits for a client: what
- * a slow one has not read yet is kept for it (the owner bounds how much that is), and a request that does not arrive whole within a minute is
- * dropped. */
+ * asked() is called for each request that has arrived whole, and later gone() exactly once for it: after its reply was sent, or because the client
+ * went away.  In between the owner replies whenever it likes, in one piece or with a stream.  Nothing here waits for a client: bytes that a slow
+ * client has not read yet are kept (the owner bounds how many), and a request that does not arrive whole within a minute is dropped. */
 #ifndef Q35_SERVE_WEB_H
 #define Q35_SERVE_WEB_H
 
@@ -25,30 +24,30 @@ struct web_owner {
 };
 
 struct web *web_open(const struct web_owner *owner, struct err *e);
-void web_close(struct web *w);          /* breaks off what is under way, with gone() */
-/* Accepts connections from this socket, and closes it in the end.  Of a unix socket only those of the user's own programs. */
+void web_close(struct web *w);          /* breaks off all requests, each with gone() */
+/* Accepts connections at this socket, and closes it in the end.  At a unix socket it accepts only programs of the same user. */
 bool web_listen(struct web *w, int fd, struct err *e);
 int  web_fd(const struct web *w);       /* readable when there is something to do */
 int  web_timeout(const struct web *w);  /* for poll(): ms, -1 for ever */
-void web_run(struct web *w);
+void web_run(struct web *w);            /* does what there is to do, without waiting */
 void web_shut(struct web *w);           /* closes the sockets, and accepts no more connections */
 int  web_n_clients(const struct web *w);                /* open connections */
 
 const char *exchange_method(const struct exchange *x);
 const char *exchange_path(const struct exchange *x);
 struct text exchange_body(const struct exchange *x);
-const char *exchange_header(const struct exchange *x, const char *name);        /* NULL: it has none of that name */
-bool exchange_is_local(const struct exchange *x);       /* it came over a unix socket */
-void exchange_set_data(struct exchange *x, void *own);      /* for the owner */
-void *exchange_data(const struct exchange *x);          /* NULL: nothing was kept */
+const char *exchange_header(const struct exchange *x, const char *name);        /* NULL: the request has no such header */
+bool exchange_is_local(const struct exchange *x);       /* the request came over a unix socket */
+void exchange_set_data(struct exchange *x, void *own);      /* keeps a pointer for the owner */
+void *exchange_data(const struct exchange *x);          /* that pointer, or NULL */
 
-/* One whole reply.  retry_s 0: without Retry-After. */
+/* Replies in one piece.  retry_s 0: without Retry-After. */
 void exchange_reply(struct exchange *x, int status, const char *type, struct text body, int retry_s);
-/* A reply in pieces: begin, then write what there is, then end. */
+/* Replies with a stream: begin, then write any number of pieces, then end. */
 void exchange_begin(struct exchange *x, const char *type);
 void exchange_write(struct exchange *x, struct text piece);
 void exchange_end(struct exchange *x);
-size_t exchange_unread(const struct exchange *x);       /* bytes of a stream that wait for the client to read */
-double exchange_unread_ms(const struct exchange *x);    /* for how long it has read nothing of them */
+size_t exchange_unread(const struct exchange *x);       /* bytes of the stream that wait for the client to read */
+double exchange_unread_ms(const struct exchange *x);    /* for how long the client has read none of them */
 
 #endif
