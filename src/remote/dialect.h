@@ -33,7 +33,7 @@ struct remote_model {
 };
 
 /* Finds a model in the body of /v1/models.  wanted: its name; NULL: the only model of the list.  False with the reason: `wanted` is NULL and there
- * are none or several, or the wanted one is missing in the list of a server of a known dialect, which lists all its models.  *m must be freed either way.
+ * are none or several; or `wanted` is not in the list of a server of a known dialect, which lists all its models.  *m must be freed either way.
  * Appends to `names` the names of all models that can chat, each ended by a zero byte; models that the server marks as embedding models cannot. */
 bool models_choose(const char *body, size_t n, const char *wanted, struct remote_model *m, struct buf *names, struct err *e);
 /* A sentence for the user that --model must name one of these models. */

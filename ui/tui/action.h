@@ -1,4 +1,4 @@
-/* What a key does, and where: config/keys.def as a table that can be searched, and told as help. */
+/* Which key does what in which context: config/keys.def as a table, for searching and for help. */
 #ifndef Q35_UI_TUI_ACTION_H
 #define Q35_UI_TUI_ACTION_H
 
@@ -19,7 +19,7 @@ enum context {
 #include "config/contexts.def"
     N_CONTEXTS
 };
-/* Where one is: contexts in the order in which they are asked. */
+/* The contexts of the keyboard at a moment, in the order in which they are searched for a key. */
 struct contexts { enum context at[6]; int n; };
 
 static inline void contexts_add(struct contexts *where, enum context c)
@@ -32,7 +32,7 @@ struct binding {
     uint32_t     code;
     uint8_t      mods;
     bool         behind_ctrl_x;
-    const char  *key, *action, *help;   /* as the table has them */
+    const char  *key, *action, *help;   /* columns of the table */
     action_fn   *fn;
 };
 
@@ -40,16 +40,15 @@ struct actions;
 
 struct actions *actions_open(void);
 void actions_close(struct actions *a);
-/* A row of the config file: "[CONTEXT] KEY ACTION", the key as config/keys.def writes it ("Ctrl-G", "Ctrl-X g").  Without a context
- * the key does it wherever the action has a key already; the action `none` takes the key away.  False with a sentence: nothing has
- * changed. */
+/* Applies a row of the config file, "[CONTEXT] KEY ACTION", with the key as config/keys.def writes it ("Ctrl-G", "Ctrl-X g").  Without a context
+ * the key is bound in every context where the action has a key; the action `none` removes the key.  False with a sentence: nothing has changed. */
 bool actions_bind(struct actions *a, const char *text, struct err *e);
-/* The function of a key, or NULL.  `behind_ctrl_x`: Ctrl-X came before it, which makes an Alt key of what has no row of its own. */
+/* The function of a key, or NULL.  behind_ctrl_x: Ctrl-X came before the key; if "Ctrl-X KEY" has no row, that of Alt-KEY counts. */
 action_fn *actions_find(const struct actions *a, const struct contexts *where, uint32_t code, uint8_t mods, bool behind_ctrl_x);
-/* The keys that work there: a line for each thing they do. */
+/* Appends the keys that work in these contexts, a line for each action. */
 void actions_help(const struct actions *a, const struct contexts *where, struct buf *out);
-void actions_list(const struct actions *a, struct buf *out);    /* all of them as rows that actions_bind() would take */
-/* What that key does there, as told in the table; NULL: nothing. */
+void actions_list(const struct actions *a, struct buf *out);    /* appends all bindings, as rows for actions_bind() */
+/* The binding of this key in these contexts; NULL: there is none. */
 const struct binding *actions_meaning(const struct actions *a, const struct contexts *where, uint32_t code, uint8_t mods);
 int  actions_n(const struct actions *a);
 const struct binding *actions_at(const struct actions *a, int i);

@@ -1,6 +1,6 @@
-/* Glyphs whose columns terminals do not agree about, kept in the columns that they have here.  curses draws placeholders in their
- * place, private characters of one column each; on their way to the terminal these become the glyph, with blanks below it and the
- * cursor set behind it.  So a terminal with another table shows a glyph too wide or too narrow, and nothing beside it moves. */
+/* Keeps glyphs in place whose width differs between terminals.  curses draws placeholders for them, private characters of one column each.  On the
+ * way to the terminal a placeholder becomes blanks, the glyph on top of these, and an order that sets the cursor behind the glyph.  So a terminal
+ * with another width shows the glyph too wide or too narrow, but everything beside it stays where it belongs. */
 #ifndef Q35_UI_TUI_ANCHOR_H
 #define Q35_UI_TUI_ANCHOR_H
 
@@ -20,14 +20,14 @@ struct anchors {
 };
 
 void anchors_free(struct anchors *a);
-/* Whether `n` more may come; if not: anchors_clear, and draw everything anew. */
+/* Whether there is room for n more.  If not the caller calls anchors_clear() and draws the whole screen. */
 bool anchors_room(const struct anchors *a, int n);
 void anchors_clear(struct anchors *a);
-/* The placeholder of the first column of a glyph that stands at `col`; the next code point is that of the second.  The same glyph
- * at the same column always has the same one, so that curses sees what has changed.  0: there is no room. */
+/* The placeholder for the first column of a glyph at `col`; the next code point is that for the second column.  The same glyph at the same column
+ * always gets the same placeholder, so that curses notices changes.  0: there is no room. */
 uint32_t anchor_code(struct anchors *a, const struct glyph *g, int col);
-/* Appends to `out` what curses has drawn for a screen of `cols` columns, placeholders replaced.  right(n) is what moves the
- * terminal's cursor right by n columns. */
+/* Appends to `out` the n bytes that curses has drawn for a screen of `cols` columns, with placeholders replaced.  right(n): the order that moves
+ * the terminal's cursor right by n columns. */
 void anchors_expand(const struct anchors *a, const char *s, size_t n, int cols, const char *(*right)(int n), struct buf *out);
 
 #endif

@@ -1,7 +1,6 @@
-/* Where the outermost blocks of markdown begin and end, a complete line at a time.  A block that has ended is laid out for good,
- * so what is told here never depends on a later line.  Where this and the parser see different blocks inside of one, the parser
- * is right; a block only must not end where the parser would see one that goes on.  The exception is a block of BLOCK_LONG bytes:
- * it ends with a line, so that what every new byte costs has a bound. */
+/* Finds where the outermost blocks of markdown begin and end, from one complete line after the other.  A block that has ended is laid out for good,
+ * so decisions here never depend on later lines.  The parser (md4c) may see several blocks within one of these; but a block must not end here where
+ * for the parser it goes on.  The exception: a block of BLOCK_LONG bytes ends with its line, so that the time for each new byte is bounded. */
 #ifndef Q35_UI_TUI_BLOCK_H
 #define Q35_UI_TUI_BLOCK_H
 
@@ -25,30 +24,30 @@ enum block_kind {
 
 struct block {                  /* valid as {0} */
     enum block_kind kind;
-    int  n_lines;               /* so far */
-    bool blank;                 /* the last one is */
-    char mark;                  /* fence: ` or ~; list: the bullet, or what stands behind the number */
-    int  count;                 /* fence: length */
+    int  n_lines;               /* lines so far */
+    bool blank;                 /* the last line is blank */
+    char mark;                  /* fence: ` or ~; list: the bullet, or the character after the number */
+    int  count;                 /* fence: length of the mark */
     int  indent;                /* columns before the mark */
-    int  content;               /* list: column of what belongs to the item */
-    const char *end;            /* math, html: what ends it */
+    int  content;               /* list: column where the item's content begins */
+    const char *end;            /* math, html: the text that ends the block */
     bool header;                /* text: its only line has a '|' */
-    size_t bytes;               /* so far */
-    int  left, next_left;       /* of a part of a long list: columns of the item it goes on in; the same for the next block */
+    size_t bytes;               /* bytes so far */
+    int  left, next_left;       /* left: the block is a part of a long list item whose content begins in this column; next_left: for the next block */
 };
 
 enum block_step {
-    BLOCK_GOES_ON,              /* the line belongs to it */
-    BLOCK_ENDS_BEFORE,          /* it does not; the next block begins with this line (give it again, with {.left = next_left}) */
-    BLOCK_ENDS_AFTER,
+    BLOCK_GOES_ON,              /* the line belongs to the block */
+    BLOCK_ENDS_BEFORE,          /* the line begins the next block: call again with it, and a block {.left = next_left} */
+    BLOCK_ENDS_AFTER,           /* the line is the block's last */
 };
 
 enum block_step block_step(struct block *b, const char *line, size_t n);
 
-/* Bytes of the first line of s[0..n) with its newline (\n, \r\n); 0: it is not complete.  `ended`: no more bytes will come. */
+/* Length of the first line of s[0..n) with its newline (\n, \r\n); 0: the line is not complete.  ended: no more bytes will come. */
 size_t block_line(const char *s, size_t n, bool ended);
 bool block_is_blank(const char *line, size_t n);
-/* The place of a fence's info string; its length, without blanks around it. */
+/* Length of a fence's info string, without blanks around it; *at: where it begins. */
 size_t block_info(const char *line, size_t n, size_t *at);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "ui/tui/window.h"
 
-/* At which hit of a search one is.  False: nothing is searched. */
+/* The current hit of the search, from 1, and the number of hits.  False: no search is under way. */
 bool browse_search(const struct host *h, int *hit, int *n_hits);
 
 #endif

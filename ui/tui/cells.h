@@ -1,4 +1,4 @@
-/* A screen that is still to be drawn: rows of cells.  Plain memory; knows no terminal. */
+/* A screen in memory: rows of cells.  Knows no terminal. */
 #ifndef Q35_UI_TUI_CELLS_H
 #define Q35_UI_TUI_CELLS_H
 
@@ -25,19 +25,19 @@ struct cells {
 struct area { int row, col, rows, cols; };
 
 bool area_has(struct area a, int row, int col);
-bool cells_are_tiny(const struct cells *c);             /* so small that what can do with one row takes one */
+bool cells_are_tiny(const struct cells *c);             /* the screen is so small that windows use one row wherever they can */
 
 void cells_size(struct cells *c, int rows, int cols);   /* also blanks; {0} is a valid start */
 void cells_free(struct cells *c);
 void cells_blank(struct cells *c, struct area a, struct look look);
-/* Puts text from column `col` of `row` of the area on, which may be negative; clips at the edges, never splits a wide glyph: a
- * half of one would be a blank.  Returns the column behind what was put, at most the area's last one plus 1. */
+/* Puts text into `row` of the area, from column `col` on, which may be negative.  Clips at the edges; a wide glyph that is cut becomes a blank.
+ * Returns the column after the text, at most the number of columns of the area. */
 int  cells_put(struct cells *c, struct area a, int row, int col, struct look look, const char *text, size_t n);
 int  cells_puts(struct cells *c, struct area a, int row, int col, struct look look, const char *text);
-void cells_mark(struct cells *c, struct area a, uint8_t marks);         /* on top of the looks that are there */
+void cells_mark(struct cells *c, struct area a, uint8_t marks);         /* adds marks to the looks of all cells */
 struct area cells_all(const struct cells *c);
-/* As text: a line per row, trailing blanks cut.  With looks, a line of letters below each row that has any look but plain
- * text: the first letter of the style (upper case when marked), '.' for plain. */
+/* Appends the screen as text: a line per row, without trailing blanks.  With looks, each row that has other looks than plain text is followed by a
+ * line of letters: the first letter of a cell's style (a capital if it has marks), '.' for plain. */
 void cells_dump(const struct cells *c, bool looks, struct buf *out);
 
 #endif

@@ -1,9 +1,8 @@
-/* What can stand for the word before the cursor: commands, their arguments, files.
+/* Completions of the word before the cursor: commands, their arguments, files.
  *
- * Of commands chat/command.h decides.  "@path" is a file to attach, also "(@path" and @"a path with blanks"; a word with a slash
- * is a path.  Directories come first and end with a slash; hidden names only when a
- * dot was typed; what the .gitignore of their own directory names ("build/", "*.o") is not offered for attaching.  Names that the
- * draft cannot hold are left out. */
+ * chat/command.h completes commands.  "@path" is a file to attach, also "(@path" and @"a path with blanks"; a word with a slash is a path.
+ * Directories come first and end in a slash; hidden files are offered only after a dot.  Files that the .gitignore of their own directory names
+ * ("build/", "*.o") are not offered for attaching.  Names that a draft cannot hold are left out. */
 #ifndef Q35_UI_TUI_COMPLETE_H
 #define Q35_UI_TUI_COMPLETE_H
 
@@ -15,31 +14,31 @@
 enum { COMPLETE_MAX = 500 };
 
 struct complete_item {
-    char *word;                 /* what then stands there */
-    char *note;                 /* for the right edge: a command's argument, a file's size, its tokens and the time to read them; "" */
-    char *help;                 /* one line; "" */
+    char *word;                 /* replaces the word before the cursor */
+    char *note;                 /* for the right edge: a command's argument; a file's size, tokens and the time to read them; or "" */
+    char *help;                 /* one line, or "" */
 };
 
 /* Plain value, valid as {0}. */
 struct complete {
     struct complete_item *items;
     int n;
-    size_t start;               /* the words stand for before[start..] */
-    struct buf common;          /* what all words begin with; the word itself when it is the only one */
-    struct buf note;            /* why these are not all, or "" */
+    size_t start;               /* the words replace before[start..] */
+    struct buf common;          /* the common beginning of all words; the whole word if there is only one */
+    struct buf note;            /* why some words are missing, or "" */
 };
 
 struct stat;
 struct complete_counter {
-    /* Tokens of the file of that path, as it would be attached; -1: not known, then they are estimated and marked so ("~"). */
+    /* Tokens of this file if it were attached; -1: not known, then the number is estimated and marked with "~". */
     int (*count)(void *arg, const char *path, const struct stat *st);
     void *arg;
-    double tok_s;               /* so many of a prompt are read in a second, to say how long the file takes; 0: not known */
+    double tok_s;               /* prompt tokens read per second, for the time that a file would take; 0: not known */
 };
 
-/* `before` is the draft up to the cursor; `counter` may be NULL.  Reads directories; what cannot be read is empty. */
+/* before: the draft up to the cursor; counter: may be NULL.  Reads directories; one that cannot be read counts as empty. */
 void complete_find(struct complete *c, const char *before, const struct complete_counter *counter);
-/* The word is complete: nothing but a blank can follow (it is the only one, and no directory). */
+/* The word is complete, so that a blank may follow: it is the only one, and no directory. */
 bool complete_ends(const struct complete *c);
 void complete_free(struct complete *c);
 

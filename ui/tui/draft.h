@@ -1,9 +1,7 @@
-/* The text of a draft: its bytes, its chips, and the way back through every change.  The lower half of editor.c: it knows no keys
- * and no rows.
+/* The text of a draft: its bytes, its chips, and all changes for undo and redo.  The lower half of editor.c, without keys and rows.
  *
- * The text is valid UTF-8 whose only control characters are \n and \t, and chips: CHIP_BEGIN, a number in digits, CHIP_END.
- * Nothing else can look like one, and no grapheme cluster reaches across its ends.  A unit is what the cursor steps over: a
- * glyph or a chip. */
+ * The text is valid UTF-8 whose only control characters are \n, \t and those of chips.  A chip is CHIP_BEGIN, a number in digits, CHIP_END; no other
+ * text looks like that, and no grapheme cluster reaches across its ends.  A unit is what the cursor steps over at once: a glyph or a chip. */
 #ifndef Q35_UI_TUI_DRAFT_H
 #define Q35_UI_TUI_DRAFT_H
 
@@ -19,7 +17,7 @@ struct chip {
     struct buf text;            /* what is sent */
 };
 
-/* Changes of one of the first three kinds that meet are one step for undo. */
+/* Adjoining changes of the same kind, of the first three kinds, are one step for undo. */
 enum step { STEP_TYPED, STEP_BACKSPACE, STEP_DELETE, STEP_OTHER };
 
 struct edited { size_t at, removed, added; };
@@ -29,29 +27,29 @@ struct draft {
     size_t cursor;              /* between two units */
     struct chip *chips;
     int n_chips, cap_chips;
-    struct change *changes;     /* the first n_done of them led to the text, the others were undone */
+    struct change *changes;     /* the first n_done led to the present text; the others were undone */
     int n_changes, n_done, cap_changes;
 };
 
 void draft_free(struct draft *d);
-void draft_forget(struct draft *d);                     /* empty and without a past; chips stay */
-void draft_forget_chips(struct draft *d);               /* only when neither text nor past nor anybody else has any */
+void draft_forget(struct draft *d);                     /* makes it empty, without undo; chips stay */
+void draft_forget_chips(struct draft *d);               /* frees the chips; none may be left in the text, the changes or elsewhere */
 
-/* Puts `text`, which is clean, in the place of bytes at .. at+removed; the cursor goes behind it.  `joins`: one step with the
- * change before, if they fit. */
+/* Replaces bytes at .. at+removed by `text` (see draft_clean()); the cursor goes after it.  joins: makes one step for undo with the change before, if
+ * both fit together. */
 struct edited draft_replace(struct draft *d, size_t at, size_t removed, const char *text, size_t n, enum step step, bool joins);
-/* The cursor had to move a little after draft_replace(): redo shall bring it there as well. */
+/* Moves the cursor after draft_replace(), so that redo moves it there too. */
 void draft_place_cursor(struct draft *d, size_t cursor);
 bool draft_undo(struct draft *d, struct edited *what);
 bool draft_redo(struct draft *d, struct edited *what);
 
-/* Appends text that may come from anywhere as a draft may hold it: CR and CRLF are \n, other controls go, U+FFFD for bad bytes. */
+/* Appends any text in the form that a draft may hold: CR and CRLF become \n, other controls are removed, invalid bytes become U+FFFD. */
 void draft_clean(struct buf *out, const char *text, size_t n);
-/* A new chip; what stands for it in a text is appended to `out`. */
+/* Makes a chip and appends to `out` the bytes that stand for it in a text. */
 void draft_add_chip(struct draft *d, const char *label, const char *text, size_t n, struct buf *out);
-const struct chip *draft_chip(const struct draft *d, size_t at);        /* the one that begins there, or NULL */
-/* Bytes and columns of the unit at a place before the end; \n has 0 columns, \t 1. */
+const struct chip *draft_chip(const struct draft *d, size_t at);        /* the chip that begins at this byte, or NULL */
+/* Bytes and columns of the unit at byte `at`, before the end; \n has 0 columns, \t 1. */
 size_t draft_unit(const struct draft *d, size_t at, int *columns);
-void draft_expand(const struct draft *d, struct buf *out);              /* the text, chips in full */
+void draft_expand(const struct draft *d, struct buf *out);              /* appends the text, with the texts of chips */
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* The character that s[0..n), "&" to ";", stands for, as UTF-8 in out; its length, 0: we do not know it. */
+/* Writes the character that the entity s[0..n), from "&" to ";", stands for as UTF-8 to out; returns its length, 0: the entity is unknown. */
 size_t entity_text(const char *s, size_t n, char out[4]);
 
 #endif

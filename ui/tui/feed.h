@@ -1,4 +1,4 @@
-/* The conversation as items of the pane: what stands in it already, and what the chat tells while it happens. */
+/* Makes items of the pane from the conversation: from its messages, and from events of the chat as they come. */
 #ifndef Q35_UI_TUI_FEED_H
 #define Q35_UI_TUI_FEED_H
 
@@ -15,29 +15,28 @@ struct feed {
     struct options *o;
 
     /* inside */
-    int     message;                    /* of chat_message(): what comes in belongs to it, or to the one after */
-    int     reasoning, answer;          /* the items that grow, or -1 */
-    int     aside;                      /* of a summary that is written, or of a question aside: the first item, which no message has; else -1 */
-    int     call;                       /* results are looked for from this item on */
-    bool    complete;                   /* that message is: what comes next begins another */
-    int64_t since_ms, told_ms;          /* when it began to reason; when its head was written */
-    size_t  output;                     /* bytes of output that the card of the call under way has */
+    int     message;                    /* index of the message that events belong to (chat_message()) */
+    bool    complete;                   /* that message is complete: the next events belong to the one after it */
+    int     reasoning, answer;          /* items that grow, or -1 */
+    int     aside;                      /* first item of a summary under way or of a question aside, which belong to no message; else -1 */
+    int     call;                       /* results are matched with calls from this item on */
+    int64_t since_ms, told_ms;          /* when the reasoning began; when its head was written last */
+    size_t  output;                     /* bytes of output on the card of the call under way */
     int64_t call_ms;                    /* when the call under way began */
 };
 
 void feed_init(struct feed *f, struct pane *p, struct options *o);
-/* Makes the items agree with the conversation after it was loaded, cut or branched; what agrees already stays untouched. */
+/* Makes the items agree with the conversation after it was loaded, cut or branched.  Items before the first difference stay untouched. */
 void feed_sync(struct feed *f);
-/* A turn has begun (a submit, another answer, a continued one): what comes in belongs to it.  What commands said since the last
- * one goes: it was about that moment, and is no part of the conversation. */
+/* A turn has begun (a message, another answer, a continued one): the following events belong to it.  Removes the output of commands since the last
+ * turn, which is no part of the conversation. */
 void feed_turn(struct feed *f);
-/* Shows what an event says, at `ms`. */
+/* Shows an event that came at `ms`. */
 void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms);
-/* Time goes by: how long it has been reasoning. */
-void feed_recount(struct feed *f);                      /* the tokenizer is there: what was estimated of a loaded conversation */
-void feed_tick(struct feed *f, int64_t ms);
-void feed_decided(struct feed *f, bool taken);          /* about the summary */
-/* A line or more of ours: ITEM_NOTE, ITEM_ERROR, or a command's ITEM_OUTPUT. */
+void feed_recount(struct feed *f);                      /* the tokenizer is loaded: replaces estimated numbers of tokens */
+void feed_tick(struct feed *f, int64_t ms);             /* updates how long the reasoning under way has taken */
+void feed_decided(struct feed *f, bool taken);          /* the summary that waited was taken or not */
+/* Adds text of the program: ITEM_NOTE, ITEM_ERROR, or the ITEM_OUTPUT of a command. */
 void feed_say(struct feed *f, enum item_kind kind, const char *text);
 
 #endif

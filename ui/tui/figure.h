@@ -5,13 +5,13 @@
 #include "base/buf.h"
 
 void figure_tokens(struct buf *out, double n);          /* 214, 3.1k, 128k, 1.2M */
-void figure_window(struct buf *out, int n);             /* the same, but 131072 is 128k, as it was asked for */
+void figure_window(struct buf *out, int n);             /* the same for the size of a context: 131072 is 128k */
 void figure_count(struct buf *out, long n);             /* 1,204 */
 void figure_bytes(struct buf *out, size_t n);           /* 812 bytes, 6.1 kB, 1.2 MB */
 void figure_rate(struct buf *out, double per_s);        /* 46.2, 312, 1.9k */
 void figure_joules(struct buf *out, double n);          /* 540 J, 1.6 kJ */
-/* Reading and answering apart, since their rates are not alike: "read 383 in 1.3 s, 24 tok in 0.2 s"; without the reading where none
- * was needed.  Times in ms. */
+/* Prompt and answer separately, since their rates differ: "read 383 in 1.3 s, 24 tok in 0.2 s"; without the first part if nothing had to be read.
+ * Times in ms. */
 void figure_turn(struct buf *out, int n_read, double read_ms, int n_tokens, double answer_ms);
 void figure_about(struct buf *out, int seconds);         /* about 12 s, about 3 min */
 void figure_clock(struct buf *out, int seconds);        /* 0:13, 1:02:03 */

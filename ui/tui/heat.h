@@ -1,4 +1,4 @@
-/* Colours of the tokens in the transcript: how they were made, or how likely they were. */
+/* Colours for the tokens in the transcript, by how they were chosen or by their probability. */
 #ifndef Q35_UI_TUI_HEAT_H
 #define Q35_UI_TUI_HEAT_H
 
@@ -9,9 +9,9 @@ enum heat { HEAT_NONE, HEAT_HOW, HEAT_PROBABILITY };
 
 /* Plain value, valid as {0}. */
 struct heat_tint {
-    enum heat shown;                    /* as it shall be */
-    enum heat tinted;                   /* as the pane has it, */
-    int  n_tokens, n_items;             /* for so many tokens of the answer under way, and items */
+    enum heat shown;                    /* what the user wants */
+    enum heat tinted;                   /* the colours that the pane has now, */
+    int  n_tokens, n_items;             /* ... for the first n_tokens of the answer under way and the first n_items items */
 };
 
 /* Colours the items as `shown` says; cheap when nothing changed. */

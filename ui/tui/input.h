@@ -1,5 +1,4 @@
-/* The draft and what becomes of it: editing, history, completion, messages that wait, and what is not sent when the program ends.
- * send.c is what Enter does with it. */
+/* The input: the draft, history, completion, queued messages, and what was not sent when the program ended.  send.c does what Enter means. */
 #ifndef Q35_UI_TUI_INPUT_H
 #define Q35_UI_TUI_INPUT_H
 
@@ -8,38 +7,38 @@
 #include "ui/tui/suggest.h"
 #include "ui/tui/window.h"
 
-/* For input, send and revise; all others call the functions below. */
+/* Used by input.c, send.c and revise.c only; other files call the functions below. */
 struct input {
-    struct editor *editor;              /* the draft, */
-    bool  drafted;                      /* which the chat was not told of since it has changed */
+    struct editor *editor;              /* the draft */
+    bool  drafted;                      /* the draft has changed since chat_draft() */
     struct history *history;
-    struct queue   queue;               /* messages that wait */
-    struct suggest suggest;             /* what completes the word at the cursor */
-    char *steer;                        /* sent as soon as the answer has stopped, or NULL */
-    char *unsent;                       /* the conversation whose file has what was restored, or NULL */
-    char *set_aside;                    /* the draft that an earlier message has taken the place of, or NULL */
+    struct queue   queue;               /* messages that wait for the end of an answer */
+    struct suggest suggest;             /* completions of the word at the cursor */
+    char *steer;                        /* a message that is sent as soon as the answer has stopped, or NULL */
+    char *unsent;                       /* path of the conversation whose unsent text was restored (unsent.h), or NULL */
+    char *set_aside;                    /* the draft that was replaced by an earlier message (revise.h), or NULL */
 };
 
 struct input *input_state(const struct host *h);
 struct editor *input_editor(const struct host *h);
-/* Once, at the beginning.  NULL: it is not kept. */
+/* Opens the history; called once, at the beginning.  NULL: it has no file. */
 void input_history(struct host *h, const char *path);
-void input_remember(struct host *h, const char *text);
-/* Sends it; on failure it comes back. */
+void input_remember(struct host *h, const char *text);  /* adds the text to the history */
+/* Sends the text; if that fails it becomes the draft again. */
 void input_submit(struct host *h, const char *text);
-/* The chat hears of the draft, if it has changed. */
+/* Calls chat_draft() if the draft has changed. */
 void input_tell(struct host *h);
-/* What /quit does: a conversation that cannot be saved is asked about once. */
+/* Does what /quit means: warns once if the conversation cannot be saved. */
 void input_quit(struct host *h);
-/* Nothing runs: what waits is sent. */
+/* No answer is under way: sends the next message of the queue. */
 void input_next(struct host *h);
-/* About a summary that waits.  False: none does. */
+/* Takes the summary that waits, or not.  False: none waits. */
 bool input_decide(struct host *h, bool take);
-/* What is chosen in the list of completions.  False: nothing is. */
+/* Inserts the chosen completion.  False: none is chosen. */
 bool input_take_suggestion(struct host *h);
-/* What is not sent is kept over the end of the program. */
+/* Keeps draft and queue in a file when the program ends (unsent.h). */
 void input_keep(struct host *h);
-/* What was kept of the conversation that was loaded comes back. */
+/* Restores draft and queue of the conversation that was loaded. */
 void input_restore(struct host *h);
 
 #endif

@@ -1,10 +1,10 @@
-/* The tokens of an answer: how each was made, how likely it was, what it could have been instead. */
+/* The tokens of an answer: how each was chosen, its probability, and its alternatives. */
 #ifndef Q35_UI_TUI_INSPECT_H
 #define Q35_UI_TUI_INSPECT_H
 
 #include "ui/tui/window.h"
 
-/* Opens the list of the newest answer's tokens, or of the nth newest's. */
+/* Opens the list of tokens of the nth newest answer; 1: the newest. */
 void inspect_answer(struct host *h, int nth);
 
 #endif

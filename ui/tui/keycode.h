@@ -1,4 +1,4 @@
-/* Keys that are no characters, and what is held down with a key. */
+/* Codes of keys that are no characters, and modifiers. */
 #ifndef Q35_UI_TUI_KEYCODE_H
 #define Q35_UI_TUI_KEYCODE_H
 

@@ -1,13 +1,12 @@
-/* What the terminal sends, as events: bytes in, keys, text, pastes and reports out.  Pure; time comes from outside.
- * Knows the forms of xterm, rxvt, linux, tmux, screen and kitty.  A sequence may be split anywhere; one that is unknown, and
- * an answer of the terminal that nobody waits for, is swallowed, never typed.
+/* Makes events of the bytes that the terminal sends: keys, text, pastes and reports.  The caller gives the time.  Knows the sequences of xterm, rxvt,
+ * linux, tmux, screen and kitty.  A sequence may be split anywhere.  Unknown sequences, and replies of the terminal that nobody waits for, are
+ * dropped: they never appear as text.
  *
- * A key has one form, whatever the terminal sends for it: letters with Ctrl or Alt are lower case (with MOD_SHIFT where the
- * terminal tells), Ctrl-H I M and [ are KEY_BACKSPACE, KEY_TAB, KEY_ENTER and KEY_ESCAPE, Ctrl-/ is Ctrl-_.
+ * A key has the same code whatever sequence the terminal sends for it: letters with Ctrl or Alt are lower case (with MOD_SHIFT if the terminal
+ * reports it), Ctrl-H I M and [ are KEY_BACKSPACE, KEY_TAB, KEY_ENTER and KEY_ESCAPE, Ctrl-/ is Ctrl-_.
  *
- * A paste is known by its marks.  Until the terminal has shown that it sends them, it is also known by its speed: a carriage
- * return amid text that comes all at once is a newline of a paste.  One at the end of what comes at once, the only one in it,
- * is Enter: that is how scripts type. */
+ * A paste is recognized by its marks; until the terminal has sent such marks, also by its speed: a carriage return in the middle of text that arrives
+ * at once is a newline of a paste.  If the only carriage return is at the end of such text it is Enter, since scripts type like that. */
 #ifndef Q35_UI_TUI_KEYS_H
 #define Q35_UI_TUI_KEYS_H
 
@@ -23,7 +22,7 @@ enum key_kind {
     KEYS_TEXT,                  /* text: characters to insert, whole UTF-8 sequences, no controls */
     KEYS_PASTE,                 /* text: part of a paste: newlines are \n, controls but \n and \t are gone */
     KEYS_PASTE_END,
-    KEYS_REPORT,                /* an answer of the terminal: report, value */
+    KEYS_REPORT,                /* a reply of the terminal: report, value */
 };
 enum key_report { REPORT_DA1, REPORT_SYNC, REPORT_BACKGROUND, REPORT_FOCUS, REPORT_KITTY, REPORT_CURSOR };
 
@@ -42,9 +41,9 @@ struct keys;
 
 struct keys *keys_open(void);
 void keys_close(struct keys *k);
-/* Takes bytes that were read at `ms` and calls fn for each event they complete.  fn must not feed. */
+/* Takes bytes that were read at `ms` and calls fn for each event that they complete.  fn must not call keys_feed(). */
 void keys_feed(struct keys *k, const char *bytes, size_t n, int64_t ms, void (*fn)(void *arg, const struct key_event *ev), void *arg);
-/* Time goes by: a lone ESC becomes KEY_ESCAPE, a paste without an end ends. */
+/* To be called when keys_timeout() has passed: a lone ESC becomes KEY_ESCAPE, a paste without an end mark ends. */
 void keys_tick(struct keys *k, int64_t ms, void (*fn)(void *arg, const struct key_event *ev), void *arg);
 int  keys_timeout(const struct keys *k, int64_t ms);    /* ms until a tick is due, -1: none */
 void keys_escape_ms(struct keys *k, int ms);            /* how long a lone ESC waits: 25; more over SSH */
@@ -52,7 +51,7 @@ void keys_escape_ms(struct keys *k, int ms);            /* how long a lone ESC w
 /* "Ctrl-C", "Alt-Enter", "F1", "Ctrl-X" (one key of "Ctrl-X Ctrl-E"), "é", "Space".  False: not a key. */
 bool keys_parse(const char *name, uint32_t *code, uint8_t *mods);
 void keys_name(uint32_t code, uint8_t mods, struct buf *out);
-/* The one form of a key, see above.  `shifted` is what Shift makes of the code where the terminal tells, else 0. */
+/* Gives a key the code of keys.h above.  shifted: the code with Shift if the terminal reports it, else 0. */
 void keys_normalize(uint32_t *code, uint8_t *mods, uint32_t shifted);
 
 #endif

@@ -15,21 +15,21 @@ enum { LOOK_BOLD = 1, LOOK_ITALIC = 2, LOOK_UNDERLINE = 4, LOOK_REVERSE = 8, LOO
 
 struct look { uint8_t style, marks; };
 
-/* A style in a theme: colours 0..255, or 0x1000000 | RGB, -1: the terminal's own.  Its marks join those of the look. */
+/* A style in a theme: colours 0..255, or 0x1000000 | RGB; -1: the terminal's own.  Its marks are added to those of the look. */
 struct theme_style { int32_t fg, bg; uint8_t marks; };
 struct theme { const char *name, *help; struct theme_style style[N_STYLES]; };
 
 int theme_find(const char *name);                       /* index, or -1 */
-const struct theme *theme_at(int i);                    /* NULL behind the last; 0 is the default */
+const struct theme *theme_at(int i);                    /* 0: the default; NULL after the last one */
 const char *style_name(enum style style);               /* "status_warn" */
-/* A colour as 0xRRGGBB; of the first 16 what xterm shows, though users choose their own. */
+/* A colour as 0xRRGGBB.  For the first 16, which users may change, those of xterm. */
 uint32_t look_rgb(int32_t color);
 /* The nearest among the first n of the 256 colours; -1 stays -1. */
 int32_t look_nearest(int32_t color, int n);
-/* How many colours to use where the terminal has `has`: `option` "always" and "never" decide; after "auto" the environment does:
- * Q35CHAT_COLOR with the same words, then NO_COLOR (not empty) and FORCE_COLOR=0, which both mean none. */
+/* How many colours to use if the terminal has `has`.  option: "always", "never" or "auto".  With "auto" the environment decides: Q35CHAT_COLOR with
+ * the same words, then NO_COLOR (not empty) and FORCE_COLOR=0, which both mean none. */
 int look_colors(const char *option, int has);
-/* Whether a terminal of that type (TERM, may be NULL) takes text and nothing else: no control sequence, no carriage return. */
+/* Whether a terminal of this type (TERM, may be NULL) understands text alone: no control sequence, no carriage return. */
 bool look_is_plain(const char *term);
 
 #endif

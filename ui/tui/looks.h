@@ -1,4 +1,4 @@
-/* How the transcript is shown: what Alt-R, Alt-H, Alt-P and their like switch. */
+/* How the transcript is shown: what keys such as Alt-R, Alt-H and Alt-P switch. */
 #ifndef Q35_UI_TUI_LOOKS_H
 #define Q35_UI_TUI_LOOKS_H
 
@@ -9,10 +9,10 @@
 
 /* Plain value, valid as {0}. */
 struct looks {
-    bool panel;                         /* the panel at the right is wanted */
-    bool bare;                          /* nothing but text */
-    bool raw;                           /* markdown as it was written */
-    bool mouse;                         /* clicks and the wheel are keys */
+    bool panel;                         /* the panel at the right, if there is room */
+    bool bare;                          /* text alone, without status line and panel */
+    bool raw;                           /* markdown as source */
+    bool mouse;                         /* clicks and the wheel come as keys */
     enum table_shape tables;
     struct heat_tint heat;
 };

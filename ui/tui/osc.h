@@ -1,4 +1,4 @@
-/* Orders to the terminal that carry text: what to send, appended. */
+/* Control sequences that carry text, appended to a buffer. */
 #ifndef Q35_UI_TUI_OSC_H
 #define Q35_UI_TUI_OSC_H
 
@@ -7,10 +7,10 @@
 
 #include "base/buf.h"
 
-/* The window's title, of at most 200 bytes of text that anybody may have written. */
+/* Sets the window's title to at most 200 bytes of `text`, which need not be trusted. */
 void osc_title(struct buf *out, const char *text);
-/* Text for the clipboard (OSC 52).  tmux takes the plain form or the one wrapped for the terminal around it, as it is configured:
- * it gets both. */
+/* Copies text to the clipboard (OSC 52).  Depending on its configuration tmux takes the plain form, or a form wrapped for the terminal around it:
+ * with `tmux` both are sent. */
 void osc_clipboard(struct buf *out, const char *text, size_t n, bool tmux);
 
 #endif

@@ -1,9 +1,8 @@
-/* The transcript on the screen: items, each with its source, laid out lazily and cached for the width; a view into them; folds,
- * search, tints.  Knows text and looks, no terminal and no chat; tui.c feeds it.
+/* The pane shows the transcript: items, each with its source, laid out when they are needed and cached for the width; a view into them; folds,
+ * search, tints.  Knows text and looks, but no terminal and no chat; feed.c fills it.
  *
- * The view is held by a place: an item and a byte of its source stand in the top row.  What is added, folded or laid out for
- * another width moves neither.  While it follows, the end stays in view instead.  A draw costs what is visible, whatever the
- * transcript holds. */
+ * The view is held by a place: the byte of an item's source in the top row.  Adding text, folding and another width do not move it.  While the view
+ * follows, it shows the end instead.  Drawing takes time for what is visible, however long the transcript is. */
 #ifndef Q35_UI_TUI_PANE_H
 #define Q35_UI_TUI_PANE_H
 
@@ -24,75 +23,75 @@ void pane_reset(struct pane *p);
 
 /* Items: the index stays valid until a cut or reset.  An item that shows nothing (no text yet) takes no row. */
 int  pane_add(struct pane *p, enum item_kind kind, int message);        /* message: of chat_message(), -1: none */
-/* The card of a tool call; what is appended to it is the tool's output.  Its last 5 lines show until pane_end(), then one line
- * stays: "$ name argument", or "name {arguments}" where they are more than one text; the head; how many lines there are. */
+/* Adds the card of a tool call; text that is appended to it is the tool's output.  The last 5 lines of output show until pane_end(), then one line
+ * stays: "$ name argument" (or "name {arguments}" unless there is a single text), the head, and the number of lines. */
 int  pane_call(struct pane *p, int message, const char *name, const char *arguments);
-void pane_append(struct pane *p, int item, const char *text, size_t n);  /* what was complete goes on */
-void pane_end(struct pane *p, int item);                /* complete */
-/* The summary.  Reasoning: "thought 6.2 s, 214 tok"; a call: "exit 0  1.2 s"; a message: "<2/3>", at the right edge. */
+void pane_append(struct pane *p, int item, const char *text, size_t n);  /* adds text; an item that was complete is open again */
+void pane_end(struct pane *p, int item);                /* the item is complete */
+/* Sets the head.  Reasoning: "thought 6.2 s, 214 tok"; a call: "exit 0  1.2 s"; a message: "<2/3>", at the right edge. */
 void pane_head(struct pane *p, int item, const char *text);
-void pane_cut(struct pane *p, int item);                /* forgets it and what follows */
+void pane_cut(struct pane *p, int item);                /* removes the item and all after it */
 int  pane_n(const struct pane *p);
 enum item_kind pane_kind(const struct pane *p, int item);
 int  pane_message(const struct pane *p, int item);
-void pane_source(const struct pane *p, int item, struct buf *out);      /* of a call: its line, then the output */
-/* The newest whole sentence of the text, on one line, for the head of reasoning under way.  False: there is none yet. */
+void pane_source(const struct pane *p, int item, struct buf *out);      /* appends its source; of a call: its line, then the output */
+/* Appends the newest whole sentence of the source on one line, for the head of reasoning under way.  False: there is none yet. */
 bool pane_sentence(const struct pane *p, int item, struct buf *out);
-/* Styles for pieces of an item's source, in place of its own; cleared by n = 0.  Pieces ascend and do not overlap. */
+/* Replaces the styles of pieces of an item's source; n = 0: of none.  Pieces must ascend and not overlap. */
 void pane_tint(struct pane *p, int item, const struct pane_tint *tints, int n);
-/* One piece of one item is shown as selected, above tints and hits; n = 0: none. */
+/* Shows one piece of one item as selected, on top of tints and hits; n = 0: none. */
 void pane_select(struct pane *p, int item, size_t at, size_t n);
 
-/* Folds: the top row stays where it is. */
+/* Folds.  Opening and closing does not move the top row. */
 void pane_fold(struct pane *p, int item, bool folded);
-/* The fold that is meant: the chosen one in view, else the newest, of those in view where one has scrolled.  Called again, it closes
- * that and opens the one above, at last none; after pane_rest() it closes what is open.  Its line says so, no other does.
- * False: there is none. */
+/* Opens or closes one fold: the chosen item if it is in view, else the newest fold (if the user has scrolled, the newest in view).  Called again, it
+ * closes that fold and opens the one above it, and so on to the first; after pane_rest() it closes the open one.  The head row of the fold that the
+ * next call changes names the key.  False: there is no fold. */
 bool pane_toggle(struct pane *p);
-void pane_rest(struct pane *p);                         /* something else was done since */
-bool pane_choose_fold(struct pane *p, int direction);   /* the next one from the chosen one, or from the view; false: no more */
-int  pane_fold_at(struct pane *p, int row);             /* whose line stands in that row of the area that was drawn last; -1: none */
+void pane_rest(struct pane *p);                         /* another key was pressed: the next pane_toggle() begins anew */
+bool pane_choose_fold(struct pane *p, int direction);   /* chooses the next fold from the chosen item, or from the view; false: there is none */
+int  pane_fold_at(struct pane *p, int row);             /* the item whose head is in this row of the area that was drawn last; -1: none */
 void pane_toggle_fold(struct pane *p, int item);
-bool pane_folds(struct pane *p, int item);              /* it has something to open or to close */
-void pane_raw(struct pane *p, bool raw);                /* answers as source */
-void pane_fade(struct pane *p, int message);            /* what belongs to it and to later ones is shown dim; -1: nothing is */
-void pane_bars(struct pane *p, bool bars);              /* "| " before what was thought: no look tells it from an answer */
+bool pane_folds(struct pane *p, int item);              /* the item can be opened or closed */
+void pane_raw(struct pane *p, bool raw);                /* shows answers as source */
+void pane_fade(struct pane *p, int message);            /* shows items of this and later messages dim; -1: of none */
+void pane_bars(struct pane *p, bool bars);              /* shows "| " before reasoning, for terminals without a look that sets it apart */
 void pane_tables(struct pane *p, enum table_shape shape);
-void pane_measure(struct pane *p, int columns);         /* running text has at most so many columns (20 at least); 0: all of them */
+void pane_measure(struct pane *p, int columns);         /* most columns of running text (20 at least); 0: all columns */
 
-/* The view.  It follows the end until one scrolls up; then nothing moves the text. */
-void pane_draw(struct pane *p, struct cells *c, struct area a);         /* also tells the pane its size */
-void pane_scroll(struct pane *p, int lines);            /* negative: up; at the end it follows again */
+/* The view.  It follows the end until the user scrolls up; from then on nothing moves the text. */
+void pane_draw(struct pane *p, struct cells *c, struct area a);         /* also sets the size of the view */
+void pane_scroll(struct pane *p, int lines);            /* down, or up if negative; at the end the view follows again */
 void pane_to_start(struct pane *p);
-void pane_to_end(struct pane *p);                       /* and follow */
+void pane_to_end(struct pane *p);                       /* the view follows again */
 bool pane_follows(const struct pane *p);
 long pane_below(struct pane *p);                        /* rows below the view: exact near the end, an estimate far away */
-/* The item that view commands mean: the chosen one while it is in view, else the first one that begins in view, else the one at
- * the top; following: the newest.  -1: there is none. */
+/* The item that commands of view mode act on: the chosen one if it is in view, else the first one that begins in view, else the one in the top row;
+ * if the view follows, the newest.  -1: there is none. */
 int  pane_here(struct pane *p);
-void pane_choose(struct pane *p, int item);             /* its first row in view is shown as selected; -1: none */
-/* The row of the area on which one stands: of the selected piece, else of the search hit, else of the chosen item. */
+void pane_choose(struct pane *p, int item);             /* shows the first row in view of this item as selected; -1: of none */
+/* The current row of the area: of the selected piece, else of the current hit, else of the chosen item. */
 int  pane_cursor(struct pane *p);
-void pane_show(struct pane *p, int item, size_t at);    /* brings that byte of its source into view, opening what hides it */
-void pane_cover(struct pane *p, int rows);              /* the next draw's last rows have something over them: nothing is shown there */
-/* What stands at a cell of the area that was drawn last; false: nothing of an item. */
+void pane_show(struct pane *p, int item, size_t at);    /* brings this byte of its source into view, and opens the fold that hides it */
+void pane_cover(struct pane *p, int rows);              /* the last rows of the next draw are covered by a window: nothing is drawn there */
+/* The item and byte of its source at a cell of the area that was drawn last; false: there is none. */
 bool pane_at(struct pane *p, int row, int col, int *item, size_t *at);
-struct pane_place pane_place(struct pane *p);             /* the top row's */
-void pane_go(struct pane *p, struct pane_place place);  /* a place that was cut is the end */
+struct pane_place pane_place(struct pane *p);           /* the place of the top row */
+void pane_go(struct pane *p, struct pane_place place);  /* a place in an item that was cut means the end */
 
-/* Search: in the sources, folded ones too, so over soft breaks and not over items; a run of blanks finds any other, emphasis
- * and code marks of markdown stand in nobody's way.  A capital letter makes case count.  Hits are highlighted; the search goes
- * on in text that is added. */
-int  pane_find(struct pane *p, const char *what);       /* number of hits; "" ends the search */
-/* The next hit (direction 1 or -1) from the one before, or from the view on, round at the ends: into view, and opened.
- * *which: its number, from 1. */
+/* Search, in the sources of all items, folded ones too.  A hit may go over a soft break, but not over two items.  A run of blanks matches any other;
+ * markdown's marks of emphasis and code within a hit are ignored; a capital letter makes case count.  Hits are highlighted, also in text that is
+ * added later. */
+int  pane_find(struct pane *p, const char *what);       /* the number of hits; "" ends the search */
+/* Goes to the next hit (direction 1 or -1) from the current one, or from the view, and from one end on at the other; brings it into view and opens
+ * its fold.  *which: its number, from 1. */
 bool pane_find_next(struct pane *p, int direction, int *which);
 
-/* Code blocks of the first answer of which one is in view, numbered from 0 as the screen numbers them from 1; i < 0: the first in view. */
+/* Code blocks of the first answer with a code block in view, numbered from 0 (on the screen from 1); i < 0: the first one in view. */
 int  pane_n_blocks(struct pane *p);
 bool pane_block(struct pane *p, int i, struct buf *text, struct buf *language);
-bool pane_table(struct pane *p, struct buf *source);    /* the first table in view, as its source */
+bool pane_table(struct pane *p, struct buf *source);    /* appends the source of the first table in view */
 
-size_t pane_cached(const struct pane *p);               /* bytes of laid out lines that are kept; bounded */
+size_t pane_cached(const struct pane *p);               /* bytes of cached rows, which are bounded */
 
 #endif

@@ -1,5 +1,5 @@
-/* The side panel: what the session, the context, the speed and the machine are, in 32 columns at the right edge.  Pure drawing
- * of a plain struct.  What is not known is left out, row by row, so every figure that is shown was measured. */
+/* The side panel: session, context, speed and machine in 32 columns at the right edge.  Draws a plain struct.  Rows with unknown figures are left
+ * out, so every figure that is shown was measured. */
 #ifndef Q35_UI_TUI_PANEL_H
 #define Q35_UI_TUI_PANEL_H
 
@@ -11,19 +11,19 @@ enum { PANEL_COLUMNS = 32, PANEL_MIN_SCREEN = 110 };    /* columns of the panel 
 
 struct panel_part { const char *what; const char *label; int tokens; const char *note; };       /* "t1 timeline.c", 9800, "file" */
 
-/* Of this moment and of the turn.  0: not known. */
+/* A figure now, and over the turn.  0: not known. */
 struct panel_pair { double now, turn; };
 
 /* Valid as {0}: zeros and NULL are not known. */
 struct panel {
     /* SESSION */
-    const char *session, *model, *persona, *think, *branch, *sampling, *recipe;         /* recipe: formats, a comma between */
-    /* CONTEXT: of the next prompt */
+    const char *session, *model, *persona, *think, *branch, *sampling, *recipe;         /* recipe: formats, separated by commas */
+    /* CONTEXT: tokens of the next prompt */
     int ctx_used, ctx_total;
     bool ctx_estimated;
     const struct panel_part *parts;
     int n_parts;
-    int not_counted;            /* tokens of old reasoning */
+    int not_counted;            /* tokens of earlier reasoning, which it leaves out */
     /* SPEED */
     struct panel_pair decode_tok_s, prefill_tok_s, per_step, step_ms;
     struct { int drafted, accepted; } accept_now, accept_turn;
@@ -39,15 +39,15 @@ struct panel {
     double turn_s;
     int turn_tokens;
     double joules;
-    bool estimated;             /* watts and joules are */
+    bool estimated;             /* watts and joules are estimates */
     /* SNAPSHOTS */
     int snapshots, snapshots_max;
     const char *const *kept;    /* their names: "t1 end" */
     int n_kept;
     bool undo_known;
-    int  undo_refill;           /* when known: tokens to read again after an undo */
+    int  undo_refill;           /* if undo_known: tokens to read again after an undo */
 };
 
-void panel_draw(const struct panel *p, struct cells *c, struct area a); /* the whole area, its first column is the rule */
+void panel_draw(const struct panel *p, struct cells *c, struct area a); /* fills the area; its first column is a rule */
 
 #endif

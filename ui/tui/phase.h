@@ -1,4 +1,4 @@
-/* What the model does just now, and since when: from the chat's events to what status line and panel say.  Plain value. */
+/* What the model does at the moment, and since when, followed from the chat's events, for status line and panel.  Plain value. */
 #ifndef Q35_UI_TUI_PHASE_H
 #define Q35_UI_TUI_PHASE_H
 
@@ -14,20 +14,20 @@ enum phase_kind { PHASE_OPENING, PHASE_LOADING, PHASE_CHOOSING, PHASE_IDLE, PHAS
 
 struct phase {
     enum phase_kind kind;
-    bool    ready, stopping, asking;    /* asking: chat_approve() is waited for */
+    bool    ready, stopping, asking;    /* asking: a call waits for chat_approve() */
     bool    turn;                       /* a turn is under way */
-    int64_t since_ms;                   /* of the turn, or of loading */
-    int64_t reads_ms;                   /* of loading, or of reading this prompt */
+    int64_t since_ms;                   /* when the turn, or loading, began */
+    int64_t reads_ms;                   /* when reading this prompt, or loading, began */
     struct progress progress;           /* of loading or reading */
     struct rate     rate;               /* of tokens */
-    int     n_tokens;                   /* of the answer under way, that were counted for the rate */
-    char    tool[48];
+    int     n_tokens;                   /* tokens of the answer under way that `rate` has */
+    char    tool[48];                   /* name of the tool that runs */
 };
 
 void phase_open(struct phase *p, int64_t ms);           /* the chat is open: the model loads */
 void phase_turn(struct phase *p, int64_t ms);           /* a turn has begun */
 void phase_event(struct phase *p, const struct chat_event *ev, int64_t ms);
-void phase_tokens(struct phase *p, int n_tokens, int64_t ms);   /* so many has the answer under way */
+void phase_tokens(struct phase *p, int n_tokens, int64_t ms);   /* the answer under way has n_tokens now */
 const char *phase_name(const struct phase *p);          /* "answering" */
 
 #endif

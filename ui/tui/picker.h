@@ -1,5 +1,5 @@
-/* A list to choose from that narrows while one types: sessions, earlier messages, the tree of the conversation, addresses;
- * and what fills the context, where letters are keys instead. */
+/* Lists to choose from, which typing narrows: sessions, earlier messages, the tree of the conversation, addresses.  In the list of what fills the
+ * context letters are keys instead. */
 #ifndef Q35_UI_TUI_PICKER_H
 #define Q35_UI_TUI_PICKER_H
 
@@ -7,9 +7,9 @@
 
 enum picker_kind { PICK_SESSION, PICK_MESSAGE, PICK_NODE, PICK_URL, PICK_PART };
 
-/* Opens that list; where there is nothing to choose from, a hint says so. */
+/* Opens a list; if it would be empty, shows a hint instead. */
 void picker_open(struct host *h, enum picker_kind kind);
-/* Opens the list of sessions in which all of the words were said; of all sessions when there are none. */
+/* Opens the list of sessions whose text has all these words; "": of all sessions. */
 void picker_find(struct host *h, const char *words);
 
 #endif

@@ -1,5 +1,5 @@
-/* A list over the last rows of the transcript: completions, sessions, commands, keys, branches.  Drawing and the movement of
- * the choice; what the rows mean is the caller's.  Plain value, valid as {0}; rows and texts stay the caller's. */
+/* A list over the last rows of the transcript: completions, sessions, commands, keys, branches.  It draws the rows and moves the choice; only the
+ * caller knows what the rows mean.  Plain value, valid as {0}; the caller owns rows and texts. */
 #ifndef Q35_UI_TUI_POPUP_H
 #define Q35_UI_TUI_POPUP_H
 
@@ -11,36 +11,36 @@ enum { POPUP_ROWS = 8 };        /* of the list; title and help line come on top 
 
 struct popup_row {
     const char *text, *note;    /* note: at the right edge, or in a column of its own, dim; NULL: none */
-    bool head;                  /* a heading: cannot be chosen */
-    bool cut;                   /* where both have no room, the text is cut and not the note */
-    bool here;                  /* marked with '*': the open session, the shown branch.  '>' before it marks the choice */
+    bool head;                  /* a heading, which cannot be chosen */
+    bool cut;                   /* if there is too little room, the text is cut, not the note */
+    bool here;                  /* marked with '*': the open session, the shown branch.  (The choice is marked with '>') */
 };
 
 struct popup {
     const char *title;          /* NULL: no title row */
-    const char *help;           /* the last row: which keys do what; NULL: none.  Without a title "4 of 30" stands beside it */
-    bool column;                /* notes are sentences: they begin in one column, behind the longest text */
-    const char *filter;         /* what was typed: shown behind the title, and only rows with all its words are listed
-                                 * (smart case).  NULL: there is no filter, all are */
+    const char *help;           /* the last row: which keys do what; NULL: none.  Without a title it also has "4 of 30" */
+    bool column;                /* notes are sentences: all begin in the same column, after the longest text */
+    const char *filter;         /* typed text: shown after the title; only rows with all its words are listed (case counts if it has
+                                 * capitals).  NULL: no filter, all rows are listed */
     const char *empty;          /* shown when no row is listed; NULL: "nothing found" */
     const struct popup_row *rows;
     int n;
-    int chosen;                 /* a row, by index; -1: none (a list that is only read) */
-    int top;                    /* the first row in view, as popup_draw() left it, */
-    struct area list;           /* and where the rows stand on the screen */
+    int chosen;                 /* index of the chosen row; -1: none (a list for reading) */
+    int top;                    /* set by popup_draw(): the first row in view */
+    struct area list;           /* likewise: the rows' area of the screen */
 };
 
-/* After rows or filter have changed: the choice is a listed row again, the nearest one; -1 when there is none. */
+/* To be called after rows or filter have changed: chooses the nearest row that is listed; -1 if there is none. */
 void popup_settle(struct popup *p);
-/* Up or down by listed rows, round at the ends for single steps.  Without a choice the view scrolls. */
+/* Moves the choice by listed rows; a single step goes from one end to the other.  Without a choice it scrolls the view. */
 void popup_move(struct popup *p, int by);
-void popup_choose(struct popup *p, int row);            /* by index */
-/* Chooses the row at a cell of the screen, if there is one.  True: it was the choice already. */
+void popup_choose(struct popup *p, int row);            /* row: an index */
+/* Chooses the row at a cell of the screen, if there is one.  True: this row was already chosen. */
 bool popup_click(struct popup *p, int row, int col);
-int  popup_listed(const struct popup *p);               /* rows that pass the filter */
-/* Rows of the screen it takes when it may have `rows`: 0 when not even one fits. */
+int  popup_listed(const struct popup *p);               /* the number of rows that pass the filter */
+/* The rows of the screen that the list takes if it may have `rows`; 0: it does not fit. */
 int  popup_height(const struct popup *p, int rows);
-/* In the last rows of the area.  With a filter the cursor is placed behind it. */
+/* Draws the list in the last rows of the area.  With a filter the cursor is set after it. */
 void popup_draw(struct popup *p, struct cells *c, struct area a);
 
 #endif

@@ -1,15 +1,15 @@
-/* A line that is asked for, in the input's place: what to search, a title.  Who asks says how it looks and gets what was typed. */
+/* A prompt asks for a line in place of the input: a text to search for, a title.  The caller says how it looks and gets the typed line. */
 #ifndef Q35_UI_TUI_PROMPT_H
 #define Q35_UI_TUI_PROMPT_H
 
 #include "ui/tui/window.h"
 
 struct prompt_ask {
-    const char *sign;                   /* stands before the line: "/ " */
-    const char *told;                   /* says above the line what to type, where found() has nothing; NULL: there is no row above it */
-    /* Enter: what was typed.  The prompt is still open, and is closed afterwards. */
+    const char *sign;                   /* before the line: "/ " */
+    const char *told;                   /* the row above the line when found() gives nothing, what to type; NULL: there is no such row */
+    /* Enter was pressed, with this line.  The prompt is still open, and is closed afterwards. */
     void (*done)(struct host *h, const char *text);
-    /* For a search while one types: the nth hit of it, shown above the line; NULL: there is none.  Then done() gets the hit. */
+    /* For a search while typing: the nth hit of `text`, which is shown above the line, and which done() gets; returns NULL if there is none. */
     const char *(*found)(struct host *h, const char *text, int nth);
 };
 

@@ -1,4 +1,4 @@
-/* A block of markdown, complete or not, to lines.  md4c says what it means; nothing here knows that text arrives in pieces. */
+/* Lays out a block of markdown, complete or not, as lines.  md4c parses it; nothing here knows that text arrives in pieces. */
 #ifndef Q35_UI_TUI_RENDER_H
 #define Q35_UI_TUI_RENDER_H
 
@@ -6,14 +6,14 @@
 #include "ui/tui/table.h"
 
 struct render_as {
-    bool table;                 /* it is one: its second line is the delimiter row */
+    bool table;                 /* the block is a table, with its delimiter row in the second line */
     enum table_shape shape;
-    int  left;                  /* columns before it: it goes on within an item of a list */
+    int  left;                  /* columns before the block, which continues a list item */
 };
 
-/* Appends source[from..to), laid out for out->columns.  Positions are those of `source`. */
+/* Appends source[from..to), laid out for out->columns.  Places of lines are bytes of `source`. */
 void render(struct sheet *out, const char *source, size_t from, size_t to, const struct render_as *as);
-/* The same as it is, a line for a line. */
+/* Appends the source as it is, one line for each of its lines. */
 void render_source(struct sheet *out, struct look look, const char *source, size_t from, size_t to);
 
 #endif

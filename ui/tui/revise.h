@@ -1,15 +1,15 @@
-/* An earlier message in the draft.  Until it is sent nothing changes: what would leave the path is shown dim, and Esc, Ctrl-C or an
- * empty draft bring back what stood in the input before. */
+/* Editing an earlier message in the input.  Nothing changes until the message is sent: messages that would leave the path are shown dim, and Esc,
+ * Ctrl-C or an empty draft bring the former draft back. */
 #ifndef Q35_UI_TUI_REVISE_H
 #define Q35_UI_TUI_REVISE_H
 
 #include "ui/tui/window.h"
 
-/* A message of the user comes into the input; sent, it stands beside the old one. */
+/* Puts a message of the user into the input; when it is sent it becomes a sibling of the old one. */
 void revise_begin(struct host *h, int message);
-/* What it would take the place of is in view. */
+/* Brings the old message into view. */
 void revise_show(struct host *h);
-/* All is as it was.  False: it was so already. */
+/* Ends editing and restores the former draft.  False: no message is being edited. */
 bool revise_end(struct host *h);
 
 #endif

@@ -1,4 +1,4 @@
-/* What somebody is thinking of just now: the newest whole sentence of a text that grows. */
+/* The newest whole sentence of a text that grows: what the model is thinking about at the moment. */
 #ifndef Q35_UI_TUI_SENTENCE_H
 #define Q35_UI_TUI_SENTENCE_H
 
@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 
-/* Appended on one line, without the signs of lists and headings.  False: there is none yet. */
+/* Appends the sentence on one line, without marks of lists and headings.  False: there is none yet. */
 bool sentence_newest(const char *text, size_t n, struct buf *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The status line: one row, a pure function of what is known.  State, signs and hint stand out, figures do not.  Where the row is
- * too narrow, what matters least goes first, then texts get shorter; it never wraps. */
+/* The status line: one row, drawn from a plain struct.  State, signs and hint are emphasized, figures are not.  If the row is too narrow, the parts
+ * that matter least are left out first, then texts get shorter; it never wraps. */
 #ifndef Q35_UI_TUI_STATUS_H
 #define Q35_UI_TUI_STATUS_H
 
@@ -8,24 +8,24 @@
 #include "base/buf.h"
 #include "ui/tui/cells.h"
 
-/* Valid as {0}: everything that is zero or NULL is not known, or not so, and is not shown.  The numbers are the priorities: 1
- * stays longest, but for state and signs.  A bar of the context comes last of all. */
+/* Valid as {0}: members that are zero or NULL are not known, or do not apply, and are not shown.  The numbers are priorities: after state and signs,
+ * parts with 1 stay longest.  A bar for the context has the lowest priority. */
 struct status {
     const char *state;          /* 1  "answering", "reading", "loading", "stopping", "waiting for approval", "inspect 18/64" */
-    bool   timed;               /*    with the time since it began, */
-    int    state_s;             /*    seconds */
+    bool   timed;               /*    the state is shown with its time */
+    int    state_s;             /*    seconds since the state began */
     const char *note;           /* 2  about the state: "ready in about 17 s" */
     int    percent;             /* 2  of the reading or loading; shown when > 0 */
-    int    ctx_used, ctx_total; /* 2  tokens: of the next prompt, of the window.  Yellow from 75 %, red from 90 % */
+    int    ctx_used, ctx_total; /* 2  tokens: of the next prompt, of the whole context.  Yellow from 75 %, red from 90 % */
     bool   ctx_estimated;       /*    "~" before it */
     double read_tok_s;          /* 3  while reading a prompt */
     double tok_s;               /* 3  now (rate.h), or of the last turn */
-    const char *hint;           /* 4  the key that matters now, long and short with a tab between: "F1 keys, q back\tq back" */
-    const char *session;        /* 5  its title, cut where that makes room for the acceptance */
-    int    drafted, accepted;   /* 6  before the title while an answer comes; drafts of this turn, by the MTP block */
-    int    looked_up, looked_up_accepted;       /* likewise: found in the text */
+    const char *hint;           /* 4  the keys that matter now, a long and a short text with a tab between: "F1 keys, q back\tq back" */
+    const char *session;        /* 5  title of the session, cut if that makes room for the acceptance */
+    int    drafted, accepted;   /* 6  (during an answer before the title) drafts of this turn that the MTP block made */
+    int    looked_up, looked_up_accepted;       /* likewise: drafts found in the text */
     double per_step;            /* 7  tokens per step */
-    double gb_token;            /* 8  GB that steps move for a token */
+    double gb_token;            /* 8  memory traffic of the steps, in GB per token */
     const char *sampling;       /* 7  "temperature 0.6", "coding, temperature 0.6" */
     const char *cost;           /* 6  of the last turn, long and short: "read 383 in 1.3 s, 24 tok in 0.2 s, 5 J\t24 tok in 0.2 s" */
     double memory_used, memory_total;           /* 8  bytes */
@@ -33,10 +33,10 @@ struct status {
     const char *throttled;      /* 2  why clocks are lowered */
     bool   slow;                /* 2  memory is read more slowly than it should be */
     double watts;               /* 10 */
-    const char *recipe;         /* 11 from 110 columns on: formats, of the KV cache last, "INT4, INT8 head, KV bf16"; where that is too long the last
-                                 * one */
-    int    queued;              /* 1  messages that wait */
-    long   below;               /* 1  rows below the view, when it does not follow */
+    const char *recipe;         /* 11 from 110 columns on: formats, that of the KV cache last, "INT4, INT8 head, KV bf16"; if too long, only the
+                                 * last */
+    int    queued;              /* 1  messages in the queue */
+    long   below;               /* 1  rows below the view, if it does not follow */
     const char *search;         /* 1  "hit 3 of 12" */
     const char *signs;          /* 1  "RAW NO-SAVE YOLO": always visible */
 };

@@ -1,4 +1,4 @@
-/* What status line and panel say, gathered from the state. */
+/* Fills the structs of status line and panel from the state of the host. */
 #ifndef Q35_UI_TUI_SUMMARY_H
 #define Q35_UI_TUI_SUMMARY_H
 
@@ -8,19 +8,19 @@
 #include "ui/tui/status.h"
 #include "ui/tui/window.h"
 
-enum { MAX_PARTS = 64 };                /* of the next prompt, that the panel is told */
+enum { MAX_PARTS = 64 };                /* most parts of the next prompt in the panel */
 
-/* Whom it asks, and the texts that status line and panel point to, which are valid until the next call. */
+/* Where it reads from, and the texts that status line and panel point to, valid until the next call. */
 struct summary {
     struct host *host;
-    const struct figures *figures;      /* which have followed the host */
-    char state[80];                     /* what one is at, or what the model does */
+    const struct figures *figures;      /* up to date: figures_follow() was called */
+    char state[80];                     /* what the user or the model does */
     char search[32];                    /* "hit 2 of 7" */
-    char branch[48];                    /* where the path stands beside others */
-    char think[32];                     /* whether it thinks, and how much it may */
+    char branch[48];                    /* which of several siblings the path goes through */
+    char think[32];                     /* whether the model reasons, and how much it may */
     struct buf signs;                   /* "RAW NO-SAVE" */
-    struct buf sampling;                /* the sampling's name and values */
-    struct buf cost;                    /* of the last turn */
+    struct buf sampling;                /* name and values of the sampling */
+    struct buf cost;                    /* figures of the last turn */
     struct panel_part parts[MAX_PARTS]; /* of the next prompt */
 };
 

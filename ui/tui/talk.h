@@ -1,14 +1,14 @@
-/* What happens to the conversation as a whole, whichever window began it. */
+/* What windows do with the conversation as a whole. */
 #ifndef Q35_UI_TUI_TALK_H
 #define Q35_UI_TUI_TALK_H
 
 #include "ui/tui/window.h"
 
-/* A turn has begun; or failed to, and `e` says why. */
+/* To be called after a turn was begun (ok), or could not be, with the reason. */
 void talk_began(struct host *h, bool ok, const struct err *e);
-/* The answer under way stops, as soon as the model notices. */
+/* Stops the answer under way, as soon as the model notices. */
 void talk_stop(struct host *h);
-/* The conversation is another one now, or another path of it is shown. */
+/* To be called after another conversation was loaded, or another path of it is shown. */
 void talk_changed(struct host *h);
 
 #endif

@@ -1,5 +1,5 @@
-/* The line to the terminal: raw bytes in, bytes out and counted, and the promise to leave it as it was found.  Knows no curses.
- * One at a time may be taken. */
+/* The line to the terminal: reads raw bytes, writes and counts bytes, and leaves the line as it was found.  Knows no curses.  Only one line may be
+ * taken at a time. */
 #ifndef Q35_UI_TUI_TTY_H
 #define Q35_UI_TUI_TTY_H
 
@@ -14,24 +14,24 @@ struct tty {
     int    in, out;
     bool   gone;                /* hung up: nothing more comes or goes */
     size_t sent;                /* bytes written */
-    bool   own_out;             /* out is a description of our own, which never blocks */
-    struct buf late;            /* what the terminal has not taken yet */
-    struct termios found;       /* how the line was when it was taken */
+    bool   own_out;             /* `out` was opened anew, so that it never blocks */
+    struct buf late;            /* bytes that the terminal has not accepted yet */
+    struct termios found;       /* settings of the line before tty_take() */
 };
 
 bool tty_open(struct tty *t, int in, int out, struct err *e);
 void tty_close(struct tty *t);
-/* What will be written to restore the terminal; copied, up to 512 bytes.  May be called at any time. */
+/* Sets the bytes that restore the terminal; copied, at most 512.  May be called at any time. */
 void tty_restore_with(const char *restore, size_t n);
-/* Raw: every byte is a key, Ctrl-C too, and no byte that is written is changed.  From here on, whatever way the program ends
- * (exit, abort, a fault, a signal that kills), those bytes are written and the line is as it was found. */
+/* Makes the line raw: every byte is a key, also Ctrl-C, and written bytes are not changed.  From here on, however the program ends (exit, abort, a
+ * fault, a signal that kills), the bytes of tty_restore_with() are written and the line's settings are restored. */
 void tty_take(struct tty *t);
-/* Writes them and gives the line back.  tty_give_back_now() may be called in a signal handler, and twice. */
+/* Writes these bytes and restores the settings.  tty_give_back_now() may be called in a signal handler, and twice. */
 void tty_give_back(struct tty *t);
 void tty_give_back_now(void);
-/* A terminal that takes nothing, and may do so for hours, holds nobody up: after a moment the rest waits for tty_ready(). */
+/* Writes without waiting long, since a terminal may accept nothing for hours: after a moment the rest is kept for tty_ready(). */
 void tty_write(struct tty *t, const char *bytes, size_t n);
-bool tty_ready(struct tty *t);                          /* nothing waits, and a write would not */
-int  tty_read(struct tty *t, char *bytes, size_t size); /* -1: hung up; 0: nothing is there */
+bool tty_ready(struct tty *t);                          /* writes the rest; true: nothing is left, and another write would not wait */
+int  tty_read(struct tty *t, char *bytes, size_t size); /* the number of bytes; 0: there are none; -1: hung up */
 
 #endif

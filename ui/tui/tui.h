@@ -4,8 +4,8 @@
 
 #include "chat/options.h"
 
-/* Chats until the user leaves; returns the exit status.  Needs a terminal that term_usable() likes.  When the terminal goes away or
- * SIGTERM comes, what was said is kept and the program ends by that signal. */
+/* Chats until the user leaves; returns the exit status.  term_usable() must be true.  When the terminal goes away or SIGTERM comes, the conversation
+ * is saved and the program ends by that signal. */
 int tui_run(struct options *o);
 
 #endif
