@@ -288,7 +288,8 @@ static void test_planes__alternatives_have_the_bits_of_the_int8_head_and_others_
     need_gpu();
     static const struct step_sampling hows[] = {
         {.n_alternatives = 8}, {.temperature = 1, .top_k = 20, .presence_penalty = 1.5f, .n_alternatives = 8},
-        {.temperature = 1, .top_k = 20, .repetition_penalty = 1.3f, .biased = 1, .n_alternatives = 5}, {.repetition_penalty = 0.8f, .n_alternatives = 1},
+        {.temperature = 1, .top_k = 20, .repetition_penalty = 1.3f, .biased = 1, .n_alternatives = 5},
+        {.repetition_penalty = 0.8f, .n_alternatives = 1},
     };
     const int V = 20011, H = 3072;
     for (enum kind kind = 0; kind < N_KINDS; kind++) {
@@ -351,7 +352,8 @@ static void test_planes__rows_of_several_slots_have_the_bits_they_have_alone(voi
     need_gpu();
     const struct step_row rows[] = {{.slot = 2, .index = 0, .first = 0}, {.slot = 2, .index = 1, .first = 0}, {.slot = 0, .index = 0, .first = 2},
                                     {.slot = 1, .index = 0, .first = 3}, {.slot = 1, .index = 1, .first = 3}, {.slot = 1, .index = 2, .first = 3}};
-    const struct step_sampling how[] = {{.temperature = 1, .n_ids = 4999}, {.temperature = 1, .top_k = 9, .presence_penalty = 2, .n_alternatives = 3, .n_ids = 5000},
+    const struct step_sampling how[] = {{.temperature = 1, .n_ids = 4999}, {.temperature = 1, .top_k = 9, .presence_penalty = 2, .n_alternatives = 3,
+                                                                            .n_ids = 5000},
                                         {.repetition_penalty = 1.4f, .biased = 1, .n_ids = 4500}};
     const int n = sizeof rows / sizeof *rows, V = 5000, H = 3072;
     const struct heads h = make_heads(NORMAL, V, H);
