@@ -15,12 +15,13 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/limits.h"
 
 enum {
     PAGE = 4096,                        /* everything begins at a multiple of this, so that no write touches the bytes of another one */
     ROOT_AT = PAGE,                     /* two roots, a page each */
     DATA_AT = 3 * PAGE,
-    MOST_SECTIONS = 1 << 20, MOST_IDS = 1 << 26,
+    MOST_SECTIONS = 1 << 20,
     LOCK_TRIES = 100, LOCK_TRY_MS = 20,
 };
 static const char MAGIC[16] = "q35chat session";
@@ -193,15 +194,16 @@ static bool section_ok(const struct checkpoint_section *s, uint64_t size, int32_
            && s->bytes <= size - s->at;
 }
 
-static bool take_index(struct checkpoint *c, const char *index, const struct root *r, uint64_t size)
+/* A sparse file may be of any size: what stands in it decides how much is read. */
+static bool read_index_head(const struct checkpoint *c, const struct root *r, uint64_t size, struct index_head *h)
 {
-    struct index_head h;
-    if (r->index_bytes < sizeof h)
-        return false;
-    memcpy(&h, index, sizeof h);
-    if (h.n_sections > MOST_SECTIONS || h.n_ids > MOST_IDS
-        || r->index_bytes != sizeof h + h.n_sections * sizeof *c->sections + h.n_ids * sizeof(int32_t))
-        return false;
+    return r->index_at >= DATA_AT && r->index_at % PAGE == 0 && r->index_at <= size && r->index_bytes <= size - r->index_at && r->index_bytes >= sizeof *h
+        && get(c->fd, h, sizeof *h, r->index_at) && h->n_sections <= MOST_SECTIONS && h->n_ids <= LIMIT_CTX
+        && r->index_bytes == sizeof *h + h->n_sections * sizeof *c->sections + h->n_ids * sizeof(int32_t);
+}
+
+static bool take_index(struct checkpoint *c, const char *index, struct index_head h, uint64_t size)
+{
     c->sections = memory_resized(c->sections, h.n_sections * sizeof *c->sections);
     c->n_sections = c->cap_sections = (int)h.n_sections;
     memcpy(c->sections, index + sizeof h, h.n_sections * sizeof *c->sections);
@@ -223,10 +225,11 @@ static bool take_index(struct checkpoint *c, const char *index, const struct roo
 
 static bool read_root(struct checkpoint *c, const struct root *r, uint64_t size)
 {
-    if (r->index_at < DATA_AT || r->index_at % PAGE || r->index_at > size || r->index_bytes > size - r->index_at)
+    struct index_head h;
+    if (!read_index_head(c, r, size, &h))
         return false;
     char *index = memory_alloc(r->index_bytes);
-    bool ok = get(c->fd, index, r->index_bytes, r->index_at) && checksum(index, r->index_bytes) == r->index_checksum && take_index(c, index, r, size);
+    bool ok = get(c->fd, index, r->index_bytes, r->index_at) && checksum(index, r->index_bytes) == r->index_checksum && take_index(c, index, h, size);
     free(index);
     if (ok)
         c->root = *r;

@@ -54,7 +54,6 @@ static int by_position(const void *a, const void *b)
 static void sort_sections(struct job *j)
 {
     int n, n_rows = 0;
-    uint64_t most = 0;
     const struct checkpoint_section *s = checkpoint_sections(j->file, &n);
     j->sections = memory_alloc((size_t)n * sizeof *j->sections);
     for (int i = 0; i < n; i++)
@@ -65,9 +64,35 @@ static void sort_sections(struct job *j)
         if (!checkpoint_is_rows(&s[i]))
             j->sections[j->n_sections++] = s[i];
     qsort(j->sections + n_rows, (size_t)(n - n_rows), sizeof *j->sections, by_position);
-    for (int i = 0; i < n; i++)
-        most = s[i].bytes > most ? s[i].bytes : most;
+}
+
+static size_t expected_bytes(const struct resident *r, const struct checkpoint_section *s)
+{
+    return checkpoint_is_rows(s) ? cache_rows_bytes(r->cache, s->from, s->to) : r->snaps->bytes;
+}
+
+static bool has_room(const struct job *j)
+{
+    int i = 0;
+    while (i < j->n_sections && j->sections[i].to <= j->out.of.tl->cap)
+        i++;
+    return i == j->n_sections;
+}
+
+/* Memory for the largest section, once all are known to be as large as those that this model writes. */
+static bool make_room(struct job *j)
+{
+    size_t most = 0;
+    for (int i = 0; i < j->n_sections; i++) {
+        const struct checkpoint_section *s = &j->sections[i];
+        const size_t expected = expected_bytes(&j->out.of, s);
+        if (s->bytes != expected)
+            return err_set(&j->out.refused, "the checkpoint has %llu bytes for the %s %d, expected %zu", (unsigned long long)s->bytes,
+                           checkpoint_is_rows(s) ? "rows from" : "states at", s->from, expected);
+        most = expected > most ? expected : most;
+    }
     j->data = memory_alloc(most);
+    return true;
 }
 
 static void close_file(struct job *j)
@@ -80,9 +105,11 @@ static void close_file(struct job *j)
 static bool open_file(struct job *j)
 {
     j->file = checkpoint_open(j->path, j->identity, &j->useless, &j->out.refused);
-    if (j->file)
-        sort_sections(j);
-    return j->file;
+    if (!j->file)
+        return false;
+    sort_sections(j);
+    j->useless = has_room(j) && !make_room(j);
+    return !j->useless;
 }
 
 static bool read_section(struct job *j)
@@ -140,12 +167,10 @@ static bool is_wanted(const struct job *j)
     const int32_t *ids = checkpoint_ids(j->file, &n);
     for (int i = 0; i < j->n_sections; i++) {
         const struct checkpoint_section *s = &j->sections[i];
-        if (s->to > r->tl->cap)
-            return false;
         last = !checkpoint_is_rows(s) && s->from > last ? s->from : last;
     }
     const int common = j->own ? timeline_common(r->tl, ids, n) : 0;
-    return last && n <= r->tl->cap && (common < r->tl->n_run ? common : r->tl->n_run) < last;
+    return last && has_room(j) && (common < r->tl->n_run ? common : r->tl->n_run) < last;
 }
 
 static void empty(const struct resident *r)
@@ -157,11 +182,7 @@ static void empty(const struct resident *r)
 
 static bool copy_rows(struct job *j, const struct checkpoint_section *s)
 {
-    const struct resident *r = &j->out.of;
-    if (s->bytes != cache_rows_bytes(r->cache, s->from, s->to))
-        return err_set(&j->out.refused, "the checkpoint has %llu bytes for the rows from %d to %d, expected %zu", (unsigned long long)s->bytes,
-                       s->from, s->to, cache_rows_bytes(r->cache, s->from, s->to));
-    cache_rows_load(r->cache, s->from, s->to, j->data);
+    cache_rows_load(j->out.of.cache, s->from, s->to, j->data);
     j->n_copied = s->bytes;
     return true;
 }
@@ -182,9 +203,9 @@ static void claim_snapshot(const struct resident *r, int pos)
 static bool copy_states(struct job *j, const struct checkpoint_section *s)
 {
     const struct resident *r = &j->out.of;
-    if (s->bytes != r->snaps->bytes || cache_saved_pos(r->cache, j->data) != s->from)
-        return err_set(&j->out.refused, "the checkpoint has %llu bytes for the states at %d, expected %zu and that position",
-                       (unsigned long long)s->bytes, s->from, r->snaps->bytes);
+    const int pos = cache_saved_pos(r->cache, j->data);
+    if (pos != s->from)
+        return err_set(&j->out.refused, "the checkpoint has states of position %d where those of %d are expected", pos, s->from);
     if (!j->n_copied)
         claim_snapshot(r, s->from);
     char *mem = snapshot_at(r, s->from);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -269,6 +270,49 @@ static void test_restorer__a_damaged_section_leaves_nothing_behind(void **state)
     assert_int_equal(make_file(NULL), 0);
 }
 
+/* Section i of the index gets that many bytes, and the file is long enough; all checksums are right. */
+static void lie(int i, uint64_t bytes)
+{
+    enum { PAGE = 4096, HEAD = 16 };
+    struct { uint64_t number, index_at, index_bytes, index_checksum, checksum; } root;
+    char index[PAGE];
+    struct checkpoint_section s;
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && pread(fd, &root, sizeof root, 2 * PAGE) == sizeof root && root.number == 1 && root.index_bytes <= sizeof index);
+    assert_int_equal(pread(fd, index, root.index_bytes, (off_t)root.index_at), root.index_bytes);
+    memcpy(&s, index + HEAD + (size_t)i * sizeof s, sizeof s);
+    s.bytes = bytes;
+    memcpy(index + HEAD + (size_t)i * sizeof s, &s, sizeof s);
+    root.index_checksum = checksum(index, root.index_bytes);
+    root.checksum = checksum(&root, sizeof root - sizeof root.checksum);
+    assert_int_equal(pwrite(fd, index, root.index_bytes, (off_t)root.index_at), root.index_bytes);
+    assert_int_equal(pwrite(fd, &root, sizeof root, 2 * PAGE), sizeof root);
+    assert_int_equal(ftruncate(fd, (off_t)(s.at + bytes)), 0);
+    close(fd);
+}
+
+/* A sparse file says that its rows, or its states, take 2^40 bytes: no memory is asked for, and it goes as a damaged one does. */
+static void test_restorer__a_section_of_another_size_is_refused_before_it_is_read(void **state)
+{
+    struct talk k;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        if (i)
+            assert_int_equal(make_file(NULL), 0);
+        lie(i ? PIECES : 1, UINT64_C(1) << 40);
+        begin(&k, SLOTS);
+        comes_back(&k, 0);
+        while (!k.n_done)
+            step(&k);
+        assert_non_null(strstr(k.out.refused.msg, i ? "has 1099511627776 bytes for the states at 60, expected" : "has 1099511627776 bytes for the rows from 20, expected"));
+        assert_true(k.out.deleted);
+        assert_int_equal(k.out.n_tokens, 0);
+        end(&k);
+        rmdir(dir.path);
+    }
+    assert_int_equal(make_file(NULL), 0);
+}
+
 /* However far it has come. */
 static void test_restorer__closes_at_any_moment(void **state)
 {
@@ -298,6 +342,7 @@ int main(void)
         test(test_restorer__two_come_back_one_after_the_other),
         test(test_restorer__a_snapshot_that_is_taken_in_between_is_left_alone),
         test(test_restorer__a_damaged_section_leaves_nothing_behind),
+        test(test_restorer__a_section_of_another_size_is_refused_before_it_is_read),
         test(test_restorer__closes_at_any_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

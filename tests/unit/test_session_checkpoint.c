@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/emulated.h"
 #include "tests/tmpdir.h"
 
 static struct tmpdir dir;
@@ -219,6 +220,45 @@ static void test_session_checkpoint__a_disk_that_is_full_leaves_the_turn_before(
     assert_int_equal(read_file(path, &e), 1);
 }
 
+/* A root that says that the index takes most of a sparse file of 1 TiB, its checksum right. */
+static void make_sparse(uint64_t n_ids)
+{
+    enum { PAGE = 4096 };
+    const uint64_t size = UINT64_C(1) << 40, head[2] = {0, n_ids};
+    struct { uint64_t number, index_at, index_bytes, index_checksum, checksum; } root = {.number = 1, .index_at = 3 * PAGE, .index_bytes = size - 3 * PAGE};
+    write_file(path, 0);
+    root.checksum = checksum(&root, sizeof root - sizeof root.checksum);
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && !ftruncate(fd, (off_t)size));
+    assert_int_equal(pwrite(fd, &root, sizeof root, 2 * PAGE), sizeof root);
+    assert_int_equal(pwrite(fd, head, sizeof head, 3 * PAGE), sizeof head);
+    close(fd);
+}
+
+/* With less memory than it says it needs, which would end the program. */
+static void test_session_checkpoint__a_sparse_file_does_not_say_how_much_memory_is_taken(void **state)
+{
+    const uint64_t n_ids[] = {0, 7, (UINT64_C(1) << 38) - 3 * 1024 - 4, UINT64_MAX / 4};
+    struct rlimit old, little;
+    struct err e = {0};
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+    little = old;
+    little.rlim_cur = UINT64_C(1) << 32;
+    for (size_t i = 0; i < sizeof n_ids / sizeof *n_ids; i++) {
+        make_sparse(n_ids[i]);
+        if (!SANITIZED)
+            setrlimit(RLIMIT_AS, &little);
+        struct checkpoint *c = checkpoint_open(path, IDENTITY, &useless, &e);
+        setrlimit(RLIMIT_AS, &old);
+        assert_null(c);
+        assert_true(useless);
+        assert_non_null(strstr(e.msg, "is damaged: its index cannot be read"));
+        unlink(path);
+    }
+    write_file(path, 1);
+}
+
 #define test(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
 int main(void)
 {
@@ -231,6 +271,7 @@ int main(void)
         test(test_session_checkpoint__a_turn_writes_its_own_rows_and_the_file_does_not_grow_by_states),
         test(test_session_checkpoint__is_written_by_one_program_at_a_time),
         test(test_session_checkpoint__follows_no_link),
+        test(test_session_checkpoint__a_sparse_file_does_not_say_how_much_memory_is_taken),
         test(test_session_checkpoint__a_disk_that_is_full_leaves_the_turn_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
