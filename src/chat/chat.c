@@ -193,7 +193,7 @@ bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
     return ok;
 }
 
-static bool regenerate(struct chat *c, const uint64_t *seed, struct err *e)
+static bool regenerate(struct chat *c, const uint64_t *seed, const struct entry *replays, struct err *e)
 {
     if (!state_usable(c, e))
         return false;
@@ -205,18 +205,19 @@ static bool regenerate(struct chat *c, const uint64_t *seed, struct err *e)
     persist_cut(c, last + 1);
     c->turn.prefix.seeded = seed != NULL;
     c->turn.prefix.seed = seed ? *seed : 0;
+    c->turn.replays = replays;
     turn_begin(c, TURN_ANEW);
     return true;
 }
 
 bool chat_regenerate(struct chat *c, struct err *e)
 {
-    return regenerate(c, NULL, e);
+    return regenerate(c, NULL, NULL, e);
 }
 
 bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e)
 {
-    return regenerate(c, &seed, e);
+    return regenerate(c, &seed, NULL, e);
 }
 
 bool chat_replay(struct chat *c, struct err *e)
@@ -229,8 +230,7 @@ bool chat_replay(struct chat *c, struct err *e)
         return err_set(e, "there is no answer to give again");
     if (!m->made.n || !m->made.seeded)
         return err_set(e, "the seed of the last answer is not known: this program has not made it; /regen SEED takes one");
-    c->turn.replays = m;
-    return regenerate(c, &m->made.seed, e);
+    return regenerate(c, &m->made.seed, m, e);
 }
 
 void chat_interrupt(struct chat *c)

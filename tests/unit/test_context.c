@@ -299,6 +299,38 @@ static void test_context__a_summary_that_is_taken_stands_for_what_is_before_it(v
     end(&t);
 }
 
+/* The answer behind a summary, of a file that was edited: there is no message that it could be given again to. */
+static void test_context__a_replay_that_is_refused_compares_nothing_later(void **state)
+{
+    static const char line[] = "{\"role\":\"assistant\",\"content\":\"Half an\",\"stopped\":true}\n";
+    struct talk t;
+    struct buf note = {0};
+    struct err e = {0};
+    char path[512];
+    (void)state;
+    start_keeping(&t);
+    fake_say("The first answer, which is long enough to be worth it.");
+    fake_say("S.");
+    fake_say(" answer.");
+    fake_say("A2.");
+    ask(&t, "Q1");
+    compact(&t, "");
+    chat_decide(t.c, true);
+    snprintf(path, sizeof path, "%s", chat_saved_as(t.c));
+    assert_true(chat_new(t.c, &e));
+    FILE *f = fopen(path, "a");
+    assert_true(f && fputs(line, f) >= 0 && !fclose(f));
+    assert_true(chat_load(t.c, path, &note, &e) && chat_continue(t.c, &e));
+    finish_turn(&t);
+    assert_string_equal(chat_message(t.c, 3).text, "Half an answer.");
+    assert_false(chat_replay(t.c, &e));
+    assert_non_null(strstr(e.msg, "what stands last is a summary"));
+    ask(&t, "Q2");
+    assert_string_equal(buf_str(&t.s.notes), "");
+    buf_free(&note);
+    end(&t);
+}
+
 static void test_context__a_summary_is_undone_and_brought_back(void **state)
 {
     struct talk t;
@@ -464,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_context__a_conversation_that_is_loaded_has_its_marks),
         cmocka_unit_test(test_context__a_summary_calls_no_tool),
         cmocka_unit_test(test_context__a_summary_that_is_taken_stands_for_what_is_before_it),
+        cmocka_unit_test(test_context__a_replay_that_is_refused_compares_nothing_later),
         cmocka_unit_test(test_context__a_summary_is_undone_and_brought_back),
         cmocka_unit_test(test_context__a_summary_that_is_left_changes_nothing),
         cmocka_unit_test(test_context__what_does_not_fit_is_left_out_of_the_summary),
@@ -474,7 +507,7 @@ int main(void)
     static const char *const exact[] = {
         "test_context__a_dropped_message_leaves_a_line_in_the_next_prompts", "test_context__a_file_is_dropped_and_its_message_stays",
         "test_context__a_conversation_that_is_loaded_has_its_marks", "test_context__what_does_not_fit_is_left_out_of_the_summary",
-        "test_context__a_context_that_is_nearly_full_is_told_once", NULL,
+        "test_context__a_context_that_is_nearly_full_is_told_once", "test_context__a_replay_that_is_refused_compares_nothing_later", NULL,
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     failed += run_by_text("context by text", tests, sizeof tests / sizeof *tests, exact);
