@@ -274,6 +274,14 @@ static int run(struct show *s)
     return ended(s, &e);
 }
 
+static bool are_names(const struct get_options *o, struct err *e)
+{
+    int i = 0;
+    while (i < o->n_what && get_is_name(o->what[i], e))
+        i++;
+    return i == o->n_what;
+}
+
 int model_get(const struct args *a)
 {
     static const char *const standard[] = {"122b"};
@@ -294,8 +302,10 @@ int model_get(const struct args *a)
         o.what = words;
         o.n_what = args_n_words(a);
     }
-    s.g = get_open(&o, &e);
+    bool names = are_names(&o, &e);
+    s.g = names ? get_open(&o, &e) : NULL;
     int status = s.g ? run(&s) : ended(&s, &e);
+    status = names ? status : EXIT_USAGE;
     get_close(s.g);
     free(words);
     free(s.files);

@@ -252,14 +252,19 @@ static bool is_name(const char *name)
            !strstr(name, "..");
 }
 
+bool fetch_is_name(const char *name, const char *revision, struct err *e)
+{
+    if (!is_name(name))
+        return err_set(e, "\"%s\" is not the name of a repository; expected ORG/NAME", name);
+    return !revision || !*revision || is_safe(revision) || err_set(e, "\"%s\" is not a revision; expected a branch, a tag or a commit", revision);
+}
+
 bool fetch_list(struct fetch *f, const char *name, const char *revision, struct fetch_repo *r, struct err *e)
 {
     struct buf what = {0};
     *r = (struct fetch_repo){.name = memory_strdup(name), .revision = memory_strdup(revision && *revision ? revision : "main")};
-    if (!is_name(name))
-        return err_set(e, "\"%s\" is not the name of a repository; expected ORG/NAME", name);
-    if (!is_safe(r->revision))
-        return err_set(e, "\"%s\" is not a revision; expected a branch, a tag or a commit", r->revision);
+    if (!fetch_is_name(name, revision, e))
+        return false;
     buf_addf(&what, "%s", name);
     if (strcmp(r->revision, "main"))
         buf_addf(&what, ", revision %s", r->revision);

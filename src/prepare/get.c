@@ -46,6 +46,11 @@ struct get {
 
 /* --- opening and closing ---------------------------------------------------------------------------------------------- */
 
+bool get_is_name(const char *what, struct err *e)
+{
+    return wanted_is_name(what, e);
+}
+
 struct get *get_open(const struct get_options *o, struct err *e)
 {
     struct get *g = memory_zeroed(1, sizeof *g);

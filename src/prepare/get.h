@@ -41,6 +41,9 @@ struct get_repo {
     const char *dir;                    /* directory of its files */
 };
 
+/* Whether get_options.what may have that word; nothing is requested.  False with the reason. */
+bool get_is_name(const char *what, struct err *e);
+
 struct get;
 /* Blocks while it requests the lists.  NULL with the reason. */
 struct get *get_open(const struct get_options *o, struct err *e);

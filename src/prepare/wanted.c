@@ -44,27 +44,49 @@ static bool add_repo(struct wanted *w, const char *name, const char *revision, b
     return true;
 }
 
+/* "ORG/NAME[@REVISION]".  Returns the revision, NULL where there is none. */
+static const char *split(const char *what, struct buf *name)
+{
+    const char *at = strchr(what, '@');
+    buf_add(name, what, at ? (size_t)(at - what) : strlen(what));
+    return at ? at + 1 : NULL;
+}
+
+static bool refuse_name(const char *what, struct err *e)
+{
+    struct buf names = {0};
+    for (const struct repos_row *r = repos_rows; r->name; r++)
+        if (r == repos_rows || strcmp(r[-1].name, r->name))
+            buf_addf(&names, "%s%s", names.len ? ", " : "", r->name);
+    err_set(e, "\"%s\" is not a known name; expected %s or ORG/NAME[@REVISION]", what, names.data);
+    buf_free(&names);
+    return false;
+}
+
+bool wanted_is_name(const char *what, struct err *e)
+{
+    struct buf name = {0};
+    if (repos_is_name(what))
+        return true;
+    if (!strchr(what, '/'))
+        return refuse_name(what, e);
+    const char *revision = split(what, &name);
+    bool ok = fetch_is_name(buf_str(&name), revision, e);
+    buf_free(&name);
+    return ok;
+}
+
 bool wanted_add(struct wanted *w, const char *what, struct err *e)
 {
-    bool ok = true;
+    bool ok = wanted_is_name(what, e);
     for (const struct repos_row *r = repos_rows; ok && r->name; r++)
         if (!strcmp(r->name, what) && !(w->to && r->small))
             ok = add_repo(w, r->repo, NULL, r->small, e);
-    if (repos_is_name(what))
+    if (!ok || repos_is_name(what))
         return ok;
-    if (!strchr(what, '/')) {
-        struct buf names = {0};
-        for (const struct repos_row *r = repos_rows; r->name; r++)
-            if (r == repos_rows || strcmp(r[-1].name, r->name))
-                buf_addf(&names, "%s%s", names.len ? ", " : "", r->name);
-        err_set(e, "\"%s\" is not a known name; expected %s or ORG/NAME[@REVISION]", what, names.data);
-        buf_free(&names);
-        return false;
-    }
-    const char *at = strchr(what, '@');
     struct buf name = {0};
-    buf_add(&name, what, at ? (size_t)(at - what) : strlen(what));
-    ok = add_repo(w, name.data, at ? at + 1 : NULL, false, e);
+    const char *revision = split(what, &name);
+    ok = add_repo(w, name.data, revision, false, e);
     buf_free(&name);
     return ok;
 }

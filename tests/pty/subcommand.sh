@@ -53,7 +53,15 @@ refused "--json and --jsonl cannot be had together" --json --jsonl x
 refused "--model is empty, expected a directory or a name" --model "" x
 refused "-f is empty, expected the path of a file" -f "" x
 refused "--think-budget is 'much', expected a whole number, 32k also" --think-budget much x
+refused "\"nosuch\" is not a known name; expected 122b, 35b or ORG/NAME[@REVISION]" model get nosuch
+refused "\"nosuch\" is not a known name" model get demo/none nosuch
+refused "\"a/b/c\" is not the name of a repository; expected ORG/NAME" model get a/b/c
+refused "\"../x\" is not a revision; expected a branch, a tag or a commit" model get a/b@../x
 
+run model get --json nosuch
+is "... which --json says as well" "$rc $(grep -c '"ok":false.*is not a known name' out)" "2 1"
+HF_HUB_OFFLINE=1 run model get demo/none
+is "a repository that is not there" "$rc $(grep -c 'HF_HUB_OFFLINE is set' err)" "1 1"
 run session show nosuchname
 is "a conversation that is not there" "$rc $(cat err)" \
     "1 q35chat: there is no conversation nosuchname; /sessions and q35chat session list show the names"
