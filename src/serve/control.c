@@ -6,12 +6,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "chat/paths.h"
 #include "fetch/http.h"
 
-enum { ANSWER_S = 5, MAX_ANSWER = 1 << 20 };
+enum { ANSWER_S = 5, FULL_TRY_MS = 20, MAX_ANSWER = 1 << 20 };
 
 void control_socket(const char *given, struct buf *path)
 {
@@ -20,6 +22,20 @@ void control_socket(const char *given, struct buf *path)
         paths_expand(path, given);
     else
         paths_runtime(path, "serve.sock");
+}
+
+/* connect() that waits no longer than ANSWER_S for room among those that nobody has accepted.  False with errno; EAGAIN: there was none. */
+static bool connects(int fd, const struct sockaddr_un *at)
+{
+    const struct timespec moment = {.tv_nsec = FULL_TRY_MS * 1000000L};
+    const int64_t start = clock_ns();
+    for (;;) {
+        if (!connect(fd, (const struct sockaddr *)at, sizeof *at))
+            return true;
+        if (errno != EAGAIN || clock_ms_since(start) >= ANSWER_S * 1000)
+            return false;
+        nanosleep(&moment, NULL);
+    }
 }
 
 /* Whether somebody listens there, and it is the user's own. */
@@ -34,11 +50,15 @@ static enum control_found knock(const char *path, struct err *e)
         return CONTROL_FAILED;
     }
     strcpy(at.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool there = fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof at);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    enum control_found found = fd >= 0 && connects(fd, &at) ? CONTROL_FOUND : CONTROL_NONE;
+    if (found == CONTROL_NONE && fd >= 0 && errno == EAGAIN) {
+        err_set(e, "the q35chat at %s does not answer, perhaps it is suspended: it has taken no connection for %d s", path, ANSWER_S);
+        found = CONTROL_FAILED;
+    }
     if (fd >= 0)
         close(fd);
-    return there ? CONTROL_FOUND : CONTROL_NONE;
+    return found;
 }
 
 static bool begin(void *arg, const struct http_reply *r, struct err *e)

@@ -24,6 +24,21 @@ timeout $patience "$q" serve --model "$small" > "$tmp/out" 2>&1
 is "a socket on which somebody listens is not taken away" "$? $([ -S "$socket" ] && echo there)" "1 there"
 has "... with a sentence" "$(cat "$tmp/out")" "another program listens on $socket"
 end
+# One that takes no connection, with as many waiting as it lets.
+rm -f "$socket" "$tmp/listens"
+python3 -c '
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(0); c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[1])
+print("there", flush=True); time.sleep(600)' "$socket" > "$tmp/listens" &
+server=$!
+for i in $(seq $((10 * patience))); do [ -s "$tmp/listens" ] && break; sleep 0.1; done
+timeout $patience "$q" serve status > "$tmp/out" 2>&1
+is "a server that takes no connection keeps nobody waiting for ever" "$? $(cat "$tmp/out")" \
+    "1 q35chat: the q35chat at $socket does not answer, perhaps it is suspended: it has taken no connection for 5 s"
+timeout $patience "$q" serve --model "$small" > "$tmp/out" 2>&1
+is "... and its socket is not taken away" "$? $([ -S "$socket" ] && echo there)" "1 there"
+has "... with a sentence" "$(cat "$tmp/out")" "another program listens on $socket"
+end
 
 make -s copies BUILD="$BUILD" DESTDIR="$tmp/root" PREFIX=/opt/q35 > "$tmp/out" 2>&1 || bad "the files are installed" "$(tail -3 "$tmp/out")"
 units=$tmp/root/opt/q35/share/systemd/user
