@@ -67,17 +67,6 @@ static enum server_state loop(struct server *s, struct err *e)
     return state;
 }
 
-static int serve(struct server *s)
-{
-    struct err e = {{0}};
-    systemd_tell("STATUS=the model loads");
-    enum server_state state = loop(s, &e);
-    systemd_tell("STOPPING=1");
-    if (state == SERVER_UNUSED)
-        fprintf(stderr, "q35chat: no client for the time of --keep\n");
-    return state == SERVER_FAILED ? fail(EXIT_MODEL, e.msg) : EXIT_ANSWERED;
-}
-
 /* serve.key beside the config file, unless another file was given. */
 static bool read_key(const struct args *a, struct buf *key, struct err *e)
 {
@@ -100,6 +89,8 @@ struct doors {
     int  fds[MAX_DOORS], n;
     int  lock;                          /* of its own one; -1: there is none */
     bool tcp;                           /* clients need a key */
+    int  n_given;                       /* by systemd */
+    const char *path, *address;         /* of its own one, of --listen; NULL: there is none */
 };
 
 static bool take_given(struct doors *d, int n, bool any, struct err *e)
@@ -111,9 +102,9 @@ static bool take_given(struct doors *d, int n, bool any, struct err *e)
         if (!socket_take(SYSTEMD_FIRST_FD + i, any, &tcp, e))
             return false;
         d->fds[d->n++] = SYSTEMD_FIRST_FD + i;
+        d->n_given++;
         d->tcp = d->tcp || tcp;
     }
-    fprintf(stderr, "q35chat: listening on %d sockets that were given\n", n);
     return true;
 }
 
@@ -123,7 +114,7 @@ static bool take_own(struct doors *d, const char *path, struct err *e)
     if (fd < 0)
         return false;
     d->fds[d->n++] = fd;
-    fprintf(stderr, "q35chat: listening on %s\n", path);
+    d->path = path;
     return true;
 }
 
@@ -134,7 +125,7 @@ static bool take_address(struct doors *d, const char *address, bool any, struct 
         return !address;
     d->fds[d->n++] = fd;
     d->tcp = true;
-    fprintf(stderr, "q35chat: listening on %s\n", address);
+    d->address = address;
     return true;
 }
 
@@ -150,13 +141,23 @@ static bool doors_open(struct doors *d, const struct args *a, const char *path, 
     return take_address(d, args_text(a, "listen"), any, e);
 }
 
-static void doors_close(struct doors *d, const char *path)
+static void doors_tell(const struct doors *d)
+{
+    if (d->n_given)
+        fprintf(stderr, "q35chat: listening on %d sockets that were given\n", d->n_given);
+    if (d->path)
+        fprintf(stderr, "q35chat: listening on %s\n", d->path);
+    if (d->address)
+        fprintf(stderr, "q35chat: listening on %s\n", d->address);
+}
+
+static void doors_close(struct doors *d)
 {
     while (d->n)
         close(d->fds[--d->n]);
     if (d->lock < 0)
         return;
-    unlink(path);                       /* before the lock goes: then it is the next server's */
+    unlink(d->path);                     /* before the lock goes: then it is the next server's */
     close(d->lock);
 }
 
@@ -166,6 +167,18 @@ static bool listen_on(struct server *s, struct doors *d, struct err *e)
     while (d->n && server_listen(s, d->fds[d->n - 1], e))
         d->n--;
     return !d->n;
+}
+
+static int serve(struct server *s, const struct doors *d)
+{
+    struct err e = {{0}};
+    doors_tell(d);
+    systemd_tell("STATUS=the model loads");
+    enum server_state state = loop(s, &e);
+    systemd_tell("STOPPING=1");
+    if (state == SERVER_UNUSED)
+        fprintf(stderr, "q35chat: no client for the time of --keep\n");
+    return state == SERVER_FAILED ? fail(EXIT_MODEL, e.msg) : EXIT_ANSWERED;
 }
 
 /* What can be refused without the model is refused before it loads. */
@@ -182,7 +195,7 @@ static int start_on(const struct args *a, struct options *o, struct doors *d)
     for (int i = 1; all[0] && i < SERVER_ANSWERS; i++)
         all[i] = local_guest(all[0]);
     struct server *s = server_open(all, SERVER_ANSWERS, &so, &e);
-    int status = s && listen_on(s, d, &e) ? serve(s) : fail(EXIT_MODEL, e.msg);
+    int status = s && listen_on(s, d, &e) ? serve(s, d) : fail(EXIT_MODEL, e.msg);
     server_close(s);
     buf_free(&key);
     return status;
@@ -199,7 +212,7 @@ static int start(const struct args *a, struct options *o, const char *path)
     } else {
         fail(status, e.msg);
     }
-    doors_close(&d, path);
+    doors_close(&d);
     return status;
 }
 

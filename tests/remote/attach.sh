@@ -94,6 +94,15 @@ is "an address that others reach is refused" $? 2
 has "... with a sentence" "$(cat "$tmp/out")" "can be reached from other machines"
 "$q" serve --model "$demo" --listen nonsense > "$tmp/out" 2>&1
 has "so is one that is none" "$(cat "$tmp/out")" "the address is 'nonsense', expected 127.0.0.1:PORT"
+lacks "... before it is said that somebody listens" "$(cat "$tmp/out")" "listening on"
+python3 -c '
+import socket, sys, time
+s = socket.socket(); s.bind(("127.0.0.1", int(sys.argv[1]))); s.listen(); print("there", flush=True); time.sleep(600)' $port > "$tmp/listens" &
+server=$!
+for i in $(seq $((10 * patience))); do [ -s "$tmp/listens" ] && break; sleep 0.1; done
+"$q" serve --model "$demo" --listen 127.0.0.1:$port > "$tmp/out" 2>&1
+is "a port in use is refused, and nothing else is said" "$? $(cat "$tmp/out")" "2 q35chat: cannot listen on 127.0.0.1:$port: Address already in use"
+end
 "$q" serve --model "$demo" --listen 127.0.0.1:99999 > "$tmp/out" 2>&1
 has "so is a port above 65535" "$(cat "$tmp/out")" "the address is '127.0.0.1:99999', expected 127.0.0.1:PORT"
 chmod 644 "$key"
