@@ -117,7 +117,7 @@ void engine_keep(struct engine *g, uint64_t sequence, const char *path);
 /* Makes the sequence that of the file (engine/checkpoint.h), before anything that is submitted afterwards.  EV_RESTORED when tokens came back,
  * or with the reason why they did not; none if there is no such file, or what it has is resident already. */
 void engine_restore(struct engine *g, uint64_t sequence, const char *path);
-/* Saves the sequence of that name, or for 0 the one that was used last: while no request waits or runs, after what is to be read ahead now; or
+/* Saves the sequence of that name, or for 0 the one that was used last: while no request waits or runs, after what is to be read ahead of it now; or
  * when the engine closes.  It takes the place of an older save of the same that has not ended.  EV_SAVED when it is on the disk. */
 void engine_save(struct engine *g, uint64_t sequence, const char *path);
 /* Ends the submit `serial`, running or waiting: its EV_DONE with FINISH_INTERRUPTED is there when this returns, however long

@@ -86,7 +86,7 @@ void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *i
 {
     pthread_mutex_lock(&q->lock);
     drop_ahead(q);
-    q->save_waits = false;              /* what is saved is what was read before */
+    q->n_ahead++;                       /* no save waits: what is saved is what was read before */
     if (!q->dead && n_ids > 0) {
         q->ahead_ids = copy(ids, n_ids, sizeof *ids);
         q->ahead = (struct beginning){.sequence = sequence, .ids = q->ahead_ids, .n = n_ids, .snapshot_pos = snapshot_pos};
@@ -141,11 +141,11 @@ void requests_save(struct requests *q, uint64_t sequence, const char *path)
     s->path = memory_strdup(path);
     s->sequence = sequence;
     pthread_mutex_lock(&q->lock);
+    s->after = q->ahead.sequence == sequence ? q->n_ahead : 0;
     if (q->dead)
         save_free(s);
     else
         add_save(q, s);
-    q->save_waits = q->ahead_ids != NULL;
     pthread_cond_signal(&q->work);
     pthread_mutex_unlock(&q->lock);
 }
@@ -281,11 +281,17 @@ static struct request *take_next(struct requests *q, requests_may_begin *may, vo
     return r;
 }
 
+/* Under the lock: is something still to be read of its sequence that was asked for before it? */
+static bool is_early(const struct requests *q, const struct save *s)
+{
+    return q->ahead_ids && s->after == q->n_ahead;
+}
+
 /* Under the lock: the first save that may begin; NULL: there is none.  Of one sequence a newer one may, and takes the older one's place. */
 static struct save *take_save(struct requests *q, requests_may_begin *may, void *arg)
 {
     struct save **at = &q->saves;
-    while (*at && ((q->n_saving && (*at)->sequence != q->saving_of) || !may(arg, (*at)->sequence)))
+    while (*at && ((q->n_saving && (*at)->sequence != q->saving_of) || is_early(q, *at) || !may(arg, (*at)->sequence)))
         at = &(*at)->next;
     struct save *s = *at;
     if (s) {
@@ -309,7 +315,7 @@ static bool take_rest(struct requests *q, requests_may_begin *may, void *arg, st
 {
     w->looks = q->looks;
     q->looks = false;
-    if (!w->looks && !(q->save_waits && q->ahead_ids))
+    if (!w->looks)
         w->save = take_save(q, may, arg);
     if (w->looks || w->save)
         return true;
@@ -375,6 +381,7 @@ static bool any_may(void *arg, uint64_t sequence)
 struct save *requests_last_save(struct requests *q)
 {
     pthread_mutex_lock(&q->lock);
+    drop_ahead(q);                      /* nothing is read any more */
     struct save *s = take_save(q, any_may, NULL);
     pthread_mutex_unlock(&q->lock);
     return s;

@@ -17,6 +17,7 @@ struct save {
     struct save *next;
     char    *path;
     uint64_t sequence;
+    uint64_t after;                     /* the number of the beginning of its sequence that was asked for before it; 0: there was none */
 };
 
 /* A submit with copies of everything it points to; or a restore, which has no serial and no EV_DONE. */
@@ -44,9 +45,9 @@ struct requests {
     struct request  *running;           /* a list, too */
     int32_t         *ahead_ids;         /* the ids of `ahead`; NULL: nothing is to be read ahead */
     struct beginning ahead;
+    uint64_t         n_ahead;           /* the number of `ahead`, or of what was to be read ahead last: one more with each */
     bool             ahead_ends;        /* the beginning that is being read is not wanted any more */
     struct save     *saves;             /* in order, at most one of a sequence */
-    bool             save_waits;        /* saves begin after `ahead` was read, because that was asked for before them */
     int              n_saving;          /* saves that have begun and not ended */
     uint64_t         saving_of;         /* the sequence of these: all are of the same */
     bool             rows_wanted;       /* a save that has begun wants the next rows */
