@@ -69,6 +69,7 @@ static struct session *own_session(struct chat *c, struct err *e)
     struct session *s = persist_fresh(c, &c->t, c->persist.save_as, e);
     if (s)
         c->persist.save_as = NULL;
+    c->persist.early = !state_ready(c);
     return s;
 }
 
@@ -225,6 +226,14 @@ static bool rewrite(struct chat *c, struct err *e)
     return session_rewrite(c->persist.session, &c->t, e) && keep_continued(c, c->persist.session, e);
 }
 
+void persist_model(struct chat *c)
+{
+    struct err e = {0};
+    if (c->persist.session && c->persist.early && session_model(c->persist.session, c->responder->model) && !c->persist.unsaved)
+        kept(c, rewrite(c, &e), &e);
+    c->persist.early = false;
+}
+
 bool persist_again(struct chat *c, struct err *e)
 {
     bool written = c->persist.session ? rewrite(c, e) : (c->persist.session = own_session(c, e)) != NULL;
@@ -237,6 +246,7 @@ void persist_moved(struct chat *c, struct session *s)
 {
     session_close(c->persist.session);
     c->persist.session = s;
+    c->persist.early = !state_ready(c);
     written_anew(c);
 }
 
@@ -247,7 +257,7 @@ void persist_replace(struct chat *c, struct transcript *t, struct session *s)
     c->edit = (struct edit){0};
     session_close(c->persist.session);
     c->persist.session = s;
-    c->persist.unsaved = false;
+    c->persist.early = c->persist.unsaved = false;
 }
 
 void persist_retry(struct chat *c)

@@ -48,6 +48,21 @@ void record_header(struct buf *out, const char *model)
     put(out, r);
 }
 
+bool record_header_model(struct buf *header, const char *model)
+{
+    json_t *r = json_loadb(buf_str(header), header->len, 0, NULL), *now = string(text_of(model));
+    const bool changes = r && !json_equal(json_object_get(r, "model"), now);
+    if (changes) {
+        json_object_set(r, "model", now);
+        buf_reset(header);
+        put(header, r);
+    } else {
+        json_decref(r);
+    }
+    json_decref(now);
+    return changes;
+}
+
 static void set_ids(json_t *r, const int32_t *ids, int n)
 {
     json_t *list = n ? json_array() : NULL;

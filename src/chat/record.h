@@ -28,6 +28,9 @@ struct unfinished {
     struct ids ids;
 };
 
+/* That line of a file with another model in it.  False: it has this one. */
+bool record_header_model(struct buf *header, const char *model);
+
 /* Each appends a line. */
 void record_header(struct buf *out, const char *model);
 void record_entry(struct buf *out, const struct entry *m);

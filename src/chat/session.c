@@ -307,6 +307,11 @@ static void keep_damaged(const struct session *s)
     buf_free(&path);
 }
 
+bool session_model(struct session *s, const char *model)
+{
+    return record_header_model(&s->header, model);
+}
+
 bool session_rewrite(struct session *s, const struct transcript *t, struct err *e)
 {
     struct buf lines = {0};

@@ -44,7 +44,9 @@ bool session_forget(struct session *s, int n, struct err *e);           /* entry
 bool session_go(struct session *s, int number, struct err *e);          /* the path ends with that entry */
 bool session_mark(struct session *s, const struct entry *m, int file, struct err *e);    /* as it is marked now; file -1: the message */
 bool session_add(struct session *s, const struct transcript *t, struct err *e);         /* to a fresh one: everything */
-/* The whole file anew, in one step, after a write had failed.  False: the old one is still there. */
+/* The first line names that model from the next session_rewrite() on.  False: it does so already. */
+bool session_model(struct session *s, const char *model);
+/* The whole file anew, in one step.  False: the old one is still there. */
 bool session_rewrite(struct session *s, const struct transcript *t, struct err *e);
 /* What becomes of it on the disk. */
 int  session_fd(const struct session *s);               /* readable when that is to be asked; -1: nothing is under way */

@@ -390,6 +390,7 @@ static void news_ready(struct chat *c)
     c->presence = RESPONDER_READY;
     c->turn.stats.ctx_total = c->info.n_ctx;
     c->turn.joules_before = joules(c);
+    persist_model(c);
     outbox_post(&c->out, CHAT_READY, NULL, NULL, 0);
     if (c->turn.state == TURN_WAITING)
         ask_responder(c);

@@ -18,12 +18,13 @@ pipe empty
 is "... and that there is none" "$found" "3  q35chat: the server lists no model; --model names the one that it has"
 
 # Line mode.
+keep=--no-save
 line() {        # WAY OPTIONS...: as begin(), with a server
     way=$1
     shift
     : > "$screen"
     at=1
-    script -qefc "stty cols 80 rows 24 $modes; exec $q --line --no-save --tools none --endpoint $url/sglang/$way $*" \
+    script -qefc "stty cols 80 rows 24 $modes; exec $q --line $keep --tools none --endpoint $url/sglang/$way $*" \
         "$screen" < "$keys" > /dev/null 2>&1 &
     job=$!
     exec 3> "$keys"
@@ -84,6 +85,24 @@ type '1\r'
 seen "... and is sent with the choice" "42 is it."
 has "... whole" "$(last)" '"content": "another message"'
 leave
+
+# A conversation that is kept: its file is there with the first message, and names the model once there is one.
+keep=--save=$tmp/kept.jsonl
+rm -f "$tmp/go"
+line late
+seen "what is typed before the names are known" "> "
+type 'kept words\r'
+for i in $(seq $((10 * patience))); do grep -qs 'kept words' "$tmp/kept.jsonl" && break; sleep 0.1; done
+is "... is in the file, which names no model yet" "$(head -n 1 "$tmp/kept.jsonl" | grep -c "\"model\":\"$url/sglang/late\"") $(grep -c 'kept words' "$tmp/kept.jsonl")" "1 1"
+created=$(sed -n 's/.*\("created":"[^"]*"\).*/\1/p;q' "$tmp/kept.jsonl")
+touch "$tmp/go"
+seen "... it asks for one" "which model? [1-2] "
+type '2\r'
+seen "... and is answered" "42 is it."
+leave
+is "the file names the model that was chosen, and has all of it" \
+    "$(head -n 1 "$tmp/kept.jsonl" | grep "\"model\":\"$url/sglang/late other\"" | grep -c "$created") $(sed 1d "$tmp/kept.jsonl" | grep -c '"role":"\(user\|assistant\)"')" "1 2"
+keep=--no-save
 
 printf 'a\nb\n' > "$tmp/list"
 line listed

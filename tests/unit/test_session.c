@@ -548,6 +548,33 @@ static void test_session__a_file_from_before_there_were_trees_loads_as_before(vo
     transcript_free(&t);
 }
 
+static void test_session__the_first_line_gets_another_model_and_keeps_the_rest(void **state)
+{
+    struct transcript t = {0}, back = {0};
+    struct buf before = {0}, after = {0}, note = {0};
+    struct err e = {0};
+    (void)state;
+    struct session *s = session_create(path, "http://host", &e);
+    transcript_add(&t, ROLE_USER, "Q", 1);
+    assert_true(session_append(s, t.entries[0], &e) && buf_read_file(&before, path, 1 << 20, &e));
+    assert_false(session_model(s, "http://host"));
+    assert_true(session_model(s, "http://host tiny \xff"));
+    assert_true(session_rewrite(s, &t, &e) && buf_read_file(&after, path, 1 << 20, &e));
+    session_close(s);
+    char *at = strstr(before.data, "\"http://host\"");
+    assert_non_null(at);
+    struct buf wanted = {0};
+    buf_addf(&wanted, "%.*s\"http://host tiny \xef\xbf\xbd\"%s", (int)(at - before.data), before.data, at + strlen("\"http://host\""));
+    assert_string_equal(buf_str(&after), wanted.data);
+    assert_true(session_read(path, &back, &note, &e));
+    assert_int_equal(back.n, 1);
+    struct buf *all[] = {&before, &after, &note, &wanted};
+    for (int i = 0; i < 4; i++)
+        buf_free(all[i]);
+    transcript_free(&t);
+    transcript_free(&back);
+}
+
 static void test_session__a_rewrite_that_fails_leaves_the_file(void **state)
 {
     struct transcript t = {0}, back = {0};
@@ -777,6 +804,7 @@ int main(void)
         TEST(any_tree_is_loaded_as_it_was),
         TEST(any_bushy_tree_is_written_at_once_as_it_was),
         TEST(a_file_from_before_there_were_trees_loads_as_before),
+        TEST(the_first_line_gets_another_model_and_keeps_the_rest),
         TEST(a_rewrite_that_fails_leaves_the_file),
         TEST(names_that_would_hide_or_confuse_are_refused),
     };
