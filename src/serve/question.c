@@ -266,14 +266,19 @@ static bool refuse_the_rest(const struct pyjson *top, struct err *e)
     return question_whole(top, "n", 1, 1, &n, e) && real(top, "frequency_penalty", 0, 0, &frequency, e);
 }
 
-bool question_read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e)
+bool question_object(struct pyjson *top, struct text body, struct arena *mem, struct err *e)
 {
     struct err why = {{0}};
-    *q = (struct question){0};
-    if (!pyjson_parse(top, body, PYJSON_LOADS, &q->mem, &why))
+    if (!pyjson_parse(top, body, PYJSON_LOADS, mem, &why))
         return err_set(e, "the body is not JSON: %s", why.msg);
-    if (top->kind != PY_DICT)
-        return err_set(e, "the body is not a JSON object");
+    return top->kind == PY_DICT || err_set(e, "the body is not a JSON object");
+}
+
+bool question_read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e)
+{
+    *q = (struct question){0};
+    if (!question_object(top, body, &q->mem, e))
+        return false;
     const struct pyjson *model = given(top, "model");
     if (model && model->kind != PY_STR)
         return err_set(e, "model is not a text");

@@ -38,6 +38,8 @@ struct question {
 /* False with a sentence for the client.  *q must be freed either way. */
 bool question_read(struct question *q, struct text body, const struct options *o, struct err *e);
 bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e);
+/* Parses the body of any request, which must be an object.  False with a sentence for the client. */
+bool question_object(struct pyjson *top, struct text body, struct arena *mem, struct err *e);
 /* Parses the body into `top` and reads the fields that all kinds of requests have. */
 bool question_read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e);
 /* Reads a list of whole numbers.  False: it is no such list. */

@@ -8,14 +8,6 @@
 
 /* ---- what is asked ---- */
 
-static bool parse(struct pyjson *top, struct text body, struct arena *mem, struct err *e)
-{
-    struct err why = {{0}};
-    if (!pyjson_parse(top, body, PYJSON_LOADS, mem, &why))
-        return err_set(e, "the body is not JSON: %s", why.msg);
-    return top->kind == PY_DICT || err_set(e, "the body is not a JSON object");
-}
-
 static bool read_conversation(const struct pyjson *top, uint64_t *to, struct arena *mem, struct err *e)
 {
     const struct pyjson *v = pyjson_get(top, "conversation");
@@ -64,13 +56,13 @@ bool relay_read_ahead(struct question *q, struct text body, struct err *e)
 {
     struct pyjson top;
     *q = (struct question){0};
-    return parse(&top, body, &q->mem, e) && read_ids(q, &top, e);
+    return question_object(&top, body, &q->mem, e) && read_ids(q, &top, e);
 }
 
 bool relay_read_name(struct text body, struct text *name, struct arena *mem, struct err *e)
 {
     struct pyjson top;
-    return parse(&top, body, mem, e) && read_name(&top, name, e);
+    return question_object(&top, body, mem, e) && read_name(&top, name, e);
 }
 
 static int64_t protocol_of(const struct pyjson *top)
@@ -82,7 +74,7 @@ static int64_t protocol_of(const struct pyjson *top)
 bool relay_read_attach(struct text body, struct text *name, struct arena *mem, struct err *e)
 {
     struct pyjson top;
-    if (!parse(&top, body, mem, e))
+    if (!question_object(&top, body, mem, e))
         return false;
     if (protocol_of(&top) != RELAY_PROTOCOL)
         return err_set(e, "the q35chat that asks is of another version: between programs it speaks protocol %d, and the one that has loaded the "
@@ -101,7 +93,7 @@ static bool read_path(const struct pyjson *top, struct text *to, struct err *e)
 bool relay_read_file(struct text body, struct relay_file *f, struct arena *mem, struct err *e)
 {
     struct pyjson top;
-    return parse(&top, body, mem, e) && read_name(&top, &f->name, e) && read_conversation(&top, &f->conversation, mem, e) &&
+    return question_object(&top, body, mem, e) && read_name(&top, &f->name, e) && read_conversation(&top, &f->conversation, mem, e) &&
            read_path(&top, &f->path, e);
 }
 

@@ -5,14 +5,6 @@
 #include "serve/question.h"
 #include "text/pyjson.h"
 
-static bool parse(struct text body, struct pyjson *top, struct arena *mem, struct err *e)
-{
-    struct err why = {{0}};
-    if (!pyjson_parse(top, body, PYJSON_LOADS, mem, &why))
-        return err_set(e, "the body is not JSON: %s", why.msg);
-    return top->kind == PY_DICT || err_set(e, "the body is not a JSON object");
-}
-
 /* `content` is llama.cpp's name for it, `prompt` vLLM's. */
 static const struct pyjson *plain_text(const struct pyjson *top)
 {
@@ -54,7 +46,7 @@ bool tokens_of_text(struct responder *r, struct text body, const struct options 
     struct arena mem = {0};
     struct pyjson top;
     struct ids ids = {0};
-    bool ok = parse(body, &top, &mem, e) && read_ids(r, body, &top, o, &ids, e);
+    bool ok = question_object(&top, body, &mem, e) && read_ids(r, body, &top, o, &ids, e);
     if (ok) {
         buf_addf(out, "{\"count\": %d, \"max_model_len\": %d, \"tokens\": [", ids.n, r->ops->info(r)->chat.n_ctx);
         add_ids(&ids, out);
@@ -71,7 +63,7 @@ bool text_of_tokens(struct responder *r, struct text body, struct buf *out, stru
     struct pyjson top;
     struct ids ids = {0};
     struct buf text = {0};
-    bool ok = parse(body, &top, &mem, e) && (question_ids(pyjson_get(&top, "tokens"), &ids) || err_set(e, "tokens is not a list of tokens"));
+    bool ok = question_object(&top, body, &mem, e) && (question_ids(pyjson_get(&top, "tokens"), &ids) || err_set(e, "tokens is not a list of tokens"));
     for (int i = 0; ok && i < ids.n; i++) {
         struct text piece = r->ops->piece(r, ids.data[i]);
         buf_add(&text, piece.p, piece.n);

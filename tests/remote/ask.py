@@ -113,6 +113,10 @@ def refusals():
         found, data, _ = ask("POST", "/v1/chat/completions", body)
         said = json.loads(data)["error"]["message"]
         assert found == status and words in said, (found, said, status, words)
+    for path in ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/q35chat/answer", "/q35chat/save", "/q35chat/interrupt"):
+        for words, body in (("the body is not JSON: ", "{"), ("the body is not a JSON object", "[]")):
+            found, data, _ = ask("POST", path, body)
+            assert found == 400 and json.loads(data)["error"]["message"].startswith(words), (path, body, found, data)
     assert ask("GET", "/v1/chat/completions")[0] == 405 and ask("GET", "/nothing")[0] == 404
     print("refused")
 
