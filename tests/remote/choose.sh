@@ -149,6 +149,25 @@ sh ... which answers: tail -n 1 $tmp/requests | grep -q '"model": "tiny".*"conte
 type /quit\r
 end it ends: 0
 E
+# With the mouse: a click goes to a row, one more takes it, and what is no row takes nothing.
+window two --mouse <<'E'
+see the mouse finds the list: > tiny
+type \e[<0;3;21M\e[<0;3;21m
+see ... a click goes to a model: > other
+type \e[<0;3;19M\e[<0;3;19m\e[<0;3;22M\e[<0;3;22m\e[<64;3;20M
+see ... title and help are none; the wheel goes up: > tiny
+type \e[<65;3;20M
+see ... and down: > other
+type \e[<0;3;20M\e[<0;3;20m
+see ... a click on another one only goes there: > tiny
+type \e[<0;3;21M\e[<0;3;21m\e[<0;3;21M\e[<0;3;21m
+see ... one on the chosen one takes it: answers come from other now
+type hello\r
+see ... and it answers: 42 is it.
+type /quit\r
+end it ends: 0
+E
+has "... indeed" "$(last)" '"model": "other"'
 window two <<'E'
 see the list is there: which model?
 type \e
