@@ -89,8 +89,8 @@ struct doors {
     int  fds[MAX_DOORS], n;
     int  lock;                          /* of its own one; -1: there is none */
     bool tcp;                           /* clients need a key */
-    int  n_given;                       /* by systemd */
-    const char *path, *address;         /* of its own one, of --listen; NULL: there is none */
+    int  n_given;                       /* sockets that systemd opened */
+    const char *path, *address;         /* of its own socket, of --listen; NULL: not opened */
 };
 
 static bool take_given(struct doors *d, int n, bool any, struct err *e)

@@ -18,7 +18,7 @@ struct persist {
     struct session *session;            /* NULL: there is none yet, or never will be */
     bool        wanted;                 /* one is made for the first message */
     const char *save_as;                /* the name of the first one; NULL: made from the date */
-    bool        early;                  /* the file was made before it was known which model answers */
+    bool        early;                  /* the file was made before a model was chosen: its first line names none */
     bool        unsaved;                /* the file lacks something */
     bool        warned;                 /* ... and the user was told when he wanted to leave */
     struct buf  doomed;                 /* the conversation that will be deleted if that is said once more */
@@ -36,7 +36,7 @@ void persist_go(struct chat *c, const struct entry *end);
 void persist_forget(struct chat *c);                    /* the last entry was never said */
 void persist_system(struct chat *c);                    /* the option `system` is the truth; the transcript follows it */
 void persist_mark(struct chat *c, struct entry *m, int file, enum mark mark);
-void persist_model(struct chat *c);                     /* the responder is there: a file that was made before names its model */
+void persist_model(struct chat *c);                     /* writes the name of the model into a file that is `early` */
 void persist_title(struct chat *c, const char *title);  /* one line, clean; "": none */
 /* Another conversation takes the place of this one, with its file (NULL: it has none yet).  Both are taken. */
 void persist_replace(struct chat *c, struct transcript *t, struct session *s);

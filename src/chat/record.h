@@ -28,7 +28,7 @@ struct unfinished {
     struct ids ids;
 };
 
-/* That line of a file with another model in it.  False: it has this one. */
+/* Changes the model that a header line names.  False: it names this one already. */
 bool record_header_model(struct buf *header, const char *model);
 
 /* Each appends a line. */

@@ -194,11 +194,11 @@ static bool section_ok(const struct checkpoint_section *s, uint64_t size, int32_
            && s->bytes <= size - s->at;
 }
 
-/* A sparse file may be of any size: what stands in it decides how much is read. */
+/* Reads the counts of the index and checks them against its length: the size of a sparse file says nothing about what is in it. */
 static bool read_index_head(const struct checkpoint *c, const struct root *r, uint64_t size, struct index_head *h)
 {
-    return r->index_at >= DATA_AT && r->index_at % PAGE == 0 && r->index_at <= size && r->index_bytes <= size - r->index_at && r->index_bytes >= sizeof *h
-        && get(c->fd, h, sizeof *h, r->index_at) && h->n_sections <= MOST_SECTIONS && h->n_ids <= LIMIT_CTX
+    return r->index_at >= DATA_AT && r->index_at % PAGE == 0 && r->index_at <= size && r->index_bytes <= size - r->index_at
+        && r->index_bytes >= sizeof *h && get(c->fd, h, sizeof *h, r->index_at) && h->n_sections <= MOST_SECTIONS && h->n_ids <= LIMIT_CTX
         && r->index_bytes == sizeof *h + h->n_sections * sizeof *c->sections + h->n_ids * sizeof(int32_t);
 }
 

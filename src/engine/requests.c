@@ -86,7 +86,7 @@ void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *i
 {
     pthread_mutex_lock(&q->lock);
     drop_ahead(q);
-    q->n_ahead++;                       /* no save waits: what is saved is what was read before */
+    q->n_ahead++;                       /* saves that were asked for before do not wait for this one */
     if (!q->dead && n_ids > 0) {
         q->ahead_ids = copy(ids, n_ids, sizeof *ids);
         q->ahead = (struct beginning){.sequence = sequence, .ids = q->ahead_ids, .n = n_ids, .snapshot_pos = snapshot_pos};
@@ -281,7 +281,7 @@ static struct request *take_next(struct requests *q, requests_may_begin *may, vo
     return r;
 }
 
-/* Under the lock: is something still to be read of its sequence that was asked for before it? */
+/* Under the lock: a beginning of its sequence that was asked for before the save is still to be read. */
 static bool is_early(const struct requests *q, const struct save *s)
 {
     return q->ahead_ids && s->after == q->n_ahead;
@@ -381,7 +381,7 @@ static bool any_may(void *arg, uint64_t sequence)
 struct save *requests_last_save(struct requests *q)
 {
     pthread_mutex_lock(&q->lock);
-    drop_ahead(q);                      /* nothing is read any more */
+    drop_ahead(q);                      /* the engine closes: nothing is read ahead any more */
     struct save *s = take_save(q, any_may, NULL);
     pthread_mutex_unlock(&q->lock);
     return s;

@@ -17,7 +17,7 @@ struct save {
     struct save *next;
     char    *path;
     uint64_t sequence;
-    uint64_t after;                     /* the number of the beginning of its sequence that was asked for before it; 0: there was none */
+    uint64_t after;                     /* the n_ahead of the beginning of its sequence that is read before it; 0: there is none */
 };
 
 /* A submit with copies of everything it points to; or a restore, which has no serial and no EV_DONE. */
@@ -45,7 +45,7 @@ struct requests {
     struct request  *running;           /* a list, too */
     int32_t         *ahead_ids;         /* the ids of `ahead`; NULL: nothing is to be read ahead */
     struct beginning ahead;
-    uint64_t         n_ahead;           /* the number of `ahead`, or of what was to be read ahead last: one more with each */
+    uint64_t         n_ahead;           /* counts the beginnings that were asked for: the number of `ahead` */
     bool             ahead_ends;        /* the beginning that is being read is not wanted any more */
     struct save     *saves;             /* in order, at most one of a sequence */
     int              n_saving;          /* saves that have begun and not ended */

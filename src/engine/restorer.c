@@ -71,6 +71,7 @@ static size_t expected_bytes(const struct resident *r, const struct checkpoint_s
     return checkpoint_is_rows(s) ? cache_rows_bytes(r->cache, s->from, s->to) : r->snaps->bytes;
 }
 
+/* The context has all positions of the file. */
 static bool has_room(const struct job *j)
 {
     int i = 0;
@@ -79,7 +80,7 @@ static bool has_room(const struct job *j)
     return i == j->n_sections;
 }
 
-/* Memory for the largest section, once all are known to be as large as those that this model writes. */
+/* Checks that each section has the size that this model writes, then allocates memory for the largest one. */
 static bool make_room(struct job *j)
 {
     size_t most = 0;

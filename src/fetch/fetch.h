@@ -43,7 +43,7 @@ void fetch_stop(struct fetch *f);       /* any thread: running and later calls f
 bool fetch_stopped(const struct fetch *f);
 bool fetch_offline(const struct fetch *f);
 
-/* Whether a repository and a revision may have these names; nothing is requested.  False with the reason. */
+/* Checks the form of the names of a repository and a revision; asks no server.  False with the reason. */
 bool fetch_is_name(const char *name, const char *revision, struct err *e);
 /* All files of a repository with sizes and hashes.  `revision` NULL: "main".  *r must be freed either way. */
 bool fetch_list(struct fetch *f, const char *name, const char *revision, struct fetch_repo *r, struct err *e);

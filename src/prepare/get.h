@@ -41,7 +41,7 @@ struct get_repo {
     const char *dir;                    /* directory of its files */
 };
 
-/* Whether get_options.what may have that word; nothing is requested.  False with the reason. */
+/* Checks a word for get_options.what; asks no server.  False with the reason: it cannot name a repository. */
 bool get_is_name(const char *what, struct err *e);
 
 struct get;

@@ -37,7 +37,7 @@ struct wanted {
 /* For n_what calls of wanted_add(), of which only `fetch` and `to` must stay valid. */
 void wanted_open(struct wanted *w, struct fetch *fetch, const char *to, bool check, int n_what);
 void wanted_close(struct wanted *w);
-bool wanted_is_name(const char *what, struct err *e);   /* get_is_name() */
+bool wanted_is_name(const char *what, struct err *e);   /* what get_is_name() returns */
 /* Lists the repositories of a name of config/repos.def, or "ORG/NAME[@REVISION]". */
 bool wanted_add(struct wanted *w, const char *what, struct err *e);
 /* Sets the state of each file: GET_WAITING, GET_CHECKING or GET_HAD.  False with the reason: there is no room for those that wait, or no network. */

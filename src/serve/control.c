@@ -24,7 +24,7 @@ void control_socket(const char *given, struct buf *path)
         paths_runtime(path, "serve.sock");
 }
 
-/* connect() that waits no longer than ANSWER_S for room among those that nobody has accepted.  False with errno; EAGAIN: there was none. */
+/* connect() that tries for ANSWER_S while the backlog is full.  False with errno; EAGAIN: it stayed full. */
 static bool connects(int fd, const struct sockaddr_un *at)
 {
     const struct timespec moment = {.tv_nsec = FULL_TRY_MS * 1000000L};

@@ -57,7 +57,7 @@ static int lock_beside(const char *path, struct err *e)
 static bool is_taken(const struct sockaddr_un *at)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool taken = fd >= 0 && (!connect(fd, (const struct sockaddr *)at, sizeof *at) || errno == EAGAIN);    /* that one takes none just now */
+    bool taken = fd >= 0 && (!connect(fd, (const struct sockaddr *)at, sizeof *at) || errno == EAGAIN);    /* EAGAIN: its backlog is full */
     if (fd >= 0)
         close(fd);
     return taken;

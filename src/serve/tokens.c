@@ -63,7 +63,8 @@ bool text_of_tokens(struct responder *r, struct text body, struct buf *out, stru
     struct pyjson top;
     struct ids ids = {0};
     struct buf text = {0};
-    bool ok = question_object(&top, body, &mem, e) && (question_ids(pyjson_get(&top, "tokens"), &ids) || err_set(e, "tokens is not a list of tokens"));
+    bool ok = question_object(&top, body, &mem, e)
+           && (question_ids(pyjson_get(&top, "tokens"), &ids) || err_set(e, "tokens is not a list of tokens"));
     for (int i = 0; ok && i < ids.n; i++) {
         struct text piece = r->ops->piece(r, ids.data[i]);
         buf_add(&text, piece.p, piece.n);

@@ -93,15 +93,17 @@ line late
 seen "what is typed before the names are known" "> "
 type 'kept words\r'
 for i in $(seq $((10 * patience))); do grep -qs 'kept words' "$tmp/kept.jsonl" && break; sleep 0.1; done
-is "... is in the file, which names no model yet" "$(head -n 1 "$tmp/kept.jsonl" | grep -c "\"model\":\"$url/sglang/late\"") $(grep -c 'kept words' "$tmp/kept.jsonl")" "1 1"
+is "... is in the file, which names no model yet" \
+    "$(head -n 1 "$tmp/kept.jsonl" | grep -c "\"model\":\"$url/sglang/late\"") $(grep -c 'kept words' "$tmp/kept.jsonl")" "1 1"
 created=$(sed -n 's/.*\("created":"[^"]*"\).*/\1/p;q' "$tmp/kept.jsonl")
 touch "$tmp/go"
 seen "... it asks for one" "which model? [1-2] "
 type '2\r'
 seen "... and is answered" "42 is it."
 leave
-is "the file names the model that was chosen, and has all of it" \
-    "$(head -n 1 "$tmp/kept.jsonl" | grep "\"model\":\"$url/sglang/late other\"" | grep -c "$created") $(sed 1d "$tmp/kept.jsonl" | grep -c '"role":"\(user\|assistant\)"')" "1 2"
+is "the file names the model that was chosen" \
+    "$(head -n 1 "$tmp/kept.jsonl" | grep "\"model\":\"$url/sglang/late other\"" | grep -c "$created")" 1
+is "... and all that was said" "$(sed 1d "$tmp/kept.jsonl" | grep -c '"role":"\(user\|assistant\)"')" 2
 keep=--no-save
 
 printf 'a\nb\n' > "$tmp/list"

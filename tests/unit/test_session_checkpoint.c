@@ -225,7 +225,7 @@ static void make_sparse(uint64_t n_ids)
 {
     enum { PAGE = 4096 };
     const uint64_t size = UINT64_C(1) << 40, head[2] = {0, n_ids};
-    struct { uint64_t number, index_at, index_bytes, index_checksum, checksum; } root = {.number = 1, .index_at = 3 * PAGE, .index_bytes = size - 3 * PAGE};
+    struct { uint64_t number, index_at, index_bytes, index_checksum, checksum; } root = {1, 3 * PAGE, size - 3 * PAGE, 0, 0};
     write_file(path, 0);
     root.checksum = checksum(&root, sizeof root - sizeof root.checksum);
     int fd = open(path, O_RDWR);
