@@ -12,7 +12,7 @@ bool paths_config(struct buf *path);                    /* the config file; fals
 bool paths_config_beside(const char *name, struct buf *path, struct err *e);
 /* NAME below $XDG_STATE_HOME/q35chat; makes the directories above it, for the owner only. */
 bool paths_state(struct buf *path, const char *name, struct err *e);
-/* The folder of these, where what was measured of this machine is remembered; makes nothing.  False without HOME. */
+/* The folder of these, where what was measured of this machine is remembered if there is one; makes nothing.  False without HOME. */
 bool paths_machine(struct buf *path);
 /* NAME in the folder for sockets of this login: $XDG_RUNTIME_DIR/q35chat, else below /run/user or /tmp.  Makes nothing. */
 void paths_runtime(struct buf *path, const char *name);

@@ -175,6 +175,11 @@ const struct timeline *decoder_timeline(const struct decoder *d)
     return &d->last->tl;
 }
 
+struct price *decoder_price(struct decoder *d)
+{
+    return &d->price;
+}
+
 int decoder_n_snapshots(const struct decoder *d)
 {
     return snapshots_in_use(&d->sequences.snaps);

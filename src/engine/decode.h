@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "engine/keeper.h"
+#include "engine/price.h"
 #include "engine/request.h"
 #include "engine/sequence.h"
 #include "model/cache.h"
@@ -93,6 +94,7 @@ void decoder_reserve(struct decoder *d, const struct resident *r);
 void decoder_release(struct decoder *d, const struct resident *r);
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r);
 const struct timeline *decoder_timeline(const struct decoder *d);       /* of the sequence that was used last */
+struct price *decoder_price(struct decoder *d);         /* of its steps and drafts; the caller may set it while no answer is under way */
 int decoder_n_snapshots(const struct decoder *d);       /* in use */
 int decoder_n_resident(const struct decoder *d);        /* sequences that hold tokens */
 

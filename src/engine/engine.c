@@ -13,6 +13,7 @@
 #include "base/quiet.h"
 #include "engine/decode.h"
 #include "engine/load.h"
+#include "engine/pricelist.h"
 #include "engine/requests.h"
 #include "engine/storage.h"
 #include "model/safetensors.h"
@@ -104,6 +105,44 @@ static void fill_info(struct engine *g)
     i->gen_top_p = c->gen_top_p;
     i->gen_top_k = c->gen_top_k;
     i->load_ms = clock_ms_since(g->opened_ns);
+}
+
+/* What the prices of steps depend on, and where they are remembered.  False: nowhere. */
+static bool price_place(const struct engine *g, struct buf *key, struct buf *path)
+{
+    const struct model *m = &g->model;
+    const struct engine_info *i = &g->info;
+    struct dev_facts f;
+    if (!m->machine_dir)
+        return false;
+    buf_addf(path, "%s/prices", m->machine_dir);
+    if (dev_facts(m->dev, &f))
+        buf_addf(key, "%s, %s", f.gpu, f.driver);
+    else
+        buf_addf(key, "%s, %d threads", i->backend, i->n_threads);
+    buf_addf(key, ", %s, %d layers of %d, %s, MTP form %d%s", i->model, i->n_layers, m->cfg.hidden, i->formats, (int)m->mtp,
+             m->dev->weights_in_host ? ", weights in host memory" : "");
+    return true;
+}
+
+/* What cannot be read or written is measured again. */
+static void recall_prices(struct engine *g)
+{
+    struct buf key = {0}, path = {0};
+    if (price_place(g, &key, &path))
+        pricelist_find(decoder_price(g->decoder), path.data, key.data);
+    buf_free(&key);
+    buf_free(&path);
+}
+
+static void remember_prices(struct engine *g)
+{
+    struct buf key = {0}, path = {0};
+    struct err ignored;
+    if (price_known(decoder_price(g->decoder)) && price_place(g, &key, &path))
+        pricelist_keep(decoder_price(g->decoder), path.data, key.data, &ignored);
+    buf_free(&key);
+    buf_free(&path);
 }
 
 static bool load(struct engine *g, struct err *e)
@@ -264,6 +303,7 @@ static void *engine_main(void *arg)
     bool ok = load(g, &end.why);
     if (ok) {
         fill_info(g);
+        recall_prices(g);
         requests_post(&g->requests, &(struct event){.kind = EV_READY});
         if (g->model.dev->caps->beside_host)            /* this thread only launches and waits: while it is late, the device stands still */
             cores_keep_to_fast(CORES_ROOT);
@@ -271,6 +311,8 @@ static void *engine_main(void *arg)
         struct err ignored;             /* the owner is closing: nobody could be told */
         if (ok)
             storage_finish(&g->storage, &ignored);
+        if (ok)
+            remember_prices(g);
     }
     if (ok || requests_closing(&g->requests)) {
         requests_end(&g->requests, &end);

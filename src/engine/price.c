@@ -6,6 +6,8 @@ enum { TRUSTED = 6 };                   /* after so many measurements of a ratio
 static const double first_ratio = 0.25, /* time of one more row before any measurement, in steps of one row */
     first_answer = 0.15,                /* time of one more answer in a run that makes drafts, before any measurement, in runs for one answer */
     dearer = 0.12, cheaper = 0.15,      /* weights of a measurement above and below the old value; disturbances only make times longer */
+    doubtful = 0.7,                     /* time of one more row, in steps of one row, above which a remembered price may be a busy machine's */
+    shortest_ms = 1e-4, longest_ms = 1e6, least_ratio = 0.5,    /* bounds of likely prices */
     hope = 0.0004;                      /* a ratio above the first one loses this share of the excess with every step, so that it is tried again */
 
 /* A measurement counts as at most 1.5 times the old value, and at least as a 1.5th: the machine may have been busy. */
@@ -67,6 +69,27 @@ void price_drafts_took(struct price *p, int n_answers, int n, double ms)
 {
     double *of = &p->draft_ms[n_answers - 1];
     *of = *of <= 0 ? ms / n : settle(*of, ms / n);
+}
+
+/* 0 (not measured), or from least to most; NaN is neither. */
+static bool is_figure(double x, double least, double most) { return (x >= 0 && x <= 0) || (x >= least && x <= most); }
+
+bool price_is_likely(const struct price *p)
+{
+    bool ok = price_known(p) && is_figure(p->one_ms, shortest_ms, longest_ms);
+    for (int i = 0; i < PRICE_ROWS; i++)
+        ok = ok && is_figure(p->ratio[i], least_ratio, i + 1) && p->timed[i] >= 0 && p->timed[i] <= TRUSTED
+          && is_figure(p->draft_ms[i], shortest_ms, longest_ms);
+    return ok;
+}
+
+void price_doubt(struct price *p)
+{
+    for (int i = 1; i < PRICE_ROWS; i++)
+        if (p->ratio[i] > 1 + doubtful * i) {
+            p->ratio[i] = 0;
+            p->timed[i] = 0;
+        }
 }
 
 /* Estimated from the nearest number of answers that was measured. */

@@ -4,6 +4,8 @@
 #ifndef Q35_ENGINE_PRICE_H
 #define Q35_ENGINE_PRICE_H
 
+#include <stdbool.h>
+
 #include "engine/request.h"
 
 enum { PRICE_ROWS = ENGINE_MAX_DEPTH + 1 };
@@ -18,6 +20,12 @@ struct price {
 void   price_step_took(struct price *p, int rows, double ms);
 /* n runs of the MTP block, each of which made a draft for each of n_answers answers, took `ms` together. */
 void   price_drafts_took(struct price *p, int n_answers, int n, double ms);
+
+/* For prices that an earlier start measured.  Whether they can have been measured at all. */
+bool   price_is_likely(const struct price *p);
+/* Forgets rows that cost nearly a step of their own: where no draft pays none is verified, so if it was only that the machine was busy, nobody would
+ * find out for long. */
+void   price_doubt(struct price *p);
 
 /* False: nothing was measured, so nothing can be compared. */
 static inline bool price_known(const struct price *p) { return p->one_ms > 0; }

@@ -23,6 +23,7 @@
 #include "engine/load.h"
 #include "model/safetensors.h"
 #include "tests/emulated.h"
+#include "tests/tmpdir.h"
 
 static const char *const golden[] = {"g0/bf16", "g0/int4", "g0/hybrid", "g1/int4", "g1/hybrid"};
 enum { N_GOLDEN = sizeof golden / sizeof *golden, N_PROMPTS = 6 };
@@ -441,6 +442,50 @@ static void test_generate__an_mtp_block_in_any_form_answers_the_same(void **stat
     }
 }
 
+/* An answer of an engine that remembers prices in that folder. */
+static struct turn_stats ask_remembering(const char *folder)
+{
+    const struct sampling how = {.max_tokens = 12, .draft_depth = -1};
+    struct err e = {0};
+    int32_t prompt[20];
+    struct engine *g = engine_open(&(struct engine_options){.backend = "cpu", .model_dir = own[0], .n_ctx = 256, .draft_depth = -1, .machine_dir = folder}, &e);
+    if (!g)
+        fail_msg("%s", e.msg);
+    some_ids(prompt, 20, 3);
+    struct answer a = ask(g, prompt, 20, 0, &how, 0);
+    engine_close(g);
+    assert_int_equal(a.ids.n, 12);
+    ids_free(&a.ids);
+    return a.stats;
+}
+
+static void test_generate__an_engine_begins_with_the_prices_that_one_before_it_measured(void **state)
+{
+    (void)state;
+    static const char dear[] = "50 1 1.6 2.2 2.8 3.4 4 4.6 5.2 6 6 6 6 6 6 6 6 5000 0 0 0 0 0 0 0", cheap[] = "50 1 1 1 1 1 1 1 1 6 6 6 6 6 6 6 6 0.001 0 0 0 0 0 0 0";
+    struct tmpdir dir;
+    struct buf file = {0}, text = {0};
+    struct err e;
+    assert_true(tmpdir_make(&dir));
+    ask_remembering(dir.path);
+    buf_addf(&file, "%s/prices", dir.path);
+    assert_true(buf_read_file(&text, file.data, 10000, &e));
+    const char *key = strstr(text.data, " cpu, ");
+    assert_non_null(key);
+    for (int i = 0; i < 2; i++) {
+        struct buf line = {0};
+        buf_addf(&line, "%s%s", i ? cheap : dear, key);
+        assert_true(tmpdir_put(&dir, "prices", line.data, line.len));
+        buf_free(&line);
+        const struct turn_stats s = ask_remembering(dir.path);
+        assert_true(i ? s.drafted[ENGINE_MAX_DEPTH - 1] > 0 : s.drafted[0] == 0);
+    }
+    tmpdir_drop(&dir, "prices");
+    tmpdir_remove(&dir);
+    buf_free(&file);
+    buf_free(&text);
+}
+
 static void test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives(void **state)
 {
     (void)state;
@@ -760,6 +805,7 @@ int main(void)
         cmocka_unit_test(test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk),
         cmocka_unit_test(test_generate__the_head_in_two_planes_answers_as_the_int8_head),
         cmocka_unit_test(test_generate__an_mtp_block_in_any_form_answers_the_same),
+        cmocka_unit_test(test_generate__an_engine_begins_with_the_prices_that_one_before_it_measured),
         cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
         cmocka_unit_test(test_generate__two_conversations_in_turns_are_as_two_processes),
         cmocka_unit_test(test_generate__answers_at_once_are_those_of_engines_of_their_own),

@@ -30,6 +30,8 @@ static const struct machine measured[] = {
     {"starved",    {99.1, 121.7, 144.4, 169.1, 188.0, 209.8, 233.1, 251.8}, 5.5, 1},
     {"full speed", {2.052, 2.621, 3.237, 3.638, 5.684, 6.195, 6.737, 7.194}, 0.1, ENGINE_MAX_DEPTH},
 };
+/* The first of them, if a draft read fewer bytes: an MTP block of half the bytes. */
+static const struct machine cheaper = {"starved, a draft 4 ms", {99.1, 121.7, 144.4, 169.1, 188.0, 209.8, 233.1, 251.8}, 4.0, 1};
 enum { N_MEASURED = sizeof measured / sizeof *measured };
 
 /* The probability that a draft is right. */
@@ -273,6 +275,60 @@ static void test_gate__an_answer_unlike_the_one_before_it_loses_little(void **st
         }
 }
 
+/* The first answer of a start, of so many tokens, with prices that are measured in it, or that earlier answers of other chances have left
+ * (engine/pricelist.h).  The mean of some starts. */
+static struct came first_answer(const struct machine *m, const struct stream *s, bool remembered, int n_tokens)
+{
+    enum { STARTS = 48 };
+    static const struct stream earlier[] = {{0.3, 0.3, 0}, {0.9, 0.9, 0}};
+    struct came sum = {0};
+    for (int i = 0; i < STARTS; i++) {
+        struct price p = {0};
+        struct gate before, g;
+        gate_init(&before, ENGINE_MAX_DEPTH, &p);
+        for (int k = 0; remembered && k < 4; k++) {
+            gate_begin(&before);
+            answer(m, &earlier[k % 2], &before, &p, 0, 0, 256);
+        }
+        gate_init(&g, ENGINE_MAX_DEPTH, &p);
+        gate_begin(&g);
+        const struct came o = answer(m, s, &g, &p, 0, 0, n_tokens);
+        sum.tokens += o.tokens;
+        sum.time += o.time;
+    }
+    return sum;
+}
+
+static void test_gate__the_first_answer_of_a_start_gains_by_prices_of_an_earlier_one(void **state)
+{
+    (void)state;
+    static const struct {
+        double chance, goal;            /* of no drafts, where a draft is 4 % of a step */
+    } rows[] = {{0.3, 0.98}, {0.7, 1.35}, {0.8, 1.55}, {0.9, 1.95}, {0.95, 2.3}};
+    const struct machine *const machines_of[] = {&measured[0], &cheaper, &measured[1]};
+    random_begin();
+    printf("the first answer of a start, tokens a second over none (over the best fixed number), prices not known, and remembered\n%-25s%-6s%32s%32s\n", "",
+           "chance", "64 tokens", "256 tokens");
+    for (int i = 0; i < 3; i++)
+        for (size_t j = 0; j < sizeof rows / sizeof *rows; j++) {
+            const struct machine *m = machines_of[i];
+            const struct stream s = {rows[j].chance, rows[j].chance, 0};
+            double rate[2] = {0};
+            printf("%-25s%-6g", m->name, rows[j].chance);
+            for (int l = 0; l < 2; l++)
+                for (int known = 0; known < 2; known++) {
+                    const struct came o = first_answer(m, &s, known, l ? 256 : 64);
+                    rate[known] = o.tokens / o.time;
+                    printf("   %5.2f (%.3f)", rate[known] * m->step[0], rate[known] / knowing(m, &s));
+                }
+            printf("\n");
+            reaches(m->name, rows[j].chance, rate[1], 0.995 * rate[0]);
+            reaches(m->name, rows[j].chance, rate[1], 0.97 * knowing(m, &s));
+            if (m == &cheaper)
+                reaches(m->name, rows[j].chance, rate[1] * m->step[0], rows[j].goal);
+        }
+}
+
 static void test_gate__probabilities_that_tell_are_worth_more_than_any_fixed_number(void **state)
 {
     (void)state;
@@ -362,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_gate__an_answer_begins_with_what_answers_before_it_taught),
         cmocka_unit_test(test_gate__what_took_turns_before_is_expected_to_take_turns),
         cmocka_unit_test(test_gate__an_answer_unlike_the_one_before_it_loses_little),
+        cmocka_unit_test(test_gate__the_first_answer_of_a_start_gains_by_prices_of_an_earlier_one),
         cmocka_unit_test(test_gate__probabilities_that_tell_are_worth_more_than_any_fixed_number),
         cmocka_unit_test(test_gate__prices_stay_when_an_answer_ends_and_one_hiccup_changes_little),
         cmocka_unit_test(test_gate__a_price_that_was_measured_wrong_is_measured_again),
