@@ -23,6 +23,7 @@ static const char *const forms[] = {
     "What is the opposite of {w}?", "Spell {w}", "Say {w} 9 times", "Repeat after me: {w} {v} {w} {v} {w} {v} {w} {v}",
     "Write a JSON object with name {w} and age {b}.", "Give me a JSON array with {w}, {v}, {w}, {v}, {w}, {v}", "Make a list of {w}, {v} and {w}",
     "What does {w} mean?", "My name is {w}. What is my name?", "Hello, I am {w}, and this is {v}.", "Tell me about yourself, {w}.",
+    "Repeat after me: {w} {w} {w} {w} {w} {w} {w} {w} {w} {w} {w}", "Repeat after me: {w} {v} {w} {v} {w} {v} {w} {v} {w} {v} {w} {v}",
     "Tell me a story of {w} {v}.", "What is the capital of {w}?",
     /* such as it was not trained on: few drafts are right */
     "Explain to somebody who knows {v} how {w} is made, in {b} steps.", "#include <{w}.h>\nint {v}[{a}];\nWhat is wrong here?",
@@ -65,10 +66,11 @@ static const struct way {
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
-/* How many tokens.  Most differences that there can be are seen in the first steps; texts that repeat themselves take longer. */
-static const char *tokens_of(int i)
+/* How many tokens.  Most differences that there can be are seen in the first steps; texts that repeat themselves, where drafts are found, take
+ * longer. */
+static const char *tokens_of(int i, const char *prompt)
 {
-    return getenv("LONG") ? "160" : i % 9 == 8 ? "32" : "7";
+    return getenv("LONG") ? "160" : i % 9 == 8 || !strncmp(prompt, "Repeat", 6) ? "32" : "7";
 }
 
 static const struct drafts {
@@ -156,7 +158,7 @@ static void test_depths__no_draft_changes_any_of_200_answers(void **state)
     for (int i = 0; i < TRIED; i++) {
         const struct way *w = &ways[i % WAYS];
         prompt_of(i * (PROMPTS / TRIED), &prompt);
-        set(OPT_max_tokens, tokens_of(i));
+        set(OPT_max_tokens, tokens_of(i, buf_str(&prompt)));
         set(OPT_think, w->think);
         set(OPT_repetition_penalty, w->repetition);
         set(OPT_presence_penalty, w->presence);
@@ -194,6 +196,7 @@ static void test_depths__no_draft_changes_any_of_200_answers(void **state)
         assert_true(SANITIZED || pays || (right[d] > 0 && wrong[d] > 0));
     }
     printf("looked up: %d, right %d\n", looked_up, looked_up_right);
+    assert_true(SANITIZED || looked_up > 0);    /* as many as pay, so a machine may verify few, but hardly none of hundreds */
     assert_true(SANITIZED || (ends[CHAT_STOP_TEXT] > 0 && ends[CHAT_LENGTH] > 0));
     buf_free(&prompt);
     buf_free(&want.said), buf_free(&want.tokens);
