@@ -1,39 +1,54 @@
 #include "backend/cores.h"
 
-#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 /* Fast cores may differ a little: those of a GB10 have two clocks.  Its slow ones have three quarters of a fast one's capacity. */
 enum { ALIKE_PERCENT = 85 };
 
-/* In parts of 1024 of the fastest core.  0: not told. */
-static int capacity(const char *root, int cpu)
+/* A number that a file of a core tells; 0: it is not told. */
+static long told(const char *root, int cpu, const char *file)
 {
     char path[512];
-    int n = 0;
-    snprintf(path, sizeof path, "%s/cpu%d/cpu_capacity", root, cpu);
+    long n = 0;
+    snprintf(path, sizeof path, "%s/cpu%d/%s", root, cpu, file);
     FILE *f = fopen(path, "r");
-    if (f && fscanf(f, "%d", &n) != 1)
+    if (f && fscanf(f, "%ld", &n) != 1)
         n = 0;
     if (f)
         fclose(f);
-    return n;
+    return n > 0 ? n : 0;
+}
+
+/* The cores whose number is near the greatest.  False where one of them does not tell it. */
+static bool near_most(const char *root, const char *file, const cpu_set_t *usable, cpu_set_t *fast)
+{
+    long all[CPU_SETSIZE], most = 0;
+    CPU_ZERO(fast);
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        all[i] = CPU_ISSET(i, usable) ? told(root, i, file) : 0;
+        if (CPU_ISSET(i, usable) && !all[i])
+            return false;
+        most = all[i] > most ? all[i] : most;
+    }
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, usable) && all[i] * 100 >= most * ALIKE_PERCENT)
+            CPU_SET(i, fast);
+    return true;
+}
+
+void cores_fast(const char *root, const cpu_set_t *usable, cpu_set_t *fast)
+{
+    if (!near_most(root, "cpu_capacity", usable, fast) && !near_most(root, "cpufreq/cpuinfo_max_freq", usable, fast))
+        *fast = *usable;
 }
 
 int cores_keep_to_fast(const char *root)
 {
     cpu_set_t usable, fast;
-    int all[CPU_SETSIZE], most = 0;
     if (sched_getaffinity(0, sizeof usable, &usable))
         return 0;
-    for (int i = 0; i < CPU_SETSIZE; i++) {
-        all[i] = CPU_ISSET(i, &usable) ? capacity(root, i) : 0;
-        most = all[i] > most ? all[i] : most;
-    }
-    CPU_ZERO(&fast);
-    for (int i = 0; i < CPU_SETSIZE; i++)
-        if (all[i] > 0 && all[i] * 100 >= most * ALIKE_PERCENT)
-            CPU_SET(i, &fast);
+    cores_fast(root, &usable, &fast);
     const int n = CPU_COUNT(&fast);
     return n > 0 && n < CPU_COUNT(&usable) && !sched_setaffinity(0, sizeof fast, &fast) ? n : 0;
 }
