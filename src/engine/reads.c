@@ -66,7 +66,7 @@ bool reads_slow(const struct reads *r, struct buf *line)
 {
     const double expected = r->best > r->usual ? r->best : r->usual;
     if (expected <= 0) {
-        buf_addf(line, "%.0f GB/s are remembered as the best read of this machine so far", r->now);
+        buf_addf(line, "memory is read at %.0f GB/s; there is no earlier figure to compare it with", r->now);
         return false;
     }
     buf_addf(line, "memory is read at %.0f GB/s, %.0f %% of the %.0f GB/s that %s", r->now, 100 * r->now / expected, expected,

@@ -22,7 +22,7 @@ static void test_reads__a_read_that_lost_a_third_is_slow(void **state)
         {{.now = 230, .usual = 230}, false, "memory is read at 230 GB/s, 100 % of the 230 GB/s that such devices reach"},
         {{.now = 160, .usual = 230}, true, "70 % of the 230 GB/s that such devices reach: "},
         {{.now = 200, .best = 240, .usual = 230}, true, "83 % of the 240 GB/s that this machine reached before: "},
-        {{.now = 20}, false, "20 GB/s are remembered as the best read of this machine so far"},
+        {{.now = 20}, false, "memory is read at 20 GB/s; there is no earlier figure to compare it with"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct buf line = {0};
