@@ -38,6 +38,8 @@ static void report_engine(struct report *r, const struct engine_info *i)
 {
     report_fact(r, "model", "%s, %d layers", i->model, i->n_layers);
     report_fact(r, "formats", "%s", i->formats);
+    if (*i->weights_in)
+        report_fact(r, "weights", "%s", i->weights_in);
     report_fact(r, "engine", "%s, context of %d tokens, at most %d drafts a step", i->backend, i->n_ctx, i->draft_depth);
     report_fact(r, "loading", "%.2f GB in %.1f s, %.2f GB/s", (double)i->weight_bytes * 1e-9, i->load_ms * 1e-3,
                 (double)i->weight_bytes / i->load_ms * 1e-6);
@@ -88,6 +90,8 @@ static void add(struct asked *sum, const struct turn_stats *t)
     for (int i = 0; i < ENGINE_MAX_DEPTH; i++) {
         sum->drafted[i] += t->drafted[i];
         sum->accepted[i] += t->accepted[i];
+        sum->looked_up[i] += t->looked_up[i];
+        sum->looked_up_accepted[i] += t->looked_up_accepted[i];
     }
     sum->n_answers++;
     sum->n_tokens += t->n_tokens;
@@ -110,10 +114,23 @@ static int total(const int by_position[ENGINE_MAX_DEPTH])
 int asked_drafted(const struct asked *a)  { return total(a->drafted); }
 int asked_accepted(const struct asked *a) { return total(a->accepted); }
 
-int asked_steps(const struct asked *a, int n)
+static int exactly(const int by_position[ENGINE_MAX_DEPTH], int n_steps, int n)
 {
-    const int at_least = n ? a->drafted[n - 1] : a->n_steps, more = n < ENGINE_MAX_DEPTH ? a->drafted[n] : 0;
+    const int at_least = n ? by_position[n - 1] : n_steps, more = n < ENGINE_MAX_DEPTH ? by_position[n] : 0;
     return at_least - more;
+}
+
+int asked_steps(const struct asked *a, int n)           { return exactly(a->drafted, a->n_steps, n); }
+int asked_steps_looked_up(const struct asked *a, int n) { return n ? exactly(a->looked_up, 0, n) : 0; }
+
+void asked_add_drafts(struct asked *to, const struct asked *a)
+{
+    for (int i = 0; i < ENGINE_MAX_DEPTH; i++) {
+        to->drafted[i] += a->drafted[i];
+        to->accepted[i] += a->accepted[i];
+        to->looked_up[i] += a->looked_up[i];
+        to->looked_up_accepted[i] += a->looked_up_accepted[i];
+    }
 }
 
 static void tell(struct answers *x, const struct question *q, const struct turn_stats *t, const char *ended, const struct engine_machine *before)
@@ -175,18 +192,28 @@ bool answers_ask(struct answers *x, const char *title, const struct question *q,
     return true;
 }
 
+static void report_drafts(struct report *r, const char *source, int position, int drafted, int accepted)
+{
+    if (!drafted)
+        return;
+    report_text(r, source);
+    report_number(r, position);
+    report_number(r, drafted);
+    report_number(r, accepted);
+    report_number(r, 100.0 * accepted / drafted);
+}
+
 void answers_drafts(struct answers *x, const struct asked *sum)
 {
     static const struct column columns[] = {
-        {"position", "position", 8, 0}, {"drafted", "drafted", 8, 0}, {"accepted", "accepted", 8, 0}, {"percent", "%", 7, 1},
+        {"source", "source", -8, 0}, {"position", "position", 8, 0}, {"drafted", "drafted", 8, 0}, {"accepted", "accepted", 8, 0},
+        {"percent", "%", 7, 1},
     };
-    report_table(x->r, "drafts by position", columns, sizeof columns / sizeof *columns);
-    for (int i = 0; i < ENGINE_MAX_DEPTH && sum->drafted[i]; i++) {
-        report_number(x->r, i + 1);
-        report_number(x->r, sum->drafted[i]);
-        report_number(x->r, sum->accepted[i]);
-        report_number(x->r, 100.0 * sum->accepted[i] / sum->drafted[i]);
-    }
+    report_table(x->r, "drafts by source and position", columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
+        report_drafts(x->r, "mtp", i + 1, sum->drafted[i] - sum->looked_up[i], sum->accepted[i] - sum->looked_up_accepted[i]);
+    for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
+        report_drafts(x->r, "lookup", i + 1, sum->looked_up[i], sum->looked_up_accepted[i]);
 }
 
 bool answers_open(struct answers *x, struct report *r, const struct engine_options *o, struct err *e)

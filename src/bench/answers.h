@@ -22,6 +22,7 @@ struct asked {                          /* some answers together */
     double sum_tok_s, sum_decode_tok_s; /* of each answer: all tokens over all time, and behind the first one */
     double sum_pos;                     /* of the middle of each answer */
     int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by position */
+    int    looked_up[ENGINE_MAX_DEPTH], looked_up_accepted[ENGINE_MAX_DEPTH];   /* of these: drafts found in the text */
 };
 
 struct answers {
@@ -37,12 +38,14 @@ struct answers {
 bool answers_open(struct answers *x, struct report *r, const struct engine_options *o, struct err *e);
 /* A table of answers.  Ends early if the report is stopped or has no time left.  False with the reason if the device fails. */
 bool answers_ask(struct answers *x, const char *title, const struct question *q, int n, struct asked *sum, struct err *e);
-void answers_drafts(struct answers *x, const struct asked *sum);        /* a table of drafts by position */
+void answers_drafts(struct answers *x, const struct asked *sum);        /* a table of drafts by source and position */
 void answers_close(struct answers *x);
 
 int  asked_drafted(const struct asked *a);
 int  asked_accepted(const struct asked *a);
-/* Steps that verified exactly n drafts. */
+/* Steps that verified exactly n drafts; those of them whose drafts were found in the text. */
 int  asked_steps(const struct asked *a, int n);
+int  asked_steps_looked_up(const struct asked *a, int n);
+void asked_add_drafts(struct asked *to, const struct asked *a);
 
 #endif

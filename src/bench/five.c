@@ -10,7 +10,8 @@
 
 enum { CTX = 16384, RUNS = 2 };
 
-/* Bytes behind the first token of each answer: the steps as they were, by rows, each with the drafts that it made. */
+/* Bytes behind the first token of each answer: the steps as they were, by rows, each with the drafts that it made; what is found in the text
+ * is made of nothing. */
 static double bytes_of(const struct sweep *w, const struct asked *a)
 {
     const int pos = (int)(a->sum_pos / a->n_answers);
@@ -21,7 +22,8 @@ static double bytes_of(const struct sweep *w, const struct asked *a)
         if (steps && !s)
             return NAN;
         if (steps)
-            bytes += steps * (traffic_step(&w->s.traffic, n + 1, pos, s->distinct) + subject_draft_bytes(&w->s, n + 1, n, s->distinct));
+            bytes += steps * traffic_step(&w->s.traffic, n + 1, pos, s->distinct)
+                   + (steps - asked_steps_looked_up(a, n)) * subject_draft_bytes(&w->s, n + 1, n, s->distinct);
     }
     return bytes;
 }
@@ -73,7 +75,8 @@ static bool measure(struct report *r, const struct bench_options *o, struct err 
 {
     static const char *const titles[RUNS] = {"first run, greedy", "second run, greedy"};
     struct engine_options eo = {
-        .model_dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads,
+        .model_dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .mtp = o->mtp,
+        .weights_in = o->weights_in, .n_threads = o->n_threads,
         .n_ctx = o->n_ctx ? o->n_ctx : CTX, .chunk = o->chunk, .draft_depth = o->draft ? o->draft : -1,
     };
     struct asked runs[RUNS] = {0}, all = {0};
@@ -83,10 +86,7 @@ static bool measure(struct report *r, const struct bench_options *o, struct err 
     for (int i = 0; ok && i < RUNS && !report_stopped(r); i++)
         ok = answers_ask(&x, titles[i], answers_five, ANSWERS_QUESTIONS, &runs[i], e);
     for (int i = 0; i < RUNS; i++)
-        for (int d = 0; d < ENGINE_MAX_DEPTH; d++) {
-            all.drafted[d] += runs[i].drafted[d];
-            all.accepted[d] += runs[i].accepted[d];
-        }
+        asked_add_drafts(&all, &runs[i]);
     if (ok)
         answers_drafts(&x, &all);
     answers_close(&x);

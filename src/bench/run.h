@@ -22,7 +22,7 @@ struct bench_options {
     int  n_positions;                   /* of each kind of head */
     double chance, then;                /* that a draft is right, in answers by lot; `then` in turns with it.  0: several, and the same */
     double bandwidth, tflops;           /* of another machine: GB/s; TFLOP/s of products in 16 bits */
-    const char *weights_in;             /* "device", "host" or "auto" */
+    const char *weights_in;             /* "device", "host" or "auto"; NULL: device */
     const char *machine_dir;            /* what was measured of this machine; NULL: nothing is remembered */
     bool kv_in_host;                    /* a GPU reads it from there */
     bool json, full;                    /* full: the slow rows too */

@@ -202,6 +202,8 @@ bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r
     if (!subject_open(&w->s, o, &l, &w->e))
         return false;
     w->n_ctx = w->s.m.n_ctx;
+    if (w->n_ctx < SWEEP_MARGIN)
+        return err_set(&w->e, "the context has %d tokens, steps are measured in %d: take a larger --ctx", w->n_ctx, SWEEP_MARGIN);
     w->chunk = w->s.m.chunk;
     const struct model *m = &w->s.m;
     w->stepper = stepper_open(m->forward, &m->cache, 1, w->s.m.head, MAX_DEPTH, &w->e);

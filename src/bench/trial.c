@@ -158,7 +158,7 @@ static bool measure_auto(struct trial *t, struct err *e)
 
 bool trial_report(struct subject *s, struct report *r, double there, struct err *e)
 {
-    struct trial t = {.s = s, .r = r, .there = there, .depth = s->m.weights.mtp.present ? ENGINE_MAX_DEPTH : 0};
+    struct trial t = {.s = s, .r = r, .there = there, .depth = !s->m.weights.mtp.present ? 0 : s->o->draft ? s->o->draft : ENGINE_MAX_DEPTH};
     const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = t.depth, .n_sequences = 1, .n_snapshots = 1,
                                       .head = s->m.head, .traffic = s->traffic};
     for (int i = 0; i < PROMPT; i++)

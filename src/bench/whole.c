@@ -114,7 +114,8 @@ static bool measure(struct report *r, const struct bench_options *given, struct 
     if (read_gb_s <= 0)
         return false;
     struct engine_options eo = {
-        .model_dir = o.model_dir, .backend = o.backend, .kv = o.kv, .head = o.head, .mtp = o.mtp, .n_threads = o.n_threads,
+        .model_dir = o.model_dir, .backend = o.backend, .kv = o.kv, .head = o.head, .mtp = o.mtp,
+        .weights_in = o.weights_in, .n_threads = o.n_threads,
         .n_ctx = o.n_ctx ? o.n_ctx : CTX, .n_sequences = 1, .chunk = o.chunk, .draft_depth = o.draft ? o.draft : -1,
     };
     if (!engine_fits(&eo, &plan, e))

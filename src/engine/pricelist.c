@@ -86,7 +86,8 @@ bool pricelist_keep(const struct price *p, const char *path, const char *key, st
     struct buf out = {0};
     write_others(&out, path, key);
     write_line(&out, p, key);
-    const bool ok = buf_replace_file_unsynced(path, out.data, out.len) || err_set(e, "cannot remember what steps take in %s: %s", path, strerror(errno));
+    const bool ok = buf_replace_file_unsynced(path, out.data, out.len)
+                 || err_set(e, "cannot remember what steps take in %s: %s", path, strerror(errno));
     buf_free(&out);
     return ok;
 }

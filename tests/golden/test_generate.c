@@ -448,7 +448,8 @@ static struct turn_stats ask_remembering(const char *folder)
     const struct sampling how = {.max_tokens = 12, .draft_depth = -1};
     struct err e = {0};
     int32_t prompt[20];
-    struct engine *g = engine_open(&(struct engine_options){.backend = "cpu", .model_dir = own[0], .n_ctx = 256, .draft_depth = -1, .machine_dir = folder}, &e);
+    const struct engine_options o = {.backend = "cpu", .model_dir = own[0], .n_ctx = 256, .draft_depth = -1, .machine_dir = folder};
+    struct engine *g = engine_open(&o, &e);
     if (!g)
         fail_msg("%s", e.msg);
     some_ids(prompt, 20, 3);
@@ -462,7 +463,8 @@ static struct turn_stats ask_remembering(const char *folder)
 static void test_generate__an_engine_begins_with_the_prices_that_one_before_it_measured(void **state)
 {
     (void)state;
-    static const char dear[] = "50 1 1.6 2.2 2.8 3.4 4 4.6 5.2 6 6 6 6 6 6 6 6 5000 0 0 0 0 0 0 0", cheap[] = "50 1 1 1 1 1 1 1 1 6 6 6 6 6 6 6 6 0.001 0 0 0 0 0 0 0";
+    static const char dear[] = "50 1 1.6 2.2 2.8 3.4 4 4.6 5.2 6 6 6 6 6 6 6 6 5000 0 0 0 0 0 0 0",
+        cheap[] = "50 1 1 1 1 1 1 1 1 6 6 6 6 6 6 6 6 0.001 0 0 0 0 0 0 0";
     struct tmpdir dir;
     struct buf file = {0}, text = {0};
     struct err e;
@@ -743,8 +745,8 @@ static struct counts assert_distribution(const char *name, const struct two_toke
             chi += (count[i][k] - want) * (count[i][k] - want) / want;
         }
     double off = (chi - (TOP * TOP - 1)) / sqrt(2.0 * (TOP * TOP - 1));
-    printf("%s: chi-square %.1f of %d cells, %d of %d drafts accepted; %d looked up, %d of them accepted\n", name, chi, TOP * TOP, c.accepted, c.drafted,
-           c.looked_up, c.looked_up_right);
+    printf("%s: chi-square %.1f of %d cells, %d of %d drafts accepted; %d looked up, %d of them accepted\n", name, chi, TOP * TOP, c.accepted,
+           c.drafted, c.looked_up, c.looked_up_right);
     assert_true(off < 4);
     engine_close(g);
     return c;

@@ -54,5 +54,5 @@ is "without --model it says that it took the demo" "$(grep -c '^note: the demo m
 is "a model that is not there fails" "$? $(grep -c "$tmp" "$tmp/out")" "1 0"
 has "... with a sentence" "$(cat "$tmp/err")" "$tmp/nowhere"
 "$q" bench report --synthetic 122b > "$tmp/out" 2> "$tmp/err"
-has "random weights are refused" "$(cat "$tmp/err")" "--synthetic, --layers, --sms, --weights-in and --kv-in are for the other measurements"
+has "random weights are refused" "$(cat "$tmp/err")" "--synthetic, --layers, --sms and --kv-in are for the other measurements"
 exit $status

@@ -156,7 +156,9 @@ static void test_cores__only_those_that_may_be_used_count(void **state)
 {
     (void)state;
     static const struct machine m = {20, {TEN(718, 997), TEN(718, 1024)}, {0}, NULL};
-    static const struct { int from, to; const char *fast; } rows[] = {{0, 5, "FFFFF..............."}, {3, 7, ".....FF............."}, {5, 9, ".....FFFF..........."}};
+    static const struct { int from, to; const char *fast; } rows[] = {
+        {0, 5, "FFFFF..............."}, {3, 7, ".....FF............."}, {5, 9, ".....FFFF..........."},
+    };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         cpu_set_t usable;
         char got[21];

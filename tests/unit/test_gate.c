@@ -307,8 +307,8 @@ static void test_gate__the_first_answer_of_a_start_gains_by_prices_of_an_earlier
     } rows[] = {{0.3, 0.98}, {0.7, 1.35}, {0.8, 1.55}, {0.9, 1.95}, {0.95, 2.3}};
     const struct machine *const machines_of[] = {&measured[0], &cheaper, &measured[1]};
     random_begin();
-    printf("the first answer of a start, tokens a second over none (over the best fixed number), prices not known, and remembered\n%-25s%-6s%32s%32s\n", "",
-           "chance", "64 tokens", "256 tokens");
+    printf("the first answer of a start, tokens a second over none (over the best fixed number), prices not known, and remembered\n"
+           "%-25s%-6s%32s%32s\n", "", "chance", "64 tokens", "256 tokens");
     for (int i = 0; i < 3; i++)
         for (size_t j = 0; j < sizeof rows / sizeof *rows; j++) {
             const struct machine *m = machines_of[i];
