@@ -93,7 +93,7 @@ static double best_rate(const struct gate *g)
 
 int gate_verify(const struct gate *g, const float *prob, int n)
 {
-    if (!price_known(g->price))         /* everything else is compared with a step of one row */
+    if (!price_known(g->price) || price_one_is_due(g->price))         /* everything else is compared with a step of one row */
         return 0;
     const double worth = best_rate(g);
     double all = 1, gain = 0, best = 0;
@@ -112,6 +112,8 @@ int gate_verify(const struct gate *g, const float *prob, int n)
 /* The drafts that are not made yet have no probability: their chance is that of any draft. */
 int gate_make(const struct gate *g, const float *prob, int n, int lot)
 {
+    if (!n && price_one_is_due(g->price))
+        return 0;
     const double worth = best_rate(g);
     double all = 1, gain = 0, best = 0, right[GATE_ROWS];
     int best_n = 0;
@@ -152,7 +154,7 @@ int gate_look_up(const struct gate *g, int length)
     const double worth = best_rate(g);
     double found[GATE_ROWS], made[GATE_ROWS];
     int n, n_made;
-    if (!price_known(g->price))
+    if (!price_known(g->price) || price_one_is_due(g->price))
         return 0;
     belief_chances(&g->looked_up[bin_of_length(length)], found, GATE_ROWS);
     belief_chances(&g->all, made, GATE_ROWS);

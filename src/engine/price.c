@@ -2,7 +2,10 @@
 
 #include <math.h>
 
-enum { TRUSTED = 6 };                   /* after so many measurements of a ratio, steps of its rows correct one_ms too */
+enum {
+    TRUSTED = 6,                        /* after so many measurements of a ratio, steps of its rows correct one_ms too */
+    LONG_AGO = 256,                     /* steps of several rows, after which one of one row is measured again */
+};
 static const double first_ratio = 0.25, /* time of one more row before any measurement, in steps of one row */
     first_answer = 0.15,                /* time of one more answer in a run that makes drafts, before any measurement, in runs for one answer */
     dearer = 0.12, cheaper = 0.15,      /* weights of a measurement above and below the old value; disturbances only make times longer */
@@ -56,7 +59,10 @@ void price_step_took(struct price *p, int rows, double ms)
         p->one_ms = ms / first_price(rows);
     if (*ratio <= 0)
         *ratio = price_step(p, rows);
-    if (rows == 1 || p->timed[rows - 1] >= TRUSTED)
+    p->since_one = rows == 1 ? 0 : p->since_one + 1;
+    if (ms < p->one_ms && (rows > 1 || p->timed[0] < TRUSTED))
+        p->one_ms = ms;                 /* more rows in less time, or the first steps were cold: it was too long */
+    else if (rows == 1 || p->timed[rows - 1] >= TRUSTED)
         p->one_ms = settle(p->one_ms, ms / *ratio);
     const int before = p->timed[rows - 1];
     if (rows > 1)
@@ -73,6 +79,8 @@ void price_drafts_took(struct price *p, int n_answers, int n, double ms)
 
 /* 0 (not measured), or from least to most; NaN is neither. */
 static bool is_figure(double x, double least, double most) { return (x >= 0 && x <= 0) || (x >= least && x <= most); }
+
+bool price_one_is_due(const struct price *p) { return p->since_one >= LONG_AGO; }
 
 bool price_is_likely(const struct price *p)
 {

@@ -15,12 +15,15 @@ struct price {
     double ratio[PRICE_ROWS];           /* [i] time of a step of i + 1 rows over one_ms; 0: not measured */
     int    timed[PRICE_ROWS];           /* [i] measurements of steps of i + 1 rows, counted up to 6 */
     double draft_ms[PRICE_ROWS];        /* [i] one run of the MTP block that makes a draft for each of i + 1 answers; 0: not measured */
+    int    since_one;                   /* steps of several rows since the last one of one row */
 };
 
 void   price_step_took(struct price *p, int rows, double ms);
 /* n runs of the MTP block, each of which made a draft for each of n_answers answers, took `ms` together. */
 void   price_drafts_took(struct price *p, int n_answers, int n, double ms);
 
+/* True: the next step should have one row, so that its time is known; all others are compared with it. */
+bool   price_one_is_due(const struct price *p);
 /* For prices that an earlier start measured.  Whether they can have been measured at all. */
 bool   price_is_likely(const struct price *p);
 /* Forgets rows that cost nearly a step of their own: where no draft pays none is verified, so if it was only that the machine was busy, nobody would

@@ -378,6 +378,31 @@ static void test_gate__a_price_that_was_measured_wrong_is_measured_again(void **
     reaches("after wrong prices", 0.9, run(m, &s, &g, &p, 0, 0, LONG), 1.75);
 }
 
+/* The very first step meets cold caches, and then drafts are right for long, so that no step has one row. */
+static void test_gate__a_first_step_that_was_cold_is_found_out(void **state)
+{
+    (void)state;
+    const struct stream good = {0.95, 0.95, 0}, bad = {0.3, 0.3, 0};
+    random_begin();
+    for (int i = 0; i < N_MACHINES; i++) {
+        const struct machine *m = &machines[i];
+        double tokens = 0, time = 0;
+        for (int k = 0; k < 8; k++) {
+            struct price p = {0};
+            struct gate g;
+            gate_init(&g, ENGINE_MAX_DEPTH, &p);
+            price_step_took(&p, 1, 8 * m->step[0]);
+            answer(m, &good, &g, &p, 0, 0, 2500);
+            gate_begin(&g);
+            answer(m, &bad, &g, &p, 0, 0, 256);
+            const struct came o = answer(m, &bad, &g, &p, 0, 0, 1024);
+            tokens += o.tokens;
+            time += o.time;
+        }
+        reaches(m->name, 0.3, tokens / time * m->step[0], 0.96);
+    }
+}
+
 static void test_gate__what_is_found_in_the_text_is_verified_while_it_is_right(void **state)
 {
     (void)state;
@@ -422,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_gate__probabilities_that_tell_are_worth_more_than_any_fixed_number),
         cmocka_unit_test(test_gate__prices_stay_when_an_answer_ends_and_one_hiccup_changes_little),
         cmocka_unit_test(test_gate__a_price_that_was_measured_wrong_is_measured_again),
+        cmocka_unit_test(test_gate__a_first_step_that_was_cold_is_found_out),
         cmocka_unit_test(test_gate__what_is_found_in_the_text_is_verified_while_it_is_right),
         cmocka_unit_test(test_gate__no_drafts_are_made_where_there_may_be_none),
     };
