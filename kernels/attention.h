@@ -13,11 +13,10 @@
  * Not compressed (k_format and v_format KV_EXACT): k and v are [n_ctx, n_kv_heads, head_dim] of `dtype` (F32 or BF16); row p is
  * position p.
  *
- * Compressed: old positions are stored as codes (kernels/kv.h), in blocks of KV_BLOCK positions; the first `sinks` positions and the
- * newest ones stay exact.  The position of a query row alone decides which positions it reads as codes (kv_sealed()), so its bits
- * depend neither on the cuts of a prompt into chunks nor on the other rows of a step.  k and v hold the exact rows: the sinks, then a
- * ring of `ring` rows, indexed by position.  The ring must hold the rows that a call stores, the `recent` rows before them, and
- * KV_BLOCK more. */
+ * Compressed: old positions are stored as codes (kernels/kv.h), in blocks of KV_BLOCK positions; the first `sinks` positions and the newest ones stay
+ * exact.  Which positions a query row reads as codes depends on its own position alone (kv_sealed()).  So the bits of its result depend neither on
+ * how a prompt is cut into chunks nor on the other rows of a step.  k and v hold the exact rows: the sinks, then a ring of `ring` rows, indexed by
+ * position.  The ring must hold the rows that a call stores, the `recent` rows before them, and KV_BLOCK more. */
 struct kv_rows {
     void      *k, *v;
     enum dtype dtype;
@@ -29,22 +28,22 @@ struct kv_rows {
     uint8_t   *k_codes, *v_codes;       /* [n_blocks, n_kv_heads] of kv_block_bytes() */
     uint16_t  *k_scales, *v_scales;     /* [n_blocks, n_kv_heads, KV_BLOCK] fp16 */
 };
-/* Of the formats of keys and values that a device's attention reads, bits of 1 << KV_PAIR().  A macro, for tables. */
+/* The number of a pair of formats.  A device's set of pairs that its attention can read has the bits 1 << KV_PAIR().  A macro, for tables. */
 #define KV_PAIR(keys, values) (4 * (unsigned)(keys) + (unsigned)(values))
 BOTH bool kv_compressed(const struct kv_rows *c) { return c->k_format != KV_EXACT; }
 
-/* The row at `pos` reads positions sinks..kv_sealed()-1 as codes, and all others up to itself as exact rows.  A multiple of KV_BLOCK. */
+/* The query row at `pos` reads positions sinks..kv_sealed()-1 as codes, and all others up to `pos` as exact rows.  A multiple of KV_BLOCK. */
 BOTH int kv_sealed(const struct kv_rows *c, int pos)
 {
     int end = pos / KV_BLOCK * KV_BLOCK - c->recent;
     return !kv_compressed(c) || end < 0 ? 0 : end;
 }
-/* Index in k and v of the exact row of a position. */
+/* The index in k and v of a position's exact row. */
 BOTH int kv_exact_row(const struct kv_rows *c, int pos)
 {
     return !kv_compressed(c) || pos < c->sinks ? pos : c->sinks + pos % c->ring;
 }
-/* The same layer of another conversation, whose rows lie `bytes` behind. */
+/* The same layer of another conversation, whose memory begins `bytes` after this one's. */
 BOTH struct kv_rows kv_behind(struct kv_rows c, size_t bytes)
 {
     c.k = (char *)c.k + bytes;
@@ -79,8 +78,8 @@ static inline size_t kv_store_bytes(const struct kv_store_args *a)
 }
 static inline int kv_store_units(const struct kv_store_args *a) { return a->n_tokens; }
 
-/* Encodes the exact rows of positions from..to-1 (multiples of KV_BLOCK) block by block.  A block is sealed before the first row that
- * reads it as codes, and only when its rows can no longer be rolled back: rows pos..pos+n-1 have blocks sealed from kv_sealed(pos - 1) on to
+/* Encodes the exact rows of positions from..to-1 (multiples of KV_BLOCK), block by block.  The caller seals a block before the first query row that
+ * reads it as codes, and only when its rows can no longer be rolled back: a call for rows pos..pos+n-1 seals positions kv_sealed(pos - 1) to
  * kv_sealed(pos + n - 1).  The codes of positions below `sinks` are never read.
  * tolerance: exact, the same bytes on every device */
 struct kv_seal_args {
@@ -117,7 +116,8 @@ struct sigmoid_gate_args {
     float       *y;             /* [n_tokens, n_heads, head_dim] */
     const float *gate;          /* head h of token t at gate + t * gate_token + h * gate_head */
     size_t       gate_token, gate_head;
-    const struct weight *next;  /* the product that follows, if it alone reads y: a device may leave y to it in its own form */
+    const struct weight *next;  /* the matrix that y is multiplied with next, if nothing else reads y: a device may then write y in a form of its
+                                 * own; or NULL */
     int          n_tokens, n_heads, head_dim;
 };
 static inline size_t sigmoid_gate_bytes(const struct sigmoid_gate_args *a)
@@ -126,8 +126,8 @@ static inline size_t sigmoid_gate_bytes(const struct sigmoid_gate_args *a)
 }
 static inline int sigmoid_gate_units(const struct sigmoid_gate_args *a) { return a->n_tokens; }
 
-/* Bytes of scratch memory for attention of few tokens over many positions, on a GPU of n_sm multiprocessors: for each of these 128 rows, each with
- * an output of 256 numbers, its maximum and its sum of weights.  With less it takes longer. */
+/* Bytes of scratch memory for attention of few tokens over many positions on a GPU with n_sm multiprocessors: 128 rows for each multiprocessor, of an
+ * output of 256 numbers, a maximum and a sum of weights.  With less memory attention takes longer. */
 enum { ATTENTION_SCRATCH_ROWS = 128, ATTENTION_SCRATCH_ROW = 256 * 4 + 8 };
 static inline size_t attention_scratch(int n_sm)
 {

@@ -1,4 +1,4 @@
-/* For functions of a header that both the host and a GPU's kernels call. */
+/* Macros for functions in headers that both the host and kernels of a GPU call. */
 #ifndef Q35_KERNELS_BOTH_H
 #define Q35_KERNELS_BOTH_H
 

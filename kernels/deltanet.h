@@ -45,7 +45,7 @@ static inline size_t deltanet_chunk_bytes(const struct deltanet_chunk_args *a)
 }
 static inline int deltanet_chunk_units(const struct deltanet_chunk_args *a) { return a->n_v_heads; }
 
-/* Bytes of scratch memory of deltanet_chunk on a GPU: for each head, and at most so many blocks of 64 rows at a time.  One block is enough. */
+/* Scratch memory of deltanet_chunk on a GPU: bytes for each head and block of 64 rows; most blocks at a time.  It works with memory for one block. */
 enum { DELTANET_SCRATCH_V_HEAD = 54784, DELTANET_SCRATCH_K_HEAD = 32768, DELTANET_SCRATCH_BLOCKS = 16 };
 static inline size_t deltanet_block_scratch(int n_k_heads, int n_v_heads)
 {
@@ -53,7 +53,7 @@ static inline size_t deltanet_block_scratch(int n_k_heads, int n_v_heads)
 }
 static inline size_t deltanet_chunk_scratch(int n_tokens, int n_k_heads, int n_v_heads)
 {
-    int blocks = (n_tokens + DELTANET_CHUNK - 1) / DELTANET_CHUNK + 1;          /* the first may begin before the call's rows */
+    int blocks = (n_tokens + DELTANET_CHUNK - 1) / DELTANET_CHUNK + 1;          /* the first block may begin before the first row */
     return (size_t)(blocks < DELTANET_SCRATCH_BLOCKS ? blocks : DELTANET_SCRATCH_BLOCKS) * deltanet_block_scratch(n_k_heads, n_v_heads);
 }
 

@@ -1,5 +1,5 @@
-/* Numbers for measurements: every 8 bytes are a function of a key and of their place, so that device and host, in any cut, make the
- * same. */
+/* Random numbers for measurements.  Every 8 bytes are a function of a key and their offset alone, so that device and host make the same bytes,
+ * however the work is cut into pieces. */
 #ifndef Q35_KERNELS_FILL_H
 #define Q35_KERNELS_FILL_H
 
@@ -10,16 +10,16 @@
 #include "kernels/splitmix.h"
 
 enum fill_kind {
-    FILL_SAME,          /* the key itself */
-    FILL_BITS,          /* anything: nibbles of INT4 */
-    FILL_BELL,          /* nibbles that are the number of ones among 15 bits: about normal, the greatest of them four deviations off */
+    FILL_SAME,          /* the key itself, again and again */
+    FILL_BITS,          /* any bits: nibbles of INT4 */
+    FILL_BELL,          /* nibbles that are the number of ones among 15 bits: about normal, up to four deviations from the mean */
     FILL_INT8,          /* -127..127 */
     FILL_FP8,           /* E4M3 of magnitude 1/4 to 3.75, root mean square 1.69 */
     FILL_BF16,          /* centre - width to centre + width */
-    FILL_F16,           /* the same, positive, with a random sign */
+    FILL_F16,           /* centre - width to centre + width, positive, then with a random sign */
     FILL_F32,           /* centre - width to centre + width */
 };
-/* Root mean square of what the quantised kinds stand for, before their scale: of nibble - 8, of an INT8, of an FP8. */
+/* Root mean squares of quantised numbers, before their scale: of nibble - 8 (FILL_BITS), of an INT8, of an FP8. */
 #define FILL_INT4_RMS 4.637f
 #define FILL_INT8_RMS 73.9f
 #define FILL_FP8_RMS  1.689f
@@ -38,7 +38,7 @@ BOTH uint64_t fill_f16(float f)            /* of positive normal numbers */
     return (f32_bits(f) + 0x1000u - 0x38000000u) >> 13;
 }
 
-/* The ones among 15 bits, for each of four words of 16. */
+/* For each of four words of 16 bits, the number of ones among its lower 15 bits. */
 BOTH uint64_t fill_ones(uint64_t v)
 {
     v &= 0x7fff7fff7fff7fffu;

@@ -1,26 +1,26 @@
-/* Scratch memory for the products of a prompt's chunk on a GPU.  It holds a copy of the activations in fp16, each row times a factor (a power of
- * two) that makes use of the range of fp16, and behind the copy the inverse of each factor.
+/* Scratch memory for the products of a prompt's chunk on a GPU.  It holds a copy of the activations in fp16, each row times a power of two that makes
+ * use of the range of fp16, and after the copy the inverse of each row's factor.
  *
- * The time of a short chunk is that of the weights' bytes, so there an activation is two fp16, hi + lo.  That costs no time for 16 tokens, and
- * a tenth of it for 128. */
+ * A short chunk takes the time of reading the weights, so there an activation is kept in two fp16 numbers, hi + lo.  With 16 tokens that takes no
+ * longer than one number would, with 128 tokens a tenth longer. */
 #ifndef Q35_KERNELS_GEMM_H
 #define Q35_KERNELS_GEMM_H
 
 #include "kernels/pack.h"
 
-enum { GEMM_FINE = 128 };       /* chunks of at most that many tokens */
+enum { GEMM_FINE = 128 };       /* chunks of at most so many tokens have hi + lo */
 static inline int gemm_halves(int n_tokens) { return n_tokens <= GEMM_FINE ? 2 : 1; }
 
-/* Bytes of the copy of `rows` rows (with hi + lo each row counts twice), columns filled up to whole groups with zeros: the factors' offset.  Then
- * with the factors, fp32. */
+/* gemm_factors_at(): bytes of the copy of `rows` rows (with hi + lo each row counts twice), its columns filled up to whole groups with zeros; this is
+ * the offset of the factors.  gemm_copy_bytes(): with the factors, fp32. */
 static inline size_t gemm_factors_at(size_t rows, int cols) { return rows * (size_t)pack_groups(cols) * PACK_GROUP * 2; }
 static inline size_t gemm_copy_bytes(size_t rows, int cols) { return gemm_factors_at(rows, cols) + (rows * 4 + 127) / 128 * 128; }
 /* Dense matrices with so few rows read the activations themselves, without a copy. */
 enum { GEMM_NARROW = 256 };
 static inline bool linear_narrow(const struct weight *w) { return w->format == WEIGHT_DENSE && w->rows <= GEMM_NARROW && w->cols % 8 == 0; }
-/* Bytes that linear_* need */
+/* Scratch bytes of the operations linear_*. */
 static inline size_t linear_scratch(int n_tokens, int cols) { return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens), cols); }
-/* Those of experts_up, and of experts_down, which has a row for each slot. */
+/* Scratch bytes of experts_up and experts_down; the latter has a row for each slot. */
 static inline size_t experts_up_scratch(int n_tokens, int hidden) { return linear_scratch(n_tokens, hidden); }
 static inline size_t experts_down_scratch(int n_tokens, int top_k, int inter_max)
 {

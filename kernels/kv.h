@@ -53,25 +53,25 @@ BOTH int kv_bits(enum kv_format f) { return f == KV_INT8 ? 8 : f == KV_TQ4 ? 4 :
  * An INT8 code is stored as code + 128. */
 BOTH size_t kv_block_bytes(enum kv_format f) { return (size_t)KV_BLOCK * KV_DIM * (size_t)kv_bits(f) / 8; }
 
-/* Bytes of one vector in the long run: its codes and its scale. */
+/* Bytes of one vector: its codes and its scale. */
 BOTH size_t kv_vector_bytes(enum kv_format f) { return (size_t)KV_DIM * (size_t)kv_bits(f) / 8 + 2; }
 
-/* The definitions, on the host. */
+/* The definitions, for the host. */
 
-/* y = H (s * x) / 16, and back (the same but for where the signs come). */
+/* y = H (s * x) / 16, and its inverse, in which the signs come after the transform. */
 void kv_rotate(enum kv_role role, const float *x, float *y);
 void kv_unrotate(enum kv_role role, const float *y, float *x);
-/* The sum of x[i] * y[i], in the order that all devices keep: eight neighbours one after the other, then sums of neighbours at a distance of
- * 1, 2, 4, 8 and 16 eights. */
+/* The sum of x[i] * y[i], in an order that all devices keep: first each eight neighbours one after the other, then these sums in pairs at distances
+ * of 1, 2, 4, 8 and 16. */
 float kv_dot(const float *x, const float *y);
-/* A vector to KV_DIM codes (from 0 on, or INT8 + 128) and the scale. */
+/* Encodes a vector: KV_DIM codes (from 0 on; INT8 + 128) and the scale. */
 void kv_encode(enum kv_format f, enum kv_role role, const float *x, uint8_t *codes, uint16_t *scale);
-/* What a code stands for, before the scale. */
+/* The number that a code stands for, before the scale. */
 float kv_level(enum kv_format f, uint8_t code);
-/* Codes of one token in a block. */
+/* Write and read the codes of one token in a block. */
 void kv_put(enum kv_format f, enum kv_role role, uint8_t *block, int token, const uint8_t *codes);
 void kv_get(enum kv_format f, enum kv_role role, const uint8_t *block, int token, uint8_t *codes);
-/* level * scale of one token in a block: y', still rotated.  kv_unrotate() makes x' of it. */
+/* y[j] = level * scale of one token in a block: the vector y', still rotated, of which kv_unrotate() makes x'. */
 void kv_fetch(enum kv_format f, enum kv_role role, const uint8_t *block, const uint16_t *scales, int token, float *y);
 
 #endif

@@ -30,7 +30,7 @@ static inline int linear_units(const struct linear_args *a) { return (a->w.rows 
 LINEAR(linear_dense)            /* F32, F16 or BF16 */
 LINEAR(linear_int4)
 LINEAR(linear_fp8)
-LINEAR(linear_int8)             /* on a CPU WEIGHT_PLANES too, the same bits */
+LINEAR(linear_int8)             /* on a CPU also WEIGHT_PLANES, with the same bits */
 #undef LINEAR
 
 #endif

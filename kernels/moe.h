@@ -21,7 +21,7 @@ static inline size_t router_bytes(const struct router_args *a)
 }
 static inline int router_units(const struct router_args *a) { return a->n_tokens; }
 
-/* Slots ordered by expert, ascending within an expert.  Those of expert e are slots[start[e] .. start[e+1]); e = n_experts is
+/* Orders the slots by expert, ascending within an expert.  The slots of expert e are slots[start[e] .. start[e+1]); e = n_experts is
  * the shared expert.                                                                         tolerance: exact */
 struct moe_group_args {
     int32_t       *start;       /* [n_experts + 2] */
@@ -44,7 +44,7 @@ struct experts_up_args {
     const struct expert_weights *shared;
     const int32_t *start, *slots;
     int            n_tokens, n_experts, top_k;
-    int            inter_max;   /* max(routed width, shared width): stride of h */
+    int            inter_max;   /* the wider of routed and shared experts: the stride of h */
 };
 /* d[slot] = down_e h[slot]                                                        tolerance: as linear */
 struct experts_down_args {

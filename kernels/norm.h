@@ -29,7 +29,8 @@ struct rmsnorm_gated_args {
     float       *y;             /* [n_rows, dim]; may alias x */
     const float *x, *z;         /* [n_rows, dim] */
     const float *w;             /* [dim] */
-    const struct weight *next;  /* the product that follows, if it alone reads y, rows of next->cols: a device may leave y to it in its own form */
+    const struct weight *next;  /* the matrix that y, as rows of next->cols, is multiplied with next, if nothing else reads y: a device may then write
+                                 * y in a form of its own; or NULL */
     int          n_rows, dim;
     float        eps;
 };

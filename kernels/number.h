@@ -1,4 +1,4 @@
-/* Stored numbers to fp32 and back, in plain arithmetic: the same bits on every machine. */
+/* Conversions between stored numbers and fp32 in plain arithmetic, with the same bits on every machine. */
 #ifndef Q35_KERNELS_NUMBER_H
 #define Q35_KERNELS_NUMBER_H
 

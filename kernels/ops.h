@@ -1,5 +1,5 @@
 /* The contracts of all operations.  Every contract has, besides its args struct:
- *   <op>_bytes(a)   bytes it must move, each input read once and each output written once
+ *   <op>_bytes(a)   bytes that it must move, each input read once and each output written once
  *   <op>_units(a)   number of independent units of the CPU version; the result does not depend on how they are distributed
  * Activations are fp32.  Pointers are device memory and must not alias unless the contract allows it. */
 #ifndef Q35_KERNELS_OPS_H
@@ -14,7 +14,7 @@
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 
-/* CPU versions: units [begin, end) of the operation. */
+/* The CPU versions, which compute units [begin, end) of the operation. */
 #define OP(name) void name##_cpu(const struct name##_args *a, int begin, int end);
 #include "kernels/ops.def"
 #undef OP

@@ -1,4 +1,4 @@
-/* A row of INT8 numbers in two planes (WEIGHT_PLANES), and what the upper plane alone says of it. */
+/* Splits a row of INT8 numbers into two planes (WEIGHT_PLANES), and computes how well the upper plane alone approximates it. */
 #ifndef Q35_KERNELS_PLANES_H
 #define Q35_KERNELS_PLANES_H
 
@@ -21,7 +21,7 @@ BOTH void plane_add(struct plane_sums *s, int q)
     s->ql += q * l;
 }
 
-/* With p = q - l + mean, r = q - (1 + gain) p. */
+/* The row's struct plane_row, with p = q - l + mean and r = q - (1 + gain) p. */
 BOTH struct plane_row plane_row_of(const struct plane_sums *s, uint16_t scale)
 {
     const double n = s->n ? (double)s->n : 1, q = (double)s->q, qq = (double)s->qq, l = (double)s->l, ll = (double)s->ll, ql = (double)s->ql;

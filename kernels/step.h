@@ -1,13 +1,13 @@
-/* A decode step of 1 to 8 rows, from token ids to the next token ids, as few operations.  A device may record them and run the record as a
- * whole, so what changes between two runs is read from device memory (struct step_live), never passed by value.
+/* The operations of a decode step of 1 to 8 rows, from token ids to the next token ids.  A device may record them and run the record as a whole.  So
+ * everything that changes between two runs is read from device memory (struct step_live), never passed by value.
  *
- * The bits of a row depend neither on the number of rows, nor on what the others hold and whose they are.  The definition of each
- * operation is in kernels/cpu/step_*.c and is made of plain operations (kernels/ops.h).  Matrices lie as the device keeps them: packed
- * on a GPU (kernels/pack.h), as stored on a CPU.
+ * The bits of a row depend neither on the number of rows nor on the other rows and their conversations.  The definition of each operation is in
+ * kernels/cpu/step_*.c and is made of plain operations (kernels/ops.h).  Matrices have the layout of the device: packed on a GPU (kernels/pack.h), as
+ * stored on a CPU.
  *
- * Rollback costs nothing: raw inputs of the DeltaNet layers lie in rings by position, so that rows of rejected drafts are
- * simply written again, and the DeltaNet states of step i stand where its first row starts: each step first applies
- * the rows that were accepted last time, taken from the ring, and writes the result beside the old states. */
+ * Rollback costs nothing.  The raw inputs of the DeltaNet layers lie in rings by position, so the rows of rejected drafts are simply overwritten.
+ * The committed DeltaNet states lag behind: a step first applies to them the rows that were accepted in the step before, taken from the ring, and
+ * writes the result into the other one of two buffers. */
 #ifndef Q35_KERNELS_STEP_H
 #define Q35_KERNELS_STEP_H
 
@@ -32,66 +32,66 @@ enum {
     STEP_RMS_PARTS = 4,
 };
 
-/* One call may hold rows of several conversations.
+/* One call may have rows of several conversations.
  *
- * Each conversation has a slot.  What a device keeps of it lies in arrays by slot: struct step_live, struct step_sampling, results and
- * drafts; of seen ids, biases and last hidden states [slots] of what the arguments describe; KV rows, rings and states of slot s lie
- * s * slot_bytes behind those of slot 0.  Every pointer leads to slot 0.  `pos`, `n_valid`, `ids` and others lead to a member of its
- * struct step_live, and mean the same member of each slot's.
+ * Each conversation has a slot.  Its data are in arrays by slot: struct step_live, struct step_sampling, results, drafts, seen ids, biases and last
+ * hidden states, [slots] of what the arguments describe; KV rows, rings and states of slot s lie s * slot_bytes after those of slot 0.  Every pointer
+ * is that for slot 0.  Pointers such as `pos`, `n_valid` and `ids` point to a member of the struct step_live of slot 0, and stand for the same member
+ * of each slot.
  *
- * A row names its slot and its index among the rows of that slot; its position is the slot's `pos` plus the index.  Rows of a slot
- * stand together, in order.  A call has at most STEP_ROWS rows in all.
+ * A row names its slot and its index among the rows of that slot; its position is the slot's `pos` plus the index.  The rows of a slot are
+ * consecutive and in order.  A call has at most STEP_ROWS rows in all.
  *
- * `rows` lies in device memory, so that a record of n rows serves however they are shared out.  NULL: all rows belong to one conversation,
- * to whose memory the pointers lead, and the index of row t is t. */
+ * `rows` is device memory, so that one record of n rows can be used for any division into slots.  NULL: all rows belong to the conversation that the
+ * pointers are for, and the index of row t is t. */
 struct step_row {
     int32_t slot;
-    int32_t index;              /* among the slot's rows in this call, from 0 */
-    int32_t first;              /* row of the whole step at which the slot's rows begin.  Calls that make drafts have one row a slot, so there it
-                                 * is not t - index */
+    int32_t index;              /* index among the slot's rows in this call, from 0 */
+    int32_t first;              /* the slot's first row in the whole step.  In calls that make drafts, which have one row for each slot, this is not
+                                 * t - index */
 };
 
 /* Device memory, one for each slot, written by step_pick and step_draft, and by the host between requests. */
 struct step_live {
-    int32_t pos;                /* position of the slot's first row of the next step: what the cache holds */
-    int32_t n_apply;            /* rows before pos that the committed DeltaNet states lack */
-    int32_t parity;             /* which of the two state buffers is committed */
-    int32_t done;               /* the answer has ended: steps still run but nothing is accepted any more */
+    int32_t pos;                /* position of the slot's first row in the next step: the number of positions in the cache */
+    int32_t n_apply;            /* rows before pos that are not applied to the committed DeltaNet states yet */
+    int32_t parity;             /* index of the state buffer that is committed */
+    int32_t done;               /* the answer has ended: steps may still run, but no token is accepted any more */
     int32_t ids[STEP_ROWS];     /* tokens of the rows of the next step: the newest token, then the drafts */
-    int32_t n_drafts;           /* of them */
+    int32_t n_drafts;           /* number of these drafts */
     /* for the MTP block, after a pick */
     int32_t mtp_pos;            /* position of the first catch-up row */
-    int32_t mtp_rows;           /* catch-up rows that count: one for each token picked; none after the end */
+    int32_t mtp_rows;           /* catch-up rows that count: one for each picked token; 0 after the end */
     int32_t mtp_last;           /* the catch-up row whose output gives the first draft */
-    int32_t drafting;           /* rows of a draft in the making: 1, or 0 when the answer has ended */
-    int32_t mtp_next[STEP_ROWS];        /* the token that follows each catch-up row */
+    int32_t drafting;           /* rows of a draft that is being made: 1, or 0 when the answer has ended */
+    int32_t mtp_next[STEP_ROWS];        /* the token after that of each catch-up row */
     int32_t draft_pos[STEP_ROWS];       /* position of the i-th chained draft's row: mtp_pos + mtp_rows + i */
-    int32_t draft_ids[STEP_ROWS];       /* drafts in the making; ids[1 + i] likewise */
+    int32_t draft_ids[STEP_ROWS];       /* the drafts that were made so far, which are also in ids[1 + i] */
     /* counters */
     int32_t step;               /* picks since the request began */
 };
 
-/* How to pick, device memory, written by the host when a request begins.  engine/sampler.h says what the numbers mean. */
+/* How to pick tokens; device memory, written by the host when a request begins.  engine/sampler.h explains the numbers. */
 struct step_sampling {
     float    temperature, top_p, min_p, presence_penalty, repetition_penalty;
     int32_t  top_k;
     int32_t  n_ids;             /* ids from here on are never picked */
-    int32_t  room;              /* tokens that may still come; counted down */
-    uint64_t rng;               /* state of the stream */
+    int32_t  room;              /* how many tokens the answer may still have; counted down */
+    uint64_t rng;               /* state of the random stream */
     int32_t  n_stop, stop[STEP_STOPS];
-    int32_t  biased;            /* `bias` counts */
-    int32_t  n_alternatives;    /* ids of the logprobs, at most STEP_ALTERNATIVES; 0: none is made */
-    /* for measurements: a draft is the token with this chance, whatever the logits say.  The chance of position p is that at
-     * [p / trial_tokens % 2], and the draw depends on p alone, so that all numbers of drafts meet the same luck */
+    int32_t  biased;            /* `bias` is used */
+    int32_t  n_alternatives;    /* ids of the logprobs, at most STEP_ALTERNATIVES; 0: no logprobs */
+    /* for measurements: a draft is accepted with probability trial[p / trial_tokens % 2] at position p, whatever the logits are.  The draw depends on
+     * p alone, so that it comes out alike with any number of drafts */
     float    trial[2];
     int32_t  trial_tokens;      /* 0: off */
 };
 
-/* softmax of a row's logits as they were before bias and penalties; banned ids count as impossible.  engine/engine.h says more.
- * With a head in two planes the sum that all are divided by is in part of estimates (step_logits). */
+/* Probabilities: the softmax of a row's logits before bias and penalties, but with probability 0 for banned ids (engine/request.h).  With a head in
+ * two planes the sum in the denominator is partly made of estimates (step_logits). */
 struct step_logprobs {
-    float   prob;               /* of the id that was picked */
-    int32_t n;                  /* ids, from the likeliest down; among equals the lower id first */
+    float   prob;               /* of the picked id */
+    int32_t n;                  /* the likeliest ids, in descending order; of equal ones the lower id first */
     int32_t ids[STEP_ALTERNATIVES];
     float   probs[STEP_ALTERNATIVES];
 };
@@ -105,40 +105,40 @@ enum step_end {
     STEP_ALL_BANNED,            /* every logit is -inf */
 };
 
-/* Bits of what is known of an id. */
+/* Bits for each id: where it has occurred. */
 enum step_seen {
     STEP_IN_TEXT   = 1,         /* in prompt or answer: repetition penalty */
     STEP_IN_ANSWER = 2,         /* in the answer: presence penalty */
 };
 
-/* What the host learns of a step; in host memory, written by the device.  `serial` last. */
+/* The result of a step, in host memory.  The device writes it, `serial` last. */
 struct step_result {
-    int32_t n;                  /* tokens; 0 after the end */
+    int32_t n;                  /* number of tokens; 0 after the end */
     int32_t ids[STEP_ROWS];
-    uint8_t drafted[STEP_ROWS]; /* token i is draft i, accepted */
+    uint8_t drafted[STEP_ROWS]; /* token i is draft i, which was accepted */
     float   prob[STEP_ROWS];
     int32_t n_drafts;           /* drafts that were verified */
     int32_t ended;              /* enum step_end */
     int32_t bad_id;             /* with STEP_BAD_LOGIT */
     float   bad_logit;
-    struct step_logprobs logprobs[STEP_ROWS];   /* with n_alternatives only, else what was there */
+    struct step_logprobs logprobs[STEP_ROWS];   /* only written with n_alternatives > 0 */
     volatile int32_t serial;    /* step_live.step of this pick, > 0 */
 };
 
-/* Drafts as they are made; in host memory, written by the device.  `serial` last. */
+/* The drafts made so far, in host memory.  The device writes them, `serial` last. */
 struct step_drafts {
     int32_t ids[STEP_ROWS];
-    float   prob[STEP_ROWS];    /* softmax over the ids that drafts are chosen from; 0 when their logits are no numbers */
+    float   prob[STEP_ROWS];    /* softmax over the ids that drafts are chosen from; 0 if the logits are NaN */
     volatile int32_t serial;    /* step_live.step * STEP_ROWS + drafts made since that pick */
 };
 
-/* The residual stream of a step is in fixed point (kernels/stream.h).  Operations add to it in place (step_add, step_experts), and the
- * result does not depend on their order.
+/* The residual stream of a step is in fixed point (kernels/stream.h).  Operations add to it in place (step_add, step_experts), and the result does
+ * not depend on the order of the additions.
  *
- * Many operations have `n_valid`, in device memory: of a slot's rows those from there on are of no use to anybody, and need not be
- * computed.  NULL: all count. */
+ * Many operations have `n_valid`, in device memory: only the first *n_valid rows of a slot are used, the others need not be computed.  NULL: all rows
+ * are used. */
 
-/* stream[t] = row ids[index of t] of the table.  As embed. */
+/* stream[t] = row ids[index of t] of the table.  Like embed. */
 struct step_embed_args {
     int64_t       *stream;      /* [n_rows, table.cols] */
     const int32_t *ids;         /* device memory */
@@ -147,15 +147,15 @@ struct step_embed_args {
     int            n_rows;
 };
 
-/* The maxima of a row of logits, one of 16 ids each, up to a multiple of 4. */
+/* The number of maxima of a row of logits: one for each 16 ids, rounded up to a multiple of 4. */
 BOTH int step_maxima(int n_ids) { return (n_ids + 63) / 64 * 4; }
 
 /* ---- products of the rows with matrices
  *
- * Rows are normed on the way in: h = (1 + norm) * u / sqrt(mean(u^2) + eps), u being a row of the stream as fp32, or what is said.  Where a
- * result is in `parts`, their sum is what is meant; a device with many blocks cuts columns into ranges, and makes a part of each.
- * As rmsnorm, linear_*.                                      tolerance: 2^-15 of sum |W x| (a GPU has activations in two 16-bit floats; with
- * INT4 in 16 bits of the greatest of 128 columns) */
+ * The operations first norm a row: h = (1 + norm) * u / sqrt(mean(u^2) + eps), where u is a row of the stream as fp32, unless said otherwise.  A
+ * result in `parts` is the sum of these parts; a device with many blocks cuts the columns into ranges and makes one part of each.
+ * Like rmsnorm, linear_*.                                    tolerance: 2^-15 of sum |W x| (a GPU keeps activations in two 16-bit floats; for
+ * INT4 matrices in 16 bits with the scale of the greatest of 128 columns) */
 
 /* h = norm of the stream, nothing else. */
 struct step_norm_args {
@@ -166,32 +166,32 @@ struct step_norm_args {
     float          eps;
 };
 
-/* y = W h for some matrices and the same rows: what a mixer reads. */
+/* y = W h for several matrices and the same rows: the inputs of a mixer. */
 struct step_part {
     struct weight w;
     float        *y;            /* [n_rows, w.rows] */
-    bool          ring;         /* instead: [STEP_RING, w.rows] by position, one for each slot */
+    bool          ring;         /* y is a ring instead, [STEP_RING, w.rows] by position, one for each slot */
 };
 struct step_project_args {
     struct step_part part[STEP_PARTS];
     int            n_parts;
     const int64_t *stream;      /* [n_rows, hidden]; or */
-    const float   *halves;      /* [2, n_rows, hidden], whose sum u is, which is written to stream_out (step_mtp_join) */
+    const float   *halves;      /* [2, n_rows, hidden]: u is the sum of the halves (step_mtp_join), and is written to stream_out */
     int64_t       *stream_out;  /* [n_rows, hidden], with halves */
     const float   *norm;        /* [hidden] */
-    const int32_t *pos;         /* device memory: of the slot's first row, for rings; with them it was there before the recorded graph began */
+    const int32_t *pos;         /* with rings: position of the slot's first row, device memory, written before the recorded graph begins */
     const int32_t *n_valid;
     const struct step_row *rows;
-    size_t         slot_bytes;  /* of rings */
+    size_t         slot_bytes;  /* with rings: from one slot's to the next */
     int            n_rows;
     float          eps;
 };
 
-/* Ranges of columns into which a GPU cuts step_add: at most 2 groups for each of 8 warps, so more blocks than multiprocessors, with room
- * for the next kernel's. */
+/* The number of ranges of columns into which a GPU cuts step_add: of at most 2 groups for each of 8 warps, so that there are more blocks than
+ * multiprocessors, and blocks of the next kernel fit beside them. */
 static inline int step_add_ranges(int cols) { return (cols / PACK_GROUP + 15) / 16; }
 
-/* stream += W x, as stream_from_float() rounds it, range by range.  With ssq every head of x is first divided by its rms:
+/* stream += W x, where the product of each range is rounded by stream_from_float().  With ssq each head of x is first divided by its rms:
  * x[t][s * head_dim + i] /= sqrt((ssq[t][s][0] + ssq[t][s][1]) / head_dim + eps). */
 struct step_add_args {
     int64_t       *stream;      /* [n_rows, w.rows] */
@@ -205,54 +205,54 @@ struct step_add_args {
     float          eps;
 };
 
-/* Parts of the router's results. */
+/* The number of parts of the router's results. */
 static inline int step_router_parts(int hidden)
 {
     int n = hidden / PACK_GROUP / 8;    /* a group of columns for each of 8 warps */
     return n < 1 ? 1 : n < STEP_RMS_PARTS ? n : STEP_RMS_PARTS;
 }
-/* What experts are chosen by and fed with.  The division by the rms is left to the reader (struct step_rms): h, logits and gate are of
- * (1 + norm) * u. */
+/* Makes the input of the experts and the numbers by which they are chosen.  They are not divided by the rms yet, which step_experts does (struct
+ * step_rms): h, logits and gate are those of (1 + norm) * u. */
 struct step_router_args {
-    float         *h;           /* [n_rows, hidden] */
+    float         *h;           /* [n_rows, hidden] the experts' input */
     float         *logits;      /* parts of [n_rows, n_experts] */
-    float         *gate;        /* parts of [n_rows]: of the shared expert, before the sigmoid */
+    float         *gate;        /* parts of [n_rows]: the shared expert's gate, before the sigmoid */
     size_t         part_step;   /* from one part of logits or gate to the next, in elements */
     float         *ssq;         /* parts of [STEP_ROWS]: sums of u^2 */
     const int64_t *stream;      /* [n_rows, hidden] */
     const float   *norm;        /* [hidden] */
     struct weight  router, shared_gate;
-    float         *expert_h;    /* [n_expert_h], a multiple of 4: work space of step_experts, made ready for it */
+    float         *expert_h;    /* [n_expert_h], a multiple of 4: work space of step_experts, which this fills with STEP_MISSING */
     size_t         n_expert_h;
     const int32_t *n_valid;
     const struct step_row *rows;
     int            n_rows;
 };
 
-/* Logits of normed rows, after bias and penalties.  A dense or INT8 head, or one in two planes (WEIGHT_PLANES).
+/* Logits of normed rows, after bias and penalties, from a head that is dense, INT8, or in two planes (WEIGHT_PLANES).
  *
- * Of a head in two planes the upper one, half of the bytes, gives an estimate of each logit.  With h the normed row, i an id,
+ * With a head in two planes, the upper plane, half of the bytes, gives an estimate of each logit.  With h the normed row and i an id,
  *     e[i] = scale (1 + gain) (16 sum_k (upper[k] - 8) h[k] + mean sum_k h[k])
- * The gain makes e[i] the INT8 logit when h points along the row, as it does for likely ids; else the two differ by scale sum_k r[k] h[k],
- * where r is what upper plane and mean leave out of the row.  That sum has a deviation of scale spread |h|.  So the INT8 logit is
- * taken to be at most the bound
+ * The gain makes e[i] equal to the INT8 logit when h points along the row, as it does for likely ids; else both differ by scale sum_k r[k] h[k],
+ * where r is the part of the row that upper plane, mean and gain leave out.  That sum has a standard deviation of scale spread |h|.  So the INT8
+ * logit is assumed to be at most the bound
  *     b[i] = e[i] + STEP_DEVIATIONS scale spread |h|.
- * Bias and penalties never turn the order of two values of one id round, so they are applied to b as to a logit.  The INT8 logits of the
- * step_wanted() ids with the greatest bounds are computed; the least of them is the least that the wanted ids can have.  Every
- * id whose bound reaches that one gets its INT8 logit, bit for bit.  Alternatives are told without bias and penalties: for them, so does every
- * id whose bound without these reaches the step_told()-th greatest of those logits without these.  All other ids get e[i], with bias
- * and penalties.  That is less than any logit that a pick or an alternative can have, so both are those of the INT8 head.
+ * Bias and penalties never reverse the order of two values of one id, so they are applied to b as to a logit.  First the INT8 logits of the
+ * step_wanted() ids with the greatest bounds are computed; the least of these is a lower limit for the wanted ids.  Then every id whose bound
+ * reaches this limit gets its INT8 logit, bit for bit.  Alternatives are chosen without bias and penalties: for them, every id whose bound without
+ * these reaches the step_told()-th greatest of these logits without these gets its INT8 logit too.  All other ids get e[i], with bias and penalties.
+ * That is less than any logit that a pick or an alternative can have, so picks and alternatives are those of the INT8 head.
  *
- * What estimates can change is the sum of exp over all ids, which the probabilities of a struct step_logprobs are divided by.  With p[i] the
+ * Estimates only change the sum of exp over all ids, by which the probabilities of a struct step_logprobs are divided.  With p[i] the
  * probabilities of the ids that have estimates, d[i] = scale spread |h|, and errors that are normal, its relative error has a mean of at most
  * sum_i p[i] (exp(d[i]^2 / 2) - 1) (the mean of a log-normal distribution; ids are left out because their estimates are low, which makes
- * up for most of it) and a deviation of sqrt(sum_i p[i]^2 exp(d[i]^2) (exp(d[i]^2) - 1)).  So that it stays small, alternatives want
- * the STEP_WANTED best ids.  A probability then is off by less than 0.001 (measured: docs/measurements.md).
+ * up for most of it) and a deviation of sqrt(sum_i p[i]^2 exp(d[i]^2) (exp(d[i]^2) - 1)).  So that it stays small, STEP_WANTED
+ * ids are wanted when there are alternatives.  A probability is then wrong by less than 0.001 (measured: docs/measurements.md).
  *
- * When a bound is not finite, or step_wanted() is 0, all logits are INT8 logits.  The bits of a row depend on nothing but the row, so a pick
- * does not either. */
+ * If a bound is not finite, or step_wanted() is 0, all logits are INT8 logits.  The bits of a row's logits, and so its pick, depend on the row
+ * alone. */
 enum { STEP_WANTED = 64, STEP_DEVIATIONS = 8, STEP_COMPLETED = 8, STEP_LOGITS_SCRATCH = 16 * STEP_ROWS };
-/* How many alternatives are told with a pick. */
+/* The number of alternatives of each pick. */
 BOTH int step_told(const struct step_sampling *s)
 {
     const int n = s ? s->n_alternatives : 0;
@@ -265,30 +265,30 @@ BOTH int step_wanted(const struct step_sampling *s, int n_ids)
     return k > 0 && k <= STEP_WANTED && k < n_ids ? k : 0;
 }
 struct step_logits_args {
-    float         *logits;      /* [n_rows, w.rows]; of ids >= n_ids -inf */
-    float         *tile_max;    /* [n_rows, step_maxima(w.rows)] greatest logit of 16 ids; ids >= n_ids count as -inf; infinity when
+    float         *logits;      /* [n_rows, w.rows]; -inf for ids >= n_ids */
+    float         *tile_max;    /* [n_rows, step_maxima(w.rows)] the greatest logit of each 16 ids; ids >= n_ids count as -inf; infinity if
                                  * one of them is NaN */
     struct weight  w;
     const int64_t *stream;      /* [n, hidden], normed by `norm`; or */
-    const float   *hidden;      /* [1, hidden], one row that is normed already */
+    const float   *hidden;      /* [1, hidden], one row that is already normed */
     const float   *norm;        /* [hidden], with stream */
-    float         *hidden_out;  /* [n_rows, hidden] the normed rows, with stream; or NULL, but not of two planes on a GPU */
+    float         *hidden_out;  /* [n_rows, hidden] gets the normed rows, with stream; may be NULL, except for two planes on a GPU */
     void          *scratch;     /* STEP_LOGITS_SCRATCH bytes, for two planes on a GPU */
-    const int32_t *row;         /* device memory: each row is row *row of the slot's in the stream; NULL: rows 0..n_rows-1 */
+    const int32_t *row;         /* device memory: the row of each slot in the stream; NULL: rows 0..n_rows-1 */
     const struct step_sampling *sampling;       /* NULL: raw logits */
     const uint8_t *seen;        /* [vocab] of enum step_seen */
     const float   *bias;        /* [vocab] */
     const int32_t *drafts;      /* a slot's row i is penalised for drafts[0..i-1] too */
     int            n_ids;       /* without sampling */
-    bool           estimate;    /* of a head in two planes: e[i] of all ids but the STEP_COMPLETED greatest, which get their INT8 logits.
-                                 * For drafts: without sampling */
+    bool           estimate;    /* a head in two planes: e[i] for all ids except the STEP_COMPLETED greatest, which get their INT8 logits.
+                                 * For drafts, without sampling */
     const int32_t *n_valid;
     const struct step_row *rows;
     int            n_rows;
     float          eps;
 };
 
-/* The MTP block's input: W [norm(table[ids[index of t]]); norm(hidden[t])], as two halves to be added up. */
+/* The input of the MTP block, W [norm(table[ids[index of t]]); norm(hidden[t])], as two halves whose sum it is. */
 struct step_mtp_join_args {
     float         *halves;      /* [2, n_rows, w.rows] */
     struct weight  w;           /* [hidden, 2 hidden] */
@@ -303,10 +303,10 @@ struct step_mtp_join_args {
     float          eps;
 };
 
-/* One DeltaNet layer between its projections: convolution, gates, recurrence, gated norm.  Of each slot, rows pos-n_apply..pos-1 are applied
- * to state[parity], the result is stored as state[1 - parity], and carried on through the slot's rows from pos on.
- * y is w * o * silu(z), the division by the rms of o is left to the reader (ssq).
- * As conv, deltanet_gates, the recurrence of kernels/deltanet.h, rmsnorm_gated.                                     tolerance: 1e-4 relative */
+/* One DeltaNet layer between its projections: convolution, gates, recurrence, gated norm.  For each slot, it applies rows pos-n_apply..pos-1 to
+ * state[parity], stores the result as state[1 - parity], and continues from there through the slot's rows from pos on, without storing.
+ * y is w * o * silu(z), not yet divided by the rms of o, which step_add does (ssq).
+ * Like conv, deltanet_gates, the recurrence of kernels/deltanet.h, rmsnorm_gated.                                     tolerance: 1e-4 relative */
 struct step_delta_args {
     float       *y;             /* [n_rows, n_v_heads, dv] */
     float       *ssq;           /* [n_rows, n_v_heads, 2]: sums of o^2 over the two halves of the columns */
@@ -319,15 +319,15 @@ struct step_delta_args {
     float       *state[2];      /* [n_v_heads, dk, dv] each */
     const struct step_live *live;
     const struct step_row *rows;
-    size_t       slot_bytes;    /* of rings and states */
-    int          n_rows;        /* 0, without rows: only apply */
+    size_t       slot_bytes;    /* from one slot's rings and states to the next */
+    int          n_rows;        /* 0, without `rows`: only applies */
     int          n_k_heads, n_v_heads, dk, dv, taps;    /* on a GPU dk and dv are 128, taps 4 */
 };
 
-/* One attention layer between its projections: norms of q and k, rope, K and V rows stored, a slot's blocks sealed from kv_sealed(*pos - 1) to
- * kv_sealed(*pos + its rows - 1), attention, output gate.
+/* One attention layer between its projections: norms q and k, applies rope, stores K and V rows, seals each slot's blocks from kv_sealed(*pos - 1) to
+ * kv_sealed(*pos + its rows - 1), then attention and the output gate.
  * Positions are cut into ranges whose length depends on the row's own position alone.
- * As rmsnorm, rope, kv_store, kv_seal, attention, sigmoid_gate.        tolerance: 2^-7 of the largest value (q and weights in bf16) */
+ * Like rmsnorm, rope, kv_store, kv_seal, attention, sigmoid_gate.        tolerance: 2^-7 of the largest value (q and weights in bf16) */
 struct step_attention_args {
     float       *y;             /* [n_rows, n_q_heads, head_dim] */
     const float *qg;            /* [n_rows, n_q_heads, 2, head_dim] query and gate */
@@ -338,14 +338,14 @@ struct step_attention_args {
     const int32_t *pos;         /* device memory: position of the slot's first row */
     const int32_t *n_valid;
     const struct step_row *rows;
-    size_t       slot_bytes;    /* of KV rows */
+    size_t       slot_bytes;    /* from one slot's KV rows to the next */
     void        *scratch;       /* step_attention_scratch() bytes, for a GPU */
-    bool         settled;       /* *pos and the cache's rows before it were there before the recorded graph began */
+    bool         settled;       /* *pos and the cache's rows before it are written before the recorded graph begins */
     int          n_rows, n_q_heads, half;
     float        eps, rope_scale, scale;
 };
-enum { STEP_RANGES = 64 };      /* of positions, at most */
-static inline size_t step_attention_scratch(int n_q_heads)      /* outcomes of ranges */
+enum { STEP_RANGES = 64 };      /* most ranges of positions */
+static inline size_t step_attention_scratch(int n_q_heads)      /* for the results of all ranges */
 {
     return (size_t)STEP_ROWS * (size_t)n_q_heads * STEP_RANGES * (256 + 2) * sizeof(float);
 }
@@ -357,7 +357,7 @@ struct step_route {
     float   weight[STEP_ROWS * STEP_CHOICES][STEP_ROWS];        /* of expert i for row t; 0: the row did not choose it */
 };
 
-/* What rows must still be multiplied with when their division by the rms was left to the reader:
+/* The factor with which rows must be multiplied that were not divided by their rms:
  * 1 / sqrt(sum over i < n of ssq[i][t] / width + eps), or 1 without ssq. */
 struct step_rms {
     const float *ssq;           /* [n, STEP_ROWS], n <= STEP_RMS_PARTS */
@@ -365,65 +365,65 @@ struct step_rms {
     float        eps;
 };
 
-/* What rows choose their experts from: top-k of softmax(logits), renormalised.  As router. */
+/* The choice of experts: the top_k of softmax(logits), renormalised.  Like router. */
 struct step_choice {
-    struct step_rms rms;        /* of the rows: for the logits, the shared gate and the experts' input */
-    const float  *logits;       /* [n_logits] of [n_rows, n_experts], logit_step elements apart, to be added up */
+    struct step_rms rms;        /* for the logits, the shared expert's gate and the experts' input */
+    const float  *logits;       /* [n_logits] parts of [n_rows, n_experts], logit_step elements apart, which are added up */
     int           n_logits;
     size_t        logit_step;
     const int32_t *n_valid;
     const struct step_row *rows;
-    int           overlap;      /* for measurements: rows take this many experts of row 0's, and others as if at random; -1: off */
+    int           overlap;      /* for measurements: each row gets so many of row 0's experts, and others as if at random; -1: off */
     int           n_experts, top_k;
 };
 
-/* Chooses; then for every distinct expert e and the shared one, every row t
+/* Chooses the experts; then computes, for every distinct expert e and the shared one, and for every row t,
  *     h[e][t] = silu(gate_e x[t]) * (up_e x[t])
  *     stream[t] += sum over e of weight_e[t] * down_e h[e][t] + sigmoid(shared_gate[t]) * shared_down h_shared[t],
- * a product at a time, each rounded by stream_from_float().  As moe_group, experts_up, experts_down, moe_combine.
+ * where each product is rounded by stream_from_float() and added.  Like moe_group, experts_up, experts_down, moe_combine.
  *
- * All is one launch, whose blocks wait for each other's values of h: before it, all of these must be STEP_MISSING (step_router's expert_h).
- * So its blocks must all be resident at once.  There are no more than fit on the multiprocessors that the process has (`check` asks for
- * that), and they all get there as long as other kernels on the GPU end by themselves: kernels in front were resident before and wait
- * for nobody behind them, the one behind starts when every block is past its first half, and what another process runs ends at some time, or
- * takes turns with all of this one.  Only blocks of another process that wait in the same way could keep each other out, under MPS.
- * Then, or when a value is never written, the launch ends by itself after some seconds, and finish() of the device says so. */
+ * It is one launch, whose blocks wait for values of h that other blocks write: before the launch all of these must be STEP_MISSING (step_router's
+ * expert_h).  So all blocks must be resident at once.  There are no more of them than fit on the multiprocessors of the process (`check` makes sure),
+ * and all become resident as long as other kernels on the GPU end by themselves: kernels before this one are resident already and do not wait for it;
+ * the kernel after it starts when every block is past its first half; kernels of another process end at some time, or take turns with the whole of
+ * this process.  Only under MPS could blocks of another process that wait in the same way keep some of these out.  Then, or if a value is never
+ * written, the launch ends by itself after some seconds, and finish() of the device reports a fault. */
 #define STEP_MISSING 0xffffffffu                /* bits of a NaN that no product gives */
 struct step_experts_args {
     int64_t      *stream;       /* [n_rows, hidden] */
-    float        *h;            /* [1 + n distinct, n_rows, inter], the shared one's first, then by ascending expert; step_experts_space() */
-    struct step_route *route;   /* written, what was chosen, for whoever wants to know; or NULL */
+    float        *h;            /* [1 + n distinct, n_rows, inter], of the shared expert first, then by ascending expert; step_experts_space() */
+    struct step_route *route;   /* gets the choice; or NULL */
     struct step_choice choice;
-    const float  *x;            /* [n_rows, hidden] normed, but for choice.rms */
-    const struct expert_weights *experts;       /* [n_experts]; packed weights have gate and up together as `gate`, and all experts of a layer
-                                                 * lie at equal distances */
+    const float  *x;            /* [n_rows, hidden] normed, except for the factor of choice.rms */
+    const struct expert_weights *experts;       /* [n_experts]; packed: gate and up are one matrix, `gate`, and the experts of a layer lie at
+                                                 * equal distances */
     const struct expert_weights *shared;
-    const float  *shared_gate;  /* [n_gates] of [n_rows] before the sigmoid, gate_step elements apart, to be added up */
+    const float  *shared_gate;  /* [n_gates] parts of [n_rows] before the sigmoid, gate_step elements apart, which are added up */
     int           n_gates;
     size_t        gate_step;
-    bool          check;        /* launch nothing: only a fault if the blocks could not all be resident */
+    bool          check;        /* launches nothing, but makes the device fail if the blocks could not all be resident */
     int           n_rows, hidden, inter;        /* inter: the widest of the experts, the shared one included */
 };
-/* Values of h that can be written. */
+/* The size of h for any choice, in numbers. */
 static inline size_t step_experts_space(int n_rows, int n_experts, int top_k, int inter)
 {
     const int most = n_rows * top_k < n_experts ? n_rows * top_k : n_experts;
     return (size_t)(1 + most) * (size_t)n_rows * (size_t)inter;
 }
 
-/* Picks each slot's next tokens from the logits of its rows, row by row while the picks agree with the drafts live->ids[1..], updates
- * live, sampling and seen, and writes one result (results[live->step % STEP_RESULTS]).
- * `first`: a slot's only row is the prompt's last hidden state, no row of a step ran. */
+/* Picks each slot's next tokens from the logits of its rows, row by row as long as the picks are equal to the drafts live->ids[1..].  Updates live,
+ * sampling and seen, and writes one result (results[live->step % STEP_RESULTS]).
+ * first: the only row of a slot is the last hidden state of its prompt, and no step ran before. */
 struct step_pick_args {
     float             *logits;          /* [n_rows, vocab], after penalties */
     const float       *tile_max;        /* [n_rows, step_maxima(vocab)], as step_logits leaves it */
     struct step_live  *live;
     struct step_sampling *sampling;
     uint8_t           *seen;            /* [vocab] of enum step_seen */
-    const float       *bias;            /* [vocab]; read for logprobs alone */
+    const float       *bias;            /* [vocab]; needed only for logprobs */
     struct step_result *results;        /* [STEP_RESULTS] host memory */
-    const float       *hidden;          /* [n_rows, width] of the rows, or of the prompt's end */
-    float             *last_hidden;     /* [3, width]: [parity] becomes the hidden state before the new pos; what it was, [2] */
+    const float       *hidden;          /* [n_rows, width] hidden states of the rows, or of the prompt's end */
+    float             *last_hidden;     /* [3, width]: [parity] becomes the hidden state of the position before the new pos; [2] the former one */
     void              *scratch;         /* step_pick_scratch() bytes */
     const struct step_row *rows;
     int                n_rows, vocab, width;
@@ -431,15 +431,16 @@ struct step_pick_args {
 };
 static inline size_t step_pick_scratch(int vocab) { return (size_t)STEP_ROWS * ((size_t)vocab * 8 + 65536); }
 
-/* The arg-max of each slot's i-th draft, with its probability: live->draft_ids[i], live->ids[1 + i] and drafts; live->n_drafts = i + 1.
+/* Writes the arg-max of the logits as each slot's i-th draft, with its probability: live->draft_ids[i], live->ids[1 + i] and drafts.  Then
+ * live->n_drafts = i + 1.
  *                                                                                                tolerance of prob: 2^-12 relative */
 struct step_draft_args {
     const float      *logits;           /* [n_rows, n_ids] */
     const float      *tile_max;         /* [n_rows, step_maxima(n_ids)] */
     struct step_live *live;
     struct step_drafts *drafts;         /* host memory */
-    const struct step_row *rows;        /* a row a slot */
-    int               n_rows;           /* with rows; else there is one */
+    const struct step_row *rows;        /* one row for each slot */
+    int               n_rows;           /* with `rows`; else there is one row */
     int               i, n_ids;
 };
 

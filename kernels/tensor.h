@@ -18,30 +18,31 @@ enum weight_format {
     WEIGHT_FP8,                 /* data F8_E4M3 [rows, cols]; scale [ceil(rows/128), ceil(cols/128)] F32, BF16 or F16:
                                  *   W[n][k] = fp8 * scale[n/128][k/128] */
     WEIGHT_INT8,                /* data I8 [rows, cols]; scale F16 [rows]:  W[n][k] = q * scale[n] */
-    WEIGHT_PLANES,              /* the same matrix in two planes of four bits: q + 128 = 16 upper + lower, both 0..15.  Of a head alone.
+    WEIGHT_PLANES,              /* an INT8 matrix in two planes of four bits: q + 128 = 16 upper + lower, both 0..15.  Only for heads.
                                  *   data  upper plane, low_plane lower plane, each [rows, plane_pitch(cols)] bytes
                                  *   scale struct plane_row [rows]
                                  * 16 columns are 8 bytes: byte j holds column j in its low nibble and column 8 + j in its high one.
                                  * Columns beyond the matrix are zero in both planes. */
 };
 
-/* A row of a matrix in two planes.  What the upper plane alone says of a product (kernels/step.h, step_logits) follows from these.  All F16. */
+/* Figures of a row of a matrix in two planes, all F16.  With them the upper plane alone gives an estimate of a product (kernels/step.h,
+ * step_logits). */
 struct plane_row {
-    uint16_t scale;             /* of q, as INT8 has it */
-    uint16_t gain;              /* q.q / q.p - 1, p being q with all of its lower nibbles replaced by their mean */
-    uint16_t mean;              /* of the lower nibbles */
-    uint16_t spread;            /* at least the rms of what p leaves out, and of lower nibbles less 7.5 */
+    uint16_t scale;             /* scale of q, as for INT8 */
+    uint16_t gain;              /* q.q / q.p - 1, where p is q with all its lower nibbles replaced by their mean */
+    uint16_t mean;              /* mean of the lower nibbles */
+    uint16_t spread;            /* at least the rms of q - (1 + gain) p, and of (lower nibble - 7.5) */
 };
 static inline size_t plane_pitch(int cols) { return (size_t)(cols + 15) / 16 * 8; }
 
 /* y[n] = sum_k W[n][k] x[k];  rows = outputs n, cols = inputs k. */
 struct weight {
     enum weight_format format;
-    enum dtype  dtype;          /* of data when dense */
-    enum dtype  scale_dtype;    /* of scale when FP8 */
+    enum dtype  dtype;          /* of `data`, if dense */
+    enum dtype  scale_dtype;    /* of `scale`, if FP8 */
     int         rows, cols;
     const void *data, *scale, *zeros;
-    const void *low_plane;      /* of WEIGHT_PLANES */
+    const void *low_plane;      /* WEIGHT_PLANES */
 };
 
 /* One SwiGLU expert: down · (silu(gate · x) * (up · x)).  Shapes [I, H], [I, H], [H, I]. */

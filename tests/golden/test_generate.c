@@ -82,8 +82,10 @@ static json_t *debug(int (*command)(const void *, FILE *, FILE *), const void *a
 }
 
 static int run_generate(const void *options, FILE *in, FILE *out) { return debug_generate(options, in, out); }
-static int run_draft(const void *dir, FILE *in, FILE *out)        { return debug_draft(&(struct draft_options){.model_dir = dir, .backend = "cpu"},
-                                                                                       in, out); }
+static int run_draft(const void *dir, FILE *in, FILE *out)
+{
+    return debug_draft(&(struct draft_options){.model_dir = dir, .backend = "cpu"}, in, out);
+}
 
 static void add_ids(struct buf *b, const int32_t *ids, int n)
 {
