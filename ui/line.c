@@ -291,6 +291,29 @@ static bool resume_session(struct line *l)
     return ok;
 }
 
+/* Takes messages until the user leaves. */
+static void talk(struct line *l)
+{
+    struct buf text = {0};
+    for (bool on = true; on;) {
+        const bool typed = lineedit_message(l->edit, &text);
+        if (lineedit_asks_model(l->edit)) {
+            ask_model(l);
+            on = !lineedit_gone(l->edit) && !interrupt_ending();
+        } else if (!typed) {
+            on = lineedit_interrupted(l->edit) && !lineedit_gone(l->edit) && !interrupt_ending();
+            if (on)
+                leave_edit(l);
+        } else if (text.len) {
+            lineedit_remember(l->edit, text.data);
+            on = take_message(l, text.data) && !interrupt_ending();
+        } else {
+            leave_edit(l);
+        }
+    }
+    buf_free(&text);
+}
+
 int line_run(struct options *o)
 {
     static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .reads_ahead = true,
@@ -298,7 +321,6 @@ int line_run(struct options *o)
     struct line l = {.o = o};
     struct buf text = {0};
     struct err e = {0};
-    bool on = true;
     interrupt_open();
     l.chat = chat_open(ui_responder_of_chat(o, &e), o, &front, &e);
     if (!l.chat) {
@@ -311,31 +333,16 @@ int line_run(struct options *o)
     l.turn.wraps = isatty(1);
     l.edit = lineedit_open(&l.turn, o);
     banner(&l);
-    on = resume_session(&l);
+    const bool on = resume_session(&l);
     if (on && options_given(o, OPT_resume) && !*options_text(o, OPT_resume))
         take_message(&l, "/sessions");
     int status = on ? EXIT_ANSWERED : EXIT_FAILED;
-    while (on) {
-        const bool typed = lineedit_message(l.edit, &text);
-        if (lineedit_asks_model(l.edit)) {
-            ask_model(&l);
-            on = !lineedit_gone(l.edit) && !interrupt_ending();
-        } else if (!typed) {
-            on = lineedit_interrupted(l.edit) && !lineedit_gone(l.edit) && !interrupt_ending();
-            if (on)
-                leave_edit(&l);
-        } else if (text.len) {
-            lineedit_remember(l.edit, text.data);
-            on = take_message(&l, text.data) && !interrupt_ending();
-        } else {
-            leave_edit(&l);
-        }
-    }
+    if (on)
+        talk(&l);
     if (l.turn.dead)
         status = EXIT_MODEL;
     if (interrupt_ending())
         status = EXIT_SIGNAL + interrupt_ending();
-    buf_reset(&text);
     if (!interrupt_ending() && isatty(1))
         goodbye_add(l.chat, &text);
     turn_say(&l.turn, buf_str(&text));

@@ -383,7 +383,7 @@ static int refuse(const char *why)
     return EXIT_USAGE;
 }
 
-int pipe_run(struct options *o, struct buf *prompt)
+static struct pipe make_pipe(struct options *o)
 {
     const char *reasoning = options_text(o, OPT_reasoning);
     struct pipe p = {
@@ -400,12 +400,18 @@ int pipe_run(struct options *o, struct buf *prompt)
         .start_ns = clock_ns(),
         .status = -1,
     };
-    static const struct chat_front front = {.tools = "none"};
-    struct err e = {0};
-    bool use_stdin = options_on(o, OPT_stdin) && !isatty(0);
     p.streams = options_on(o, OPT_stream) && !p.extract;
     if (options_real(o, OPT_timeout) > 0)
         p.deadline_ns = p.start_ns + (int64_t)(options_real(o, OPT_timeout) * 1e9);
+    return p;
+}
+
+int pipe_run(struct options *o, struct buf *prompt)
+{
+    static const struct chat_front front = {.tools = "none"};
+    struct pipe p = make_pipe(o);
+    struct err e = {0};
+    bool use_stdin = options_on(o, OPT_stdin) && !isatty(0);
     if (!use_stdin && prompt_is_blank(prompt))
         return refuse("there is no prompt: give one as arguments or on stdin");
     if (options_given(o, OPT_resume) && !*options_text(o, OPT_resume))

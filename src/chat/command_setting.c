@@ -305,21 +305,26 @@ static void say_answer(struct typed *c, const struct chat_stats *s)
         buf_addf(c->out, "           %d tokens were read while you typed\n", s->n_typed);
 }
 
+static void say_model(struct typed *c, const struct chat_info *info)
+{
+    buf_addf(c->out, "model      %s, %s, %s, drafts up to %d, loaded in %.1f s\n", info->model, info->backend, info->formats, info->draft_depth,
+             info->load_ms / 1000);
+    if (*info->memory)
+        buf_addf(c->out, "memory     planned %s\n", info->memory);
+    if (*info->weights_in)
+        buf_addf(c->out, "weights    %s\n", info->weights_in);
+    if (*info->reads)
+        buf_addf(c->out, "reads      %s\n", info->reads);
+    if (*info->kv)
+        buf_addf(c->out, "KV cache   %s, %zu bytes a token\n", info->kv, info->kv_token_bytes);
+}
+
 enum command_result command_stats(struct typed *c)
 {
     const struct chat_stats *s = chat_last_stats(c->chat);
     const struct chat_info *info = chat_info(c->chat);
     if (info)
-        buf_addf(c->out, "model      %s, %s, %s, drafts up to %d, loaded in %.1f s\n", info->model, info->backend, info->formats,
-                 info->draft_depth, info->load_ms / 1000);
-    if (info && *info->memory)
-        buf_addf(c->out, "memory     planned %s\n", info->memory);
-    if (info && *info->weights_in)
-        buf_addf(c->out, "weights    %s\n", info->weights_in);
-    if (info && *info->reads)
-        buf_addf(c->out, "reads      %s\n", info->reads);
-    if (info && *info->kv)
-        buf_addf(c->out, "KV cache   %s, %zu bytes a token\n", info->kv, info->kv_token_bytes);
+        say_model(c, info);
     if (s->wall_ms > 0)
         say_answer(c, s);
     else

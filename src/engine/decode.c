@@ -126,7 +126,7 @@ void decoder_close(struct decoder *d)
 static struct resident resident(struct decoder *d, struct sequence *q)
 {
     return (struct resident){
-        .dev = d->dev, .sequence = q->slot, .tl = &q->tl, .snaps = &d->sequences.snaps, .cache = q->k, .rejoins = q->rejoins,
+        .dev = d->dev, .slot = q->slot, .tl = &q->tl, .snaps = &d->sequences.snaps, .cache = q->k, .rejoins = q->rejoins,
         .finished = q->finished,
     };
 }
@@ -154,18 +154,18 @@ struct resident decoder_place(struct decoder *d, uint64_t sequence, uint64_t *ho
 
 void decoder_reserve(struct decoder *d, const struct resident *r)
 {
-    d->sequences.all[r->sequence].busy = true;
+    d->sequences.all[r->slot].busy = true;
 }
 
 void decoder_release(struct decoder *d, const struct resident *r)
 {
-    d->sequences.all[r->sequence].busy = false;
+    d->sequences.all[r->slot].busy = false;
 }
 
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r)
 {
     const int rejoins = 1;              /* not known: any prompt that begins as this one may continue it */
-    d->last = &d->sequences.all[r->sequence];
+    d->last = &d->sequences.all[r->slot];
     sequence_use(&d->sequences, d->last, sequence, r->tl->n, rejoins);
     d->last->finished = false;
 }

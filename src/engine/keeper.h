@@ -14,6 +14,7 @@
 
 #include "base/checksum.h"
 #include "base/err.h"
+#include "base/least.h"
 #include "engine/resident.h"
 #include "engine/saver.h"
 
@@ -41,13 +42,11 @@ enum {
     KEEPER_LEFT = 2,                    /* most evicted sequences that wait for the disk; then the next keeper_evict() waits */
 };
 
-static inline size_t keeper_least(size_t a, size_t b) { return a < b ? a : b; }
-
 /* The most host memory that the keeper uses, in bytes.  state_bytes: of one set of states; rows_bytes: of the KV rows of a whole context.  It holds
  * a piece of rows of a save on request and the rows of evicted sequences; the states of the save under way, of the next one, and of evicted ones. */
 static inline size_t keeper_bytes(size_t state_bytes, size_t rows_bytes)
 {
-    return keeper_least(KEEPER_PIECE, rows_bytes) + keeper_least(KEEPER_HELD, KEEPER_LEFT * rows_bytes)
+    return least_size(KEEPER_PIECE, rows_bytes) + least_size(KEEPER_HELD, KEEPER_LEFT * rows_bytes)
            + (2 + KEEPER_LEFT) * SAVED_STATES * state_bytes;
 }
 

@@ -1,4 +1,4 @@
-/* A sequence and where it lies, for those who copy it. */
+/* A sequence and its place in memory, for modules that copy it. */
 #ifndef Q35_ENGINE_RESIDENT_H
 #define Q35_ENGINE_RESIDENT_H
 
@@ -12,12 +12,12 @@ struct dev;
 
 struct resident {
     struct dev       *dev;
-    int               sequence;         /* whose the snapshots are */
+    int               slot;             /* its place: index of the sequence, whose snapshots have this number */
     struct timeline  *tl;
     struct snapshots *snaps;
     struct cache     *cache;
-    int rejoins;                        /* where the next turn rejoins if nothing more comes of this one; 0: not known */
-    bool finished;                      /* nothing more comes of it */
+    int rejoins;                        /* position where the next turn rejoins if this answer is not continued; 0: not known */
+    bool finished;                      /* the answer will not be continued */
 };
 
 #endif

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backend/dev.h"
+#include "base/least.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quiet.h"
@@ -177,7 +178,7 @@ static bool is_wanted(const struct job *j)
 static void empty(const struct resident *r)
 {
     timeline_set(r->tl, NULL, 0, 0);
-    snapshots_drop_after(r->snaps, r->sequence, 0);
+    snapshots_drop_after(r->snaps, r->slot, 0);
     cache_reset(r->cache);
 }
 
@@ -191,14 +192,14 @@ static bool copy_rows(struct job *j, const struct checkpoint_section *s)
 /* Host memory of the sequence's snapshot at exactly this position; NULL: it has none there, or another sequence has taken its slot. */
 static char *snapshot_at(const struct resident *r, int pos)
 {
-    const int slot = snapshots_find(r->snaps, r->sequence, pos);
+    const int slot = snapshots_find(r->snaps, r->slot, pos);
     return slot >= 0 && r->snaps->pos[slot] == pos ? snapshots_at(r->snaps, slot) : NULL;
 }
 
 static void claim_snapshot(const struct resident *r, int pos)
 {
-    if (snapshots_claim(r->snaps, r->sequence, pos, false))
-        r->snaps->from_file[snapshots_find(r->snaps, r->sequence, pos)] = true;
+    if (snapshots_claim(r->snaps, r->slot, pos, false))
+        r->snaps->from_file[snapshots_find(r->snaps, r->slot, pos)] = true;
 }
 
 static bool copy_states(struct job *j, const struct checkpoint_section *s)
@@ -223,7 +224,7 @@ static void become(struct job *j)
 {
     const struct resident *r = &j->out.of;
     int n;
-    const int32_t *ids = checkpoint_ids(j->file, &n), slot = snapshots_find(r->snaps, r->sequence, n);
+    const int32_t *ids = checkpoint_ids(j->file, &n), slot = snapshots_find(r->snaps, r->slot, n);
     if (slot < 0) {                     /* other sequences took the slots of all its snapshots */
         empty(r);
         return;
@@ -271,8 +272,7 @@ static void job_free(struct job *j)
 
 size_t restorer_bytes(size_t state_bytes, size_t rows_bytes)
 {
-    const size_t rows = keeper_least(KEEPER_PIECE, rows_bytes);
-    return state_bytes > rows ? state_bytes : rows;
+    return most_size(state_bytes, least_size(KEEPER_PIECE, rows_bytes));
 }
 
 struct restorer *restorer_open(const struct restorer_hooks *h, struct err *e)

@@ -29,7 +29,7 @@ struct saver {
 /* Adds the position of the newest snapshot at or before `pos` to the save, unless the save has it. */
 static void add_states_at(const struct resident *r, int pos, struct saving *s, int *n)
 {
-    const int slot = snapshots_find(r->snaps, r->sequence, pos);
+    const int slot = snapshots_find(r->snaps, r->slot, pos);
     if (slot >= 0 && !(*n && s->pos[0] == r->snaps->pos[slot]))
         s->pos[(*n)++] = r->snaps->pos[slot];
 }
@@ -60,7 +60,7 @@ struct saver *saver_open(const char *path, struct fingerprint identity, const st
     *s = (struct saver){.path = memory_strdup(path), .identity = identity, .of = *r, .state_bytes = r->snaps->bytes, .expected = -1};
     for (int i = 0; i < SAVED_STATES && has.pos[i]; i++) {
         void *data = memory_alloc(s->state_bytes);
-        memcpy(data, snapshots_at(r->snaps, snapshots_find(r->snaps, r->sequence, has.pos[i])), s->state_bytes);
+        memcpy(data, snapshots_at(r->snaps, snapshots_find(r->snaps, r->slot, has.pos[i])), s->state_bytes);
         s->states[s->n_states++] = (struct saved_states){has.pos[i], data};
     }
     ids_append(&s->ids, has.ids, has.n);

@@ -12,7 +12,6 @@
 #include "model/fused.h"
 #include "model/rope.h"
 
-static size_t max2(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Floats per row of every buffer; one table for the sum and for the cut. */
 struct sizes {
@@ -22,10 +21,10 @@ static struct sizes row_sizes(const struct model_config *c)
 {
     size_t H = (size_t)c->hidden, q = (size_t)c->n_q_heads * (size_t)c->head_dim, kv = (size_t)c->n_kv_heads * (size_t)c->head_dim;
     size_t conv = (size_t)config_conv_dim(c), value = (size_t)config_lin_value_dim(c);
-    size_t inter = max2((size_t)c->moe_inter, (size_t)c->shared_inter), slots = (size_t)c->top_k + 1;
+    size_t inter = most_size((size_t)c->moe_inter, (size_t)c->shared_inter), slots = (size_t)c->top_k + 1;
     return (struct sizes){
         .x = H, .h = H, .h2 = 2 * H,
-        .mixer_in = max2(2 * q, conv), .mixer_gate = max2(conv, value), .mixer_out = max2(q, value), .kv = 2 * kv,
+        .mixer_in = most_size(2 * q, conv), .mixer_gate = most_size(conv, value), .mixer_out = most_size(q, value), .kv = 2 * kv,
         .small = 4 * (size_t)c->lin_v_heads + (size_t)c->n_experts + (size_t)c->top_k + 1,
         .slots_h = slots * inter, .slots_d = slots * H,
     };
@@ -47,11 +46,11 @@ size_t forward_scratch_bytes(const struct model_config *c, int max_rows)
     const int inter = most(c->moe_inter, c->shared_inter);
     const int inputs[] = {2 * c->hidden, c->n_q_heads * c->head_dim, config_lin_value_dim(c)};  /* widths that linear() reads: MTP join, mixers'
                                                                                                  * output */
-    size_t bytes = max2(attention_scratch(MOST_SMS), deltanet_chunk_scratch(max_rows, c->lin_k_heads, c->lin_v_heads));
+    size_t bytes = most_size(attention_scratch(MOST_SMS), deltanet_chunk_scratch(max_rows, c->lin_k_heads, c->lin_v_heads));
     for (int n = max_rows; n > 0; n = n > GEMM_FINE ? GEMM_FINE : 0) {          /* a short call takes two halves a row */
         for (int i = 0; i < 3; i++)
-            bytes = max2(bytes, linear_scratch(n, inputs[i]));
-        bytes = max2(bytes, max2(experts_up_scratch(n, c->hidden), experts_down_scratch(n, c->top_k, inter)));
+            bytes = most_size(bytes, linear_scratch(n, inputs[i]));
+        bytes = most_size(bytes, most_size(experts_up_scratch(n, c->hidden), experts_down_scratch(n, c->top_k, inter)));
     }
     return bytes;
 }

@@ -35,7 +35,6 @@ bool fused_fits(const struct model_config *c, struct err *e)
     return true;
 }
 
-static size_t max2(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Sets the pointers of *u into `memory`; returns the bytes that this takes.  memory NULL: only counts them. */
 static size_t cut(struct fused *u, char *memory, const struct model_config *c)
@@ -44,7 +43,7 @@ static size_t cut(struct fused *u, char *memory, const struct model_config *c)
         kv = (size_t)c->n_kv_heads * (size_t)c->head_dim, value = (size_t)config_lin_value_dim(c);
     const struct { void *at; size_t bytes; } list[] = {
         {&u->stream, n * H * 8}, {&u->halves, 2 * n * H * 4}, {&u->h, n * H * 4}, {&u->hidden, n * H * 4},
-        {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * max2(q, value) * 4},
+        {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * most_size(q, value) * 4},
         {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, STEP_RMS_PARTS * n * ((size_t)c->n_experts + 1) * 4},
         {&u->router_ssq, STEP_RMS_PARTS * n * 4}, {&u->route, sizeof *u->route},
         {&u->expert_h, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * 4},

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 
+#include "base/least.h"
 #include "kernels/cpu/vec.h"
 #include "tests/kernels/close.h"
 #include "tests/kernels/kv_memory.h"
@@ -16,8 +17,6 @@ enum { SINKS = 16, CHUNK = 512 };
 static const enum kv_format pairs[][2] = {{KV_INT8, KV_INT8}, {KV_INT8, KV_TQ4}, {KV_TQ4, KV_TQ4}, {KV_TQ4, KV_TQ3}};
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
-static int at_most(int a, int b) { return a < b ? a : b; }
-static int at_least(int a, int b) { return a > b ? a : b; }
 
 /* ---- a cache of random rows ---- */
 
@@ -63,9 +62,9 @@ static struct cache cache_open(struct kv_rows kv, int n_ctx, int sealed, int fro
         c.here.k_codes[i] = (uint8_t)rand_u64();
     for (size_t i = 0; i < v_bytes; i++)
         c.here.v_codes[i] = (uint8_t)rand_u64();
-    for (int p = 0; p < at_most(SINKS, stored); p++)
+    for (int p = 0; p < least(SINKS, stored); p++)
         random_exact(&c.here, p);
-    for (int p = at_least(from, SINKS); p < stored; p++)
+    for (int p = most(from, SINKS); p < stored; p++)
         random_exact(&c.here, p);
     kv_rows_upload(&c.there, &c.here, c.blocks);
     finish();
@@ -165,7 +164,7 @@ static void test_attention__on_codes_does_not_depend_on_cuts(void **state)
     RUN(cuda, attention, .y = whole, .q = dq, .q_token = token, .q_head = KV_DIM, .kv = c.there, .n_tokens = N, .n_q_heads = Q, .pos = POS,
         .scale = 0.0625f);
     for (int t = 0, n; t < N; t += n) {
-        n = at_most(1 + (int)(rand_u64() % 40), N - t);
+        n = least(1 + (int)(rand_u64() % 40), N - t);
         RUN(cuda, attention, .y = cut + (size_t)t * token, .q = dq + (size_t)t * token, .q_token = token, .q_head = KV_DIM, .kv = c.there,
             .n_tokens = n, .n_q_heads = Q, .pos = POS + t, .scale = 0.0625f);
     }
@@ -316,7 +315,7 @@ static void test_step_attention__on_codes_a_row_has_the_same_bits_in_any_company
                 kv_rows_upload(&x.cache.there, &x.cache.here, x.cache.blocks);  /* from the state before on */
                 for (int t = 0; t < STEP_ROWS; t += n) {
                     struct step_attention_args a = x.gpu;
-                    int m = at_most(n, STEP_ROWS - t);
+                    int m = least(n, STEP_ROWS - t);
                     int32_t pos = x.pos + t;
                     size_t bytes = (size_t)m * row * sizeof(float);
                     cuda->copy(cuda, (void *)(uintptr_t)x.gpu.pos, &pos, sizeof pos);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/least.h"
 #include "ui/tui/lines.h"
 
 static const struct look POPUP = {STYLE_popup, 0};
@@ -175,16 +176,6 @@ static bool tell_pressed(struct host *h, const struct key_event *ev)
 }
 
 /* --- drawing ---------------------------------------------------------------------------------------------------- */
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int most(int a, int b)
-{
-    return a > b ? a : b;
-}
 
 /* Lines of the help, what keys do wrapped in its column, beginning with the section at `p`; up to the one at `end`. */
 static void wrap_help(struct lines *lines, const char *p, const char *end, int columns)

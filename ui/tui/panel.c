@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/least.h"
 #include "ui/tui/figure.h"
 
 static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0}, head = {STYLE_heading, 0}, bar = {STYLE_bar, 0},
@@ -16,11 +17,6 @@ struct pen {
     const char *section;        /* its heading, which waits for a first row */
     const char *figures;        /* to the right of it */
 };
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 static void section(struct pen *p, const char *name)
 {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "base/memory.h"
 #include "ui/tui/glyph.h"
 
@@ -47,9 +48,6 @@ void table_free(struct table *t)
 
 /* --- widths --- */
 
-static int max(int a, int b) { return a > b ? a : b; }
-static int min(int a, int b) { return a < b ? a : b; }
-
 static int longest_word(const struct lines *l, int line)
 {
     const struct line *p = &l->lines[line];
@@ -57,7 +55,7 @@ static int longest_word(const struct lines *l, int line)
     for (uint32_t i = p->first; i < p->first + p->n_runs; i++) {
         const char *s = l->text.data + l->runs[i].at;
         struct glyph g;
-        for (size_t k = 0, n = l->runs[i].n; k < n; longest = max(longest, word)) {
+        for (size_t k = 0, n = l->runs[i].n; k < n; longest = most(longest, word)) {
             bool blank = s[k] == ' ' || s[k] == '\t';
             k += glyph_next(s + k, n - k, &g);
             word = blank ? 0 : g.width == 2 ? 2 : word + g.width;       /* lines break beside wide glyphs */
@@ -73,14 +71,14 @@ static void measure(const struct table *t, struct widths *w)
     for (int i = 0; i < t->n_cells; i++) {
         int c = i % t->n_cols, word = 0;
         for (int k = t->cells[i].first; k < t->cells[i].first + t->cells[i].n; k++) {
-            w->natural[c] = max(w->natural[c], lines_columns(&t->text, k));
-            word = max(word, longest_word(&t->text, k));
+            w->natural[c] = most(w->natural[c], lines_columns(&t->text, k));
+            word = most(word, longest_word(&t->text, k));
         }
-        w->least[c] = max(w->least[c], min(word, WORD));
+        w->least[c] = most(w->least[c], least(word, WORD));
     }
     for (int c = 0; c < t->n_cols; c++) {
-        w->natural[c] = max(w->natural[c], 1);
-        w->least[c] = max(min(w->least[c], w->natural[c]), 1);
+        w->natural[c] = most(w->natural[c], 1);
+        w->least[c] = most(least(w->least[c], w->natural[c]), 1);
     }
 }
 
@@ -88,7 +86,7 @@ static long fill_to(const struct widths *w, int n, int level, int *given)
 {
     long sum = 0;
     for (int c = 0; c < n; c++) {
-        int width = max(w->least[c], min(w->natural[c], level));
+        int width = most(w->least[c], least(w->natural[c], level));
         if (given)
             given[c] = width;
         sum += width;
@@ -126,7 +124,7 @@ static void pad(struct lines *l, int n)
 {
     static const char blanks[] = "                                ";
     for (; n > 0; n -= (int)sizeof blanks - 1)
-        lines_add(l, (struct look){STYLE_text, 0}, blanks, (size_t)min(n, (int)sizeof blanks - 1), LINES_NO_SOURCE);
+        lines_add(l, (struct look){STYLE_text, 0}, blanks, (size_t)least(n, (int)sizeof blanks - 1), LINES_NO_SOURCE);
 }
 
 static size_t row_source(const struct table *t, int row)
@@ -155,13 +153,13 @@ static void row_lines(const struct table *t, const struct lines *broken, const i
 {
     int height = 1;
     for (int c = 0; c < t->n_cols; c++)
-        height = max(height, at[c + 1] - at[c]);
+        height = most(height, at[c + 1] - at[c]);
     for (int k = 0; k < height; k++) {
         int owed = 0;                   /* blanks at the end of a line are not drawn */
         begin_line(out, margin, source);
         for (int c = 0; c < t->n_cols; c++) {
             bool there = at[c] + k < at[c + 1];
-            int used = there ? lines_columns(broken, at[c] + k) : 0, room = max(given[c] - used, 0);
+            int used = there ? lines_columns(broken, at[c] + k) : 0, room = most(given[c] - used, 0);
             int left = t->align[c] == TABLE_RIGHT ? room : t->align[c] == TABLE_CENTER ? room / 2 : 0;
             if (used) {
                 pad(out, owed + left);
@@ -271,7 +269,7 @@ void table_layout(struct table *t, enum table_shape shape, struct lines *out, st
     bool fits = share(&w, t->n_cols, room);
     if (!fits && shape == TABLE_GRID) {                 /* it was asked for: all words may break */
         for (size_t c = 0; c < n; c++)
-            w.least[c] = min(w.natural[c], 2);
+            w.least[c] = least(w.natural[c], 2);
         fits = share(&w, t->n_cols, room);
     }
     if (fits && (shape == TABLE_GRID || (shape == TABLE_AUTO && columns >= NARROW)))

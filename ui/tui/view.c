@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "ui/exits.h"
 #include "ui/tui/input.h"
 #include "ui/tui/summary.h"
@@ -10,16 +11,6 @@
 enum { QUEUE_ROWS = 3, PROGRESS_AFTER_MS = 500 };
 
 static const struct look TEXT = {STYLE_text, 0}, DIM = {STYLE_dim, 0}, NOTE = {STYLE_note, 0};
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static int most(int a, int b)
-{
-    return a > b ? a : b;
-}
 
 /* --- the parts -------------------------------------------------------------------------------------------------- */
 
