@@ -1,5 +1,5 @@
-/* The layout of a weight matrix on a GPU: in the order in which the lanes of a warp read it, so that 16-byte loads feed
- * mma.sync.m16n8k16 without a shuffle.  The same bytes serve decode steps and prompt chunks.
+/* The layout of a weight matrix on a GPU: the order in which the lanes of a warp read it, so that 16-byte loads feed mma.sync.m16n8k16 without a
+ * shuffle.  Decode steps and prompt chunks use the same bytes.
  *
  * A matrix [rows, cols] is cut into tiles of 16 rows, tiles into groups of 128 columns, groups into 8 k-steps of 16 columns.
  * The columns of k-step s of a group are permuted, for weights and activations alike: lane l with t = l % 4 has columns
@@ -12,8 +12,8 @@
  *   FP8    2 k-steps, two words each: bytes a0.lo a0.hi a1.lo a1.hi, then a2 and a3 likewise
  *   INT8   the same
  *   DENSE  1 k-step: a0..a3 in bf16
- *   PLANES the upper plane as INT4, then the lower plane of the whole matrix likewise
- * scale, behind the data:
+ *   PLANES the upper plane of the whole matrix like INT4, then its lower plane likewise
+ * scale, after the data:
  *   INT4   [tile][group][8] pairs of F16: rows g and g + 8
  *   FP8    [tile][group] pairs of F32: rows 0-7 and rows 8-15
  *   INT8   [tile][8] pairs of F16: rows g and g + 8
@@ -34,7 +34,7 @@ enum { PACK_ROWS = 16, PACK_GROUP = 128, PACK_LINE = 512 };
 
 BOTH int pack_tiles(int rows)  { return (rows + PACK_ROWS - 1) / PACK_ROWS; }
 BOTH int pack_groups(int cols) { return (cols + PACK_GROUP - 1) / PACK_GROUP; }
-BOTH int pack_lines(enum weight_format f)              /* lines per group of a tile, of both planes together */
+BOTH int pack_lines(enum weight_format f)              /* lines per group of a tile, in both planes together */
 {
     return f == WEIGHT_INT4 ? 2 : f == WEIGHT_DENSE ? 8 : 4;
 }
@@ -56,7 +56,7 @@ BOTH size_t pack_bytes(enum weight_format f, int rows, int cols)       /* a mult
 /* The reference, on the host: packs `w` (checkpoint layout, kernels/tensor.h) into pack_bytes() bytes.  F16 and F32
  * are rounded to bf16.  False if an INT4 zero point is not 8. */
 bool pack_matrix(const struct weight *w, void *dst);
-/* Gate and up [I, H] of one format into pack_bytes(f, 2 I, H). */
+/* Likewise packs gate and up [I, H], which must have the same format, into pack_bytes(f, 2 I, H) bytes. */
 bool pack_pair(const struct weight *gate, const struct weight *up, void *dst);
 
 /* A view of packed bytes at `at`. */

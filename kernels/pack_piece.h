@@ -1,8 +1,8 @@
-/* Packing on the device, while a checkpoint streams in: any run of rows of a stored tensor goes to its places in a packed matrix
- * (kernels/pack.h) as soon as it is there, in any order, whatever has arrived of the tensors beside it.
+/* Packing on the device while a checkpoint is being read.  Any run of rows of a stored tensor, a piece, is put into its places in a packed matrix
+ * (kernels/pack.h) as soon as it is there, in any order, whatever other tensors have arrived.
  *
- * The destination is zero before.  16 bytes of it whose sources all lie in one piece are stored; the halves of a pair come from two
- * tensors, each adds its bits (OR).  Plain C: the arithmetic of one unit is here, so that a test without a GPU can run it. */
+ * The destination is zeroed before.  16 bytes of it that come from one piece are stored.  Both halves of a pair come from two tensors, and each adds
+ * its bits (OR).  The arithmetic of one unit is in this header, in plain C, so that tests run it without a GPU. */
 #ifndef Q35_KERNELS_PACK_PIECE_H
 #define Q35_KERNELS_PACK_PIECE_H
 
@@ -12,26 +12,26 @@
 enum pack_kind {
     PACK_DENSE,                 /* rows of BF16, F16 or F32, to packed bf16 */
     PACK_FP8,                   /* rows of bytes */
-    PACK_INT4,                  /* rows of qweight: 8 columns of the matrix */
-    PACK_INT4_SCALE,            /* rows of scales: a group of columns */
-    PACK_FP8_SCALE,             /* rows of scales: 128 rows of the matrix */
-    PACK_PLAIN,                 /* rows of BF16, F16 or F32, to bf16, as they lie */
-    PACK_INT8,                  /* rows of BF16, F16 or F32, to packed int8 with scales, as model/int8.h says */
+    PACK_INT4,                  /* rows of qweight, each for 8 columns of the matrix */
+    PACK_INT4_SCALE,            /* rows of scales, each for a group of columns */
+    PACK_FP8_SCALE,             /* rows of scales, each for 128 rows of the matrix */
+    PACK_PLAIN,                 /* rows of BF16, F16 or F32, to bf16 in the same layout */
+    PACK_INT8,                  /* rows of BF16, F16 or F32, to packed INT8 with scales (model/int8.h) */
     PACK_PLANES,                /* the same numbers in two planes */
-    PACK_DENSE_FP8,             /* rows of BF16, F16 or F32, to packed FP8 with scales, as model/fp8.h says */
-    PACK_DENSE_INT4,            /* the same to packed INT4 with scales, as model/int4.h says */
+    PACK_DENSE_FP8,             /* rows of BF16, F16 or F32, to packed FP8 with scales (model/fp8.h) */
+    PACK_DENSE_INT4,            /* rows of BF16, F16 or F32, to packed INT4 with scales (model/int4.h) */
 };
 enum pack_half { PACK_WHOLE, PACK_GATE, PACK_UP };
 
 struct pack_piece {
-    const void *src;            /* the piece's first byte; aligned to its elements */
-    void   *dst;                /* the packed matrix; its scales for the two kinds of them */
-    uint64_t first_block;       /* pack_number() */
+    const void *src;            /* the piece's first byte, aligned to its elements */
+    void   *dst;                /* the packed matrix; for PACK_INT4_SCALE and PACK_FP8_SCALE its scales */
+    uint64_t first_block;       /* set by pack_number() */
     enum pack_kind kind;
-    enum pack_half half;        /* of a pair */
-    enum dtype dtype;           /* of what is stored: DENSE, PLAIN, INT8, PLANES, DENSE_FP8, DENSE_INT4, FP8_SCALE */
-    int     rows, cols;         /* of the matrix; of one half of a pair */
-    int     first, n;           /* rows of the stored tensor; first is a multiple of pack_unit_rows() */
+    enum pack_half half;        /* which half of a pair the matrix is */
+    enum dtype dtype;           /* of the stored numbers, for DENSE, PLAIN, INT8, PLANES, DENSE_FP8, DENSE_INT4, FP8_SCALE */
+    int     rows, cols;         /* of the matrix; if it is half of a pair, of that half */
+    int     first, n;           /* the piece has n rows of the stored tensor from row `first` on, a multiple of pack_unit_rows() */
 };
 
 struct pack_args {
@@ -40,10 +40,10 @@ struct pack_args {
     uint64_t n_blocks;
 };
 
-enum { PACK_THREADS = 256, PACK_BLOCK = 128 };  /* rows and columns that share a scale of FP8 */
+enum { PACK_THREADS = 256, PACK_BLOCK = 128 };  /* PACK_BLOCK rows and columns share a scale of FP8 */
 enum { PACK_INT4_SCALES = 8 };                  /* scales that are tried for a group of INT4 */
 
-/* A stored tensor may be cut into pieces behind every so many of its rows. */
+/* A stored tensor may be cut into pieces after every so many rows. */
 static inline int pack_unit_rows(enum pack_kind k, enum pack_half half)
 {
     switch (k) {
@@ -58,10 +58,10 @@ static inline int pack_unit_rows(enum pack_kind k, enum pack_half half)
 
 BOTH_FORCED int pack_up(int a, int b) { return (a + b - 1) / b; }
 
-/* Tiles that `n` rows of a whole matrix, or of half a pair, reach into. */
+/* The number of tiles that contain n rows of a whole matrix, or of half a pair. */
 BOTH_FORCED int pack_tiles_of(int n, enum pack_half half) { return pack_up(n, half == PACK_WHOLE ? 16 : 8); }
 
-/* What one thread does, counted. */
+/* The number of units of a piece; one thread does one unit. */
 BOTH_FORCED uint64_t pack_units(const struct pack_piece *p)
 {
     uint64_t groups = (uint64_t)pack_up(p->cols, 128), n = (uint64_t)p->n;
@@ -79,7 +79,7 @@ BOTH_FORCED uint64_t pack_units(const struct pack_piece *p)
     return 0;
 }
 
-/* Numbers the thread blocks of n pieces; their sum. */
+/* Numbers the thread blocks of n pieces; returns how many they are. */
 static inline uint64_t pack_number(struct pack_piece *p, int n)
 {
     uint64_t blocks = 0;
@@ -118,7 +118,7 @@ BOTH_FORCED float pack_fp8_scale(uint32_t max)
     const float scale = bits_f32(max) / 448;
     return !(scale < 0x1p120f) ? 0x1p120f : scale >= 0x1p-126f ? scale : 0;
 }
-/* E4M3, rounded to even; what is greater than 448, or no number, becomes 448. */
+/* E4M3, rounded to even; magnitudes above 448 and NaN become 448. */
 BOTH_FORCED uint32_t pack_fp8(float f)
 {
     const uint32_t u = f32_bits(f), sign = u >> 24 & 0x80, mag = u & 0x7fffffffu;
@@ -140,12 +140,13 @@ BOTH_FORCED uint32_t pack_fp8_value(uint32_t x, float scale)
 #endif
 }
 
-/* Orders the numbers of a group of INT4 by magnitude, and a negative one behind a positive one; pack_int4_top() gives back the bits. */
+/* A key that orders the numbers of a group of INT4 by magnitude, of equal ones the negative one last; pack_int4_top() is its inverse. */
 BOTH_FORCED uint32_t pack_int4_key(uint32_t x) { return x << 1 | x >> 31; }
 BOTH_FORCED uint32_t pack_int4_top(uint32_t key) { return key >> 1 | key << 31; }
 
-/* Scale number i for a group whose number of greatest magnitude is `top`: this would be -8 times 32 / (33 - i), and is cut off at -8, so
- * that the scale has the other sign; 0 for zeros.  Of 40 such scales one of these is best in 97 of 100 groups. */
+/* Scale number i to try for a group whose number of greatest magnitude is `top`.  With it that number would be -8 * 32 / (33 - i), which is clipped
+ * to
+ * -8; so the scale has the opposite sign.  0 for a group of zeros.  Among 40 such scales one of these is the best in 97 of 100 groups. */
 BOTH_FORCED uint16_t pack_int4_scale(uint32_t top, int i)
 {
     const float size = bits_f32(top & 0x7fffffffu) * (float)(33 - i) * 0x1p-8f;
@@ -160,7 +161,7 @@ BOTH_FORCED float pack_int4_inverse(float scale)
     return scale != 0 ? 1 / scale : 0;
 #endif
 }
-/* A product that no compiler joins with a sum. */
+/* A product that no compiler fuses with a sum. */
 BOTH_FORCED float pack_times(float a, float b)
 {
 #ifdef __CUDA_ARCH__
@@ -169,7 +170,7 @@ BOTH_FORCED float pack_times(float a, float b)
     return a * b;
 #endif
 }
-/* x / scale, rounded to even, -8 to 7; 7 for what is no number.  Where the last bits of a float stand for 1, the float adder rounds. */
+/* x / scale, rounded to even and clipped to -8..7; 7 for NaN.  Adding 1.5 * 2^23 makes the float adder round to whole numbers. */
 BOTH_FORCED float pack_int4_value(float x, float inverse)
 {
     float v = pack_times(x, inverse);
@@ -177,18 +178,18 @@ BOTH_FORCED float pack_int4_value(float x, float inverse)
     v = v > -8 ? v : -8;
     return v + 0x1.8p23f - 0x1.8p23f;
 }
-/* Squared error of four numbers. */
+/* The squared error of four numbers with this scale. */
 BOTH_FORCED float pack_int4_error(const float x[4], uint16_t scale)
 {
     const float s = f16_f32(scale), inverse = pack_int4_inverse(s);
     float e[4];
     for (int j = 0; j < 4; j++) {
-        const float d = x[j] - pack_int4_value(x[j], inverse) * s;      /* that product is exact */
+        const float d = x[j] - pack_int4_value(x[j], inverse) * s;      /* this product is exact */
         e[j] = pack_times(d, d);
     }
     return (e[0] + e[1]) + (e[2] + e[3]);
 }
-/* Four nibbles, zero is 8. */
+/* Four numbers as nibbles; 0 is stored as 8. */
 BOTH_FORCED uint32_t pack_int4_nibbles(const float x[4], uint16_t scale)
 {
     const float inverse = pack_int4_inverse(f16_f32(scale));
@@ -197,7 +198,7 @@ BOTH_FORCED uint32_t pack_int4_nibbles(const float x[4], uint16_t scale)
         v |= (uint32_t)((int)pack_int4_value(x[j], inverse) + 8) << 4 * j;
     return v;
 }
-/* The scale of a group of 128 numbers: the first of those with the least squared error.  The errors of fours are added in pairs, number l
+/* The scale of a group of 128 numbers: the first one with the least squared error.  The errors of each four numbers are added up in pairs, number l
  * and l + 16 first, as a warp does it. */
 static inline uint16_t pack_int4_best(const float x[PACK_GROUP])
 {
@@ -283,7 +284,7 @@ BOTH_FORCED void pack_put(const struct pack_piece *p, uint64_t at, const uint32_
 #endif
 }
 
-/* 16 bytes: lane, line, group and tile of unit u, whose rows begin at the piece's. */
+/* Packs 16 bytes: unit u stands for a lane, line, group and tile, counted from the piece's first tile. */
 BOTH_FORCED void pack_rows_unit(const struct pack_piece *p, uint64_t u, int lines)
 {
     int lane = (int)(u % 32), g = lane / 4, t = lane % 4, groups = pack_up(p->cols, 128);
@@ -363,7 +364,7 @@ BOTH_FORCED void pack_plain_unit(const struct pack_piece *p, uint64_t u)
         out[i] = pack_load_bf16(p->src, p->dtype, i);
 }
 
-/* Unit u of any kind but INT8, PLANES, DENSE_FP8 and DENSE_INT4, whose numbers need one another. */
+/* Unit u of any kind except INT8, PLANES, DENSE_FP8 and DENSE_INT4, for which several numbers must be known to find a scale. */
 BOTH_FORCED void pack_unit(const struct pack_piece *p, uint64_t u)
 {
     switch (p->kind) {
@@ -394,7 +395,7 @@ BOTH_FORCED uint32_t pack_int8_value(uint32_t x, uint16_t scale)
     return (uint32_t)(int)v & 0xff;
 }
 
-/* 16 bytes of an int8 tile; unit u of groups * 4 * 32, `tile` counted from the piece's first; scales of the tile's 16 rows. */
+/* Packs 16 bytes of an INT8 tile: unit u of groups * 4 * 32.  tile: counted from the piece's first one; scale: of the tile's 16 rows. */
 BOTH_FORCED void pack_int8_unit(const struct pack_piece *p, int tile, unsigned u, const uint16_t scale[16])
 {
     unsigned lane = u % 32, line = u / 32 % 4, group = u / 128, groups = (unsigned)pack_up(p->cols, 128);
@@ -412,7 +413,7 @@ BOTH_FORCED void pack_int8_unit(const struct pack_piece *p, int tile, unsigned u
     pack_put(p, (((uint64_t)(p->first / 16 + tile) * groups + group) * 4 + line) * PACK_LINE + lane * 16, v);
 }
 
-/* 16 bytes of both planes; unit u of groups * 2 * 32, else as pack_int8_unit(). */
+/* Packs 16 bytes of each plane: unit u of groups * 2 * 32; otherwise like pack_int8_unit(). */
 BOTH_FORCED void pack_planes_unit(const struct pack_piece *p, int tile, unsigned u, const uint16_t scale[16])
 {
     const unsigned lane = u % 32, line = u / 32 % 2, group = u / 64, groups = (unsigned)pack_up(p->cols, 128);
@@ -434,14 +435,14 @@ BOTH_FORCED void pack_planes_unit(const struct pack_piece *p, int tile, unsigned
     pack_put(p, pack_data_bytes(WEIGHT_PLANES, p->rows, p->cols) / 2 + at, lower);
 }
 
-/* Where the facts about row r (0..15) of that tile go. */
+/* The struct plane_row of row r (0..15) of this tile. */
 BOTH_FORCED struct plane_row *pack_plane_row_at(const struct pack_piece *p, int tile, int r)
 {
     struct plane_row *rows = (struct plane_row *)(void *)((char *)p->dst + pack_data_bytes(WEIGHT_PLANES, p->rows, p->cols));
     return rows + p->first + tile * 16 + r;
 }
 
-/* Where the scale of row r (0..15) of that tile goes. */
+/* The scale of row r (0..15) of this tile. */
 BOTH_FORCED uint16_t *pack_int8_scale_at(const struct pack_piece *p, int tile, int r)
 {
     uint64_t tiles = (uint64_t)pack_up(p->rows, 16), groups = (uint64_t)pack_up(p->cols, 128);
@@ -449,8 +450,8 @@ BOTH_FORCED uint16_t *pack_int8_scale_at(const struct pack_piece *p, int tile, i
     return scales + ((uint64_t)(p->first / 16 + tile) * 8 + (unsigned)(r % 8)) * 2 + (unsigned)(r / 8);
 }
 
-/* Blocks of 128 x 128 numbers of a DENSE_FP8 piece, counted by rows of blocks; each is done by n threads, of which this is number i.
- * First all of them look for the largest magnitude, as bits: */
+/* A DENSE_FP8 piece consists of blocks of 128 x 128 numbers, numbered row by row.  n threads pack a block, of which this is number i.  First each
+ * thread finds the largest magnitude, as bits, of its share of the block. */
 BOTH_FORCED uint32_t pack_fp8_max(const struct pack_piece *p, int block, int i, int n)
 {
     const int groups = pack_up(p->cols, PACK_BLOCK), row = block / groups * PACK_BLOCK, col = block % groups * PACK_BLOCK;
@@ -463,7 +464,7 @@ BOTH_FORCED uint32_t pack_fp8_max(const struct pack_piece *p, int block, int i, 
     return max;
 }
 
-/* 16 bytes of FP8: lane, and line of the group of a tile. */
+/* Packs 16 bytes of FP8: those of a lane in a line of a tile's group. */
 BOTH_FORCED void pack_fp8_unit(const struct pack_piece *p, int tile, int group, int line, int lane, float scale)
 {
     const int col = group * PACK_BLOCK + 32 * line + 8 * (lane % 4), groups = pack_up(p->cols, PACK_BLOCK);
@@ -478,10 +479,11 @@ BOTH_FORCED void pack_fp8_unit(const struct pack_piece *p, int tile, int group, 
     pack_put(p, (((uint64_t)tile * (unsigned)groups + (unsigned)group) * 4 + (unsigned)line) * PACK_LINE + (unsigned)lane * 16, v);
 }
 
-/* Then each of them has that of all, and packs its share. */
+/* Then each thread gets the largest magnitude of the whole block, and packs its share. */
 BOTH_FORCED void pack_fp8_block(const struct pack_piece *p, int block, uint32_t max, int i, int n)
 {
-    const int groups = pack_up(p->cols, PACK_BLOCK), row = block / groups * PACK_BLOCK, group = block % groups, of_tile = p->half == PACK_WHOLE ? 16 : 8;
+    const int groups = pack_up(p->cols, PACK_BLOCK), row = block / groups * PACK_BLOCK, group = block % groups,
+        of_tile = p->half == PACK_WHOLE ? 16 : 8;
     const int left = p->n - row, tiles = pack_up(left < PACK_BLOCK ? left : PACK_BLOCK, of_tile), first = (p->first + row) / of_tile;
     const int all_rows = p->half == PACK_WHOLE ? p->rows : 2 * p->rows;
     uint32_t *scales = (uint32_t *)(void *)((char *)p->dst + (uint64_t)pack_up(all_rows, 16) * (unsigned)groups * 4 * PACK_LINE);
@@ -493,8 +495,8 @@ BOTH_FORCED void pack_fp8_block(const struct pack_piece *p, int block, uint32_t 
             scales[((uint64_t)(unsigned)(first + u / 2) * (unsigned)groups + (unsigned)group) * 2 + (unsigned)(u % 2)] = f32_bits(scale);
 }
 
-/* DENSE_INT4: 128 rows of a group of columns are done by a block, tile after tile.  Warp g of its eight has rows g and g + 8 of a tile, each
- * lane four columns.  Of row `row` of the piece these are: */
+/* DENSE_INT4: a thread block packs 128 rows of a group of columns, tile after tile.  Warp g of its eight warps has rows g and g + 8 of a tile, each
+ * lane four columns.  Loads the lane's numbers of row `row` of the piece. */
 BOTH_FORCED void pack_int4_load(const struct pack_piece *p, int row, int group, int lane, float x[4])
 {
     const uint64_t at = (uint64_t)row * (uint64_t)p->cols + (uint64_t)(group * PACK_GROUP + 4 * lane);
@@ -508,7 +510,7 @@ BOTH_FORCED void pack_int4_load(const struct pack_piece *p, int row, int group, 
     for (int j = 0; j < 4; j++)
         x[j] = bits_f32(pack_load(p->src, p->dtype, at + (unsigned)j));
 }
-/* They make this part of a word; of a row beyond the matrix: zeros. */
+/* The part of a packed word that a lane's nibbles make; and that of a row beyond the matrix, zeros. */
 BOTH_FORCED uint32_t pack_int4_part(uint32_t nibbles, int h) { return pack_spread(nibbles) << 4 * h; }
 BOTH_FORCED uint32_t pack_int4_beyond(const struct pack_piece *p, int h) { return p->half == PACK_WHOLE ? pack_int4_part(0x8888, h) : 0; }
 

@@ -9,7 +9,7 @@ static int column(int group, int s, int t, int j)
     return group * PACK_GROUP + 32 * (s / 2) + 8 * t + 4 * (s % 2) + j;
 }
 
-/* The source of row r of tile `tile`: matrix and row. */
+/* Where row r of tile `tile` comes from: the matrix and its row. */
 struct source {
     const struct weight *w[2];          /* gate and up; w[1] is NULL for a plain matrix */
 };

@@ -12,7 +12,7 @@ extern "C" {
 }
 #include "kernels/planes.h"
 
-/* The scale of a row of the piece; a warp. */
+/* The scale of a row of the piece, found by a warp. */
 static __device__ uint16_t plane_scale(const struct pack_piece *p, int row)
 {
     const uint64_t at = (uint64_t)row * (unsigned)p->cols;
@@ -29,7 +29,7 @@ static __device__ int64_t warp_total(int64_t v)
     return v;
 }
 
-/* What the upper plane says of a row, from exact sums, in fp64; a warp. */
+/* The struct plane_row of a row, from exact sums, in fp64, found by a warp. */
 static __device__ struct plane_row plane_row(const struct pack_piece *p, int row, uint16_t scale)
 {
     const uint64_t at = (uint64_t)row * (unsigned)p->cols;
@@ -40,7 +40,7 @@ static __device__ struct plane_row plane_row(const struct pack_piece *p, int row
     return plane_row_of(&s, scale);
 }
 
-/* Reads the tile three times, then from L2. */
+/* Reads the tile three times, the second and third time from L2. */
 static __device__ void planes_tile(const struct pack_piece *p, int tile)
 {
     __shared__ uint16_t scale[16];
@@ -77,7 +77,7 @@ static __device__ void int8_tile(const struct pack_piece *p, int tile)
         pack_int8_unit(p, tile, u, scale);
 }
 
-/* Apart: in the kernel it would have others spill registers. */
+/* A function of its own, since within the kernel it would make other kinds spill registers. */
 static __device__ __noinline__ void fp8_block(const struct pack_piece *p, int block)
 {
     __shared__ uint32_t most[PACK_THREADS / 32];
@@ -91,7 +91,7 @@ static __device__ __noinline__ void fp8_block(const struct pack_piece *p, int bl
     pack_fp8_block(p, block, max, (int)threadIdx.x, PACK_THREADS);
 }
 
-/* As pack_int4_best(), of a warp's numbers. */
+/* Like pack_int4_best(), for the numbers of a warp. */
 static __device__ uint16_t int4_scale(const float x[4])
 {
     uint32_t key = 0;

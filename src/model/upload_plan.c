@@ -9,17 +9,17 @@
 #include "model/store.h"
 
 enum {
-    N_PARTS = UPLOAD_PLAN_PIECES / 3,   /* stored tensors that one read has rows of; three pieces come of one at most */
-    GAP     = 64 << 10,                 /* bytes between two tensors that are read along rather than in two reads */
+    N_PARTS = UPLOAD_PLAN_PIECES / 3,   /* most stored tensors of which one read has rows; at most three pieces are made of one */
+    GAP     = 64 << 10,                 /* up to so many bytes between two tensors are read too, so that one read brings both */
     ALIGN   = 512,
 };
 
-/* A stored tensor, and the one to three things that become of it: targets first..first + n - 1; 0 targets: zeros of INT4, which
- * only need to be 8.  It can be cut behind every `unit` rows. */
+/* A stored tensor, of which n packed matrices are made, targets first..first + n - 1, at most three.  n = 0: zero points of INT4, which are only
+ * checked to be 8.  It can be cut after every `unit` rows. */
 struct plan_source {
     int         file;
     uint64_t    offset;
-    const void *copy;                   /* in host memory instead of a file (it was misaligned there) */
+    const void *copy;                   /* the tensor in host memory, since it was misaligned in its file; NULL: it is read from the file */
     size_t      row_bytes;
     int         rows, unit, first, n;
 };
@@ -27,14 +27,14 @@ struct plan_source {
 /* Rows of a source in one read. */
 struct plan_part {
     int      source, first, n;
-    uint32_t at;                        /* its first byte in the read */
+    uint32_t at;                        /* offset of the first row in the read */
 };
 
-enum { SLAB_EMBED = SLAB_VECTORS + 1, SLAB_HEAD, SLAB_LAYERS };         /* then one a layer, the MTP block last */
+enum { SLAB_EMBED = SLAB_VECTORS + 1, SLAB_HEAD, SLAB_LAYERS };         /* then one for each layer, that of the MTP block last */
 
-/* ---- where everything goes: the weights are walked once to measure, then, with slabs, to place everything and to list its sources */
+/* ---- places: the weights are walked twice, first to measure, then, with slabs, to place each weight and to list its sources */
 
-/* NULL while measuring. */
+/* Takes `bytes` of the current slab.  NULL while measuring. */
 static void *take_place(struct upload_plan *p, size_t bytes)
 {
     size_t at = p->slab_bytes[p->slab];
@@ -52,7 +52,7 @@ static void add_packed(struct upload_plan *p, struct pack_piece target)
     s->unit = unit > s->unit ? unit : s->unit;          /* powers of two */
 }
 
-/* What becomes of it is added next. */
+/* Adds a stored tensor; add_packed() then adds the matrices that are made of it. */
 static void add_stored(struct upload_plan *p, const void *data, int rows, size_t row_bytes)
 {
     const struct shards *sh = &p->w->store->shards;
@@ -68,13 +68,13 @@ static void add_stored(struct upload_plan *p, const void *data, int rows, size_t
 
 static size_t float_bytes(enum dtype t) { return t == DT_F32 ? 4 : 2; }
 
-/* The format that a matrix gets which may change it. */
+/* The format in which a matrix is kept: its own, or in the MTP block that of the option. */
 static enum weight_format format_for(const struct upload_plan *p, const struct weight *w, enum mtp_part part)
 {
     return p->in_mtp ? weights_mtp_format(p->c, p->mtp, part, w) : w->format;
 }
 
-/* A matrix as stored, to be packed at `at` in format f, whole or as one half of a pair; all_rows are those of the packed matrix. */
+/* Adds the tensors of a stored matrix, to be packed at `at` in format f, whole or as one half of a pair.  all_rows: rows of the packed matrix. */
 static void add_stored_matrix(struct upload_plan *p, const struct weight *w, enum weight_format f, char *at, int all_rows, enum pack_half half)
 {
     struct pack_piece t = {.dst = at, .half = half, .dtype = w->dtype, .rows = w->rows, .cols = w->cols};
@@ -190,7 +190,7 @@ static void place_layer_weights(struct upload_plan *p, struct layer_weights *l)
         place_down(p, &l->moe.experts[i].down, MTP_ROUTED);
 }
 
-/* The head, from the stored tensor that was added last: its own, or the embedding's when they are tied. */
+/* The head, made of the stored tensor that was added last: its own, or that of the embedding if both are tied. */
 static void place_head(struct upload_plan *p, struct weight head)
 {
     struct weights *w = p->w;
@@ -288,21 +288,21 @@ size_t upload_plan_bytes(const struct weights *w, const struct model_config *c, 
 {
     struct upload_plan p;
     size_t total = 0;
-    upload_plan_init(&p, (struct weights *)(uintptr_t)w, c, heads, mtp);        /* which changes nothing of them */
+    upload_plan_init(&p, (struct weights *)(uintptr_t)w, c, heads, mtp);        /* measuring changes no weight */
     for (int i = 0; i < p.n_slabs; i++)
         total += p.slab_bytes[i];
     upload_plan_free(&p);
     return total;
 }
 
-/* ---- what a device cannot take */
+/* ---- weights that a device cannot take */
 
 static const char *format_name(const struct weight *w)
 {
     return w->format == WEIGHT_INT4 ? "INT4" : w->format == WEIGHT_FP8 ? "FP8" : "16 or 32 bits";
 }
 
-/* A device finds an expert by its number, so those of a layer have to be alike. */
+/* Whether all experts of a layer have the same formats. */
 static bool check_experts(const struct moe_weights *m, int n, const char *where, int layer, struct err *e)
 {
     const struct expert_weights *first = &m->experts[0];
@@ -326,7 +326,7 @@ bool upload_plan_allows(const struct weights *w, const struct model_config *c, s
     return !w->mtp.present || check_experts(&w->mtp.layer.moe, c->n_experts, "MTP layer", 0, e);
 }
 
-/* ---- what to read */
+/* ---- the list of reads */
 
 static int by_file_offset(const void *a, const void *b)
 {
@@ -348,7 +348,7 @@ static void add_read(struct upload_plan *p, const struct plan_source *s, uint64_
     p->first_part[p->n_jobs++] = p->n_parts;
 }
 
-/* Rows from `row` on that the last job can still take; all of the rest, or whole units. */
+/* How many rows of the source, from `row` on, fit into the last read: all of the rest, or whole units. */
 static int rows_that_fit(const struct upload_plan *p, const struct plan_source *s, int row, size_t span)
 {
     const struct read_job *j = &p->jobs[p->n_jobs - 1];
@@ -393,14 +393,14 @@ bool upload_plan_fill(struct upload_plan *p, void *const *slabs, size_t span, st
 {
     p->slabs = slabs;
     p->vectors = memory_zeroed(1, p->slab_bytes[SLAB_VECTORS] + 1);
-    memset(p->slab_bytes, 0, (size_t)p->n_slabs * sizeof *p->slab_bytes);       /* counted again */
+    memset(p->slab_bytes, 0, (size_t)p->n_slabs * sizeof *p->slab_bytes);       /* place_all() counts them again */
     place_all(p);
     return list_reads(p, span, e);
 }
 
-/* ---- a read */
+/* ---- the bytes of a read */
 
-/* 8 is stored as 7. */
+/* A zero point of 8 is stored as 7. */
 bool upload_plan_check_zeros(const struct upload_plan *p, int job, const char *data, struct err *e)
 {
     for (int i = p->first_part[job]; i < p->first_part[job + 1]; i++) {
