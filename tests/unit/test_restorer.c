@@ -75,7 +75,7 @@ static void end(struct talk *k)
 
 static void comes_back(struct talk *k, int sequence)
 {
-    const struct resident r = {.dev = k->dev, .sequence = sequence, .tl = &k->tl[sequence], .snaps = &k->snaps, .cache = k->caches[sequence]};
+    const struct resident r = {.dev = k->dev, .slot = sequence, .tl = &k->tl[sequence], .snaps = &k->snaps, .cache = k->caches[sequence]};
     restorer_begin(k->t, (uint64_t)sequence + 1, path, identity, &r, false);
     if (restorer_next(k->t))
         restorer_read(k->t);
