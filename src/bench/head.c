@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/kth.h"
 #include "base/memory.h"
 #include "bench/report.h"
 #include "bench/text.h"
@@ -45,21 +46,6 @@ static struct work open_work(struct dev *d, int vocab)
 
 static void close_work(struct work *w) { free(w->whole), free(w->logits), free(w->tile_max), free(w->seen); }
 
-static float kth_best(const float *l, int n_ids, int k)
-{
-    float best[STEP_WANTED];
-    int n = 0;
-    for (int i = 0; i < n_ids; i++) {
-        if (n == k && !(l[i] > best[k - 1]))
-            continue;
-        int at = n < k ? n++ : k - 1;
-        for (; at && l[i] > best[at - 1]; at--)
-            best[at] = best[at - 1];
-        best[at] = l[i];
-    }
-    return best[n - 1];
-}
-
 /* softmax(l) of the best id. */
 static double best_share(const float *l, int n_ids)
 {
@@ -75,7 +61,7 @@ static double best_share(const float *l, int n_ids)
 static void compare_best(struct counts *c, struct work *w, const struct weight *planes, const float *h, int k)
 {
     const struct step_sampling how = {.temperature = 1, .top_k = wanted[k], .n_ids = planes->rows};
-    const float least = kth_best(w->whole, planes->rows, wanted[k]);
+    const float least = kth_greatest(w->whole, planes->rows, wanted[k]);
     int ids = 0, missed = 0;
     STEP(w->dev, step_logits, .logits = w->logits, .tile_max = w->tile_max, .w = *planes, .hidden = h, .sampling = &how, .seen = w->seen,
          .n_rows = 1);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/kth.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack.h"
 #include "model/int8.h"
@@ -157,22 +158,14 @@ static void assert_maxima(const struct outcome *o)
         }
 }
 
-static int descending(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x < y) - (x > y);
-}
-
 /* Every logit there is has the bits of the INT8 head's, and whatever is among its k best is there.  Returns how many there are. */
 static int check_row(const float *got, const float *want, int vocab, int k)
 {
-    float *sorted = host((size_t)vocab * 4);
+    const float least = kth_greatest(want, vocab, k);
     int n = 0;
-    memcpy(sorted, want, (size_t)vocab * 4);
-    qsort(sorted, (size_t)vocab, sizeof *sorted, descending);
     for (int id = 0; id < vocab; id++) {
         if (got[id] == -INFINITY && want[id] > -INFINITY) {
-            if (want[id] >= sorted[k - 1])
+            if (want[id] >= least)
                 fail_msg("id %d of %d is among the %d best, and missed", id, vocab, k);
             continue;
         }
@@ -243,15 +236,6 @@ static void test_planes__bias_and_penalties_count_before_ids_are_left_out(void *
                    .repetition_penalty = i % 2 ? 1.3f : 0.8f, .n_ids = h.rows}, 1 + 4 * i, &completed);
 }
 
-/* The k-th greatest of n. */
-static float kth(const float *l, int n, int k)
-{
-    float *sorted = host((size_t)n * 4);
-    memcpy(sorted, l, (size_t)n * 4);
-    qsort(sorted, (size_t)n, sizeof *sorted, descending);
-    return sorted[k - 1];
-}
-
 /* Logits of one row with alternatives: what may be picked or told has the bits of the INT8 head, the others the definition's estimates.  `plain`: the
  * INT8 logits before bias and penalties.  Returns how many have the bits. */
 static int check_told(const float *got, const float *want, const float *plain, const float *defined, const struct step_sampling *how)
@@ -264,7 +248,7 @@ static int check_told(const float *got, const float *want, const float *plain, c
         allowed[id] = want[id] == -INFINITY ? -INFINITY : plain[id];
         square += (double)plain[id] * (double)plain[id] / n;
     }
-    const float least = kth(want, n, STEP_WANTED), least_plain = kth(allowed, n, how->n_alternatives);
+    const float least = kth_greatest(want, n, STEP_WANTED), least_plain = kth_greatest(allowed, n, how->n_alternatives);
     for (int id = 0; id < n; id++) {
         const bool completed = memcmp(&got[id], &want[id], sizeof *got) == 0;
         n_completed += completed;

@@ -9,6 +9,7 @@
 
 #include "backend/dev.h"
 #include "base/arena.h"
+#include "base/kth.h"
 #include "kernels/cpu/vec.h"
 #include "model/int8.h"
 #include "tests/kernels/rand.h"
@@ -88,25 +89,10 @@ static void run(struct outcome *o, const struct weight *w, const float *x, int n
              .n_rows = 1);
 }
 
-static float kth_best(const float *l, int n, int k)
-{
-    float best[STEP_WANTED];
-    int m = 0;
-    for (int i = 0; i < n; i++) {
-        if (m == k && !(l[i] > best[k - 1]))
-            continue;
-        int at = m < k ? m++ : k - 1;
-        for (; at && l[i] > best[at - 1]; at--)
-            best[at] = best[at - 1];
-        best[at] = l[i];
-    }
-    return best[m - 1];
-}
-
 /* How many of the k best ids of `want` have other bits in `got`, or are met there by one that is not among them. */
 static int missed(const float *got, const float *want, int vocab, int k, int *n_completed)
 {
-    const float least = kth_best(want, vocab, k);
+    const float least = kth_greatest(want, vocab, k);
     int n = 0;
     *n_completed = 0;
     for (int i = 0; i < vocab; i++) {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The conversations of talks.txt, and what the server refuses, with the demo model and servers of other makers.  By hand: PYTHON=FILE is a python, as
 # one in a virtual environment, that has transformers[serving] and torch (`transformers serve`, bf16), or xllamacpp, gguf and numpy (the server of
-# llama.cpp, fp32); what it has not is skipped.
+# llama.cpp, fp32).  A server whose packages are missing is skipped.
 . tests/remote/serve.inc
 python=${PYTHON:-python3}
 [ -n "$demo" ] || { echo "skip servers of other makers need the demo model"; exit 0; }
@@ -41,6 +41,8 @@ converses() {   # WHO OPTIONS...: the rows that are for everybody
             python3 -c 'import json, sys; print(*[m["role"][0] for m in json.load(sys.stdin)["messages"]])' 2>&1)" "u a u a u a"
     asks_it --json --temperature 0 -n 5 hello
     is "$who: a limit" "$found $(holds 'a["finish"] == "length" and 0 < a["tokens"]["generated"] <= 6')" "0 True"
+    asks_it --temperature 0 --tools calculator --json "What is 12*12? Use the calculator."
+    is "$who: a tool is called, and its result is read" "$found $(holds '"144" in a["answer"] and a["rounds"] == 2')" "0 True"
     asks_it --temperature 0.7 --top-k 20 --min-p 0.1 --presence-penalty 0.5 --repetition-penalty 1.1 -n 20 hello
     is "$who: every way of sampling is taken, or left out" "$found" 0
     timeout $((5 * patience)) "$q" $where --no-stdin -n 2000 --no-think --temperature 0 --presence-penalty -2 \
@@ -63,8 +65,6 @@ if "$python" -c "import transformers.cli.serving.server" 2> /dev/null && "$pytho
         converses transformers --endpoint "http://127.0.0.1:$port" --model "$tmp/bf16" --dialect transformers
         asks_it --no-think --temperature 0 "What is 6*7?"
         is "transformers: the answer of the engine" "$found $(cat "$tmp/out")" "0 $(engine_says "What is 6*7?")"
-        asks_it --temperature 0 --tools calculator --json "What is 12*12? Use the calculator."
-        is "transformers: a tool is called, and its result is read" "$found $(holds '"144" in a["answer"] and a["rounds"] == 2')" "0 True"
         where="--endpoint http://127.0.0.1:$port"
         asks_it hello
         has "transformers: no model is listed" "$(cat "$tmp/err")" "--model names the one"
@@ -89,8 +89,6 @@ time.sleep(3600)' "$tmp/demo.gguf" "$port"; then
             asks_it --no-think --temperature 0 -n 40 "$question"
             is "llamacpp: '$question' has the answer of the engine" "$found $(cat "$tmp/out")" "0 $(engine_says -n 40 "$question")"
         done
-        asks_it --temperature 0 --tools calculator --json "What is 12*12? Use the calculator."
-        is "llamacpp: a tool is called, and its result is read" "$found $(holds '"144" in a["answer"] and a["rounds"] == 2')" "0 True"
         asks_it --temperature 0 --json -n 200 "What is 12 + 30?"
         is "llamacpp: reasoning comes as reasoning" "$found $(holds 'a["reasoning"] and "</think>" not in said(a)')" "0 True"
         python3 -c 'print("word " * 6000)' > "$tmp/long"
