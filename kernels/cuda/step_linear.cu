@@ -442,7 +442,7 @@ void launch_rows_of(struct cuda_queue *q, struct job j, const size_t bytes[], in
 }
 /* Which code there is.  GENERAL code takes any width and number of rows that is legal, by warps of up to four groups and eight rows, and
  * is slower where there are fewer.  The rest is for what the models of config/models.def have as published: INT4 layers with a head in
- * INT8 or bf16 and an MTP block in bf16, FP8 or INT4, 2048 or 3072 columns wide, and FP8 layers of 2048.  Of all this only
+ * INT8 or bf16 and an MTP block in bf16 or FP8, 2048 or 3072 columns wide, and FP8 layers of 2048.  Of all this only
  * CHAINS changes a row's bits, and it depends on the matrix alone. */
 enum { GENERAL = 4 };
 template <int F, int GW, int CHAINS, int KIND, bool LOGITS> void launch_rows(struct cuda_queue *q, const struct job &j, const size_t bytes[],
@@ -485,7 +485,7 @@ void launch_width(struct cuda_queue *q, const struct job &j, const size_t bytes[
 /* Dense matrices that are small, beside large ones of another format, have two chains of products. */
 template <int F> void launch_kind(struct cuda_queue *q, const struct job &j, const size_t bytes[], int splits, int gw, enum kind kind, bool many)
 {
-    constexpr bool dense = F == WEIGHT_DENSE;
+    constexpr bool dense = F == WEIGHT_DENSE, fp8 = F == WEIGHT_FP8;
     if constexpr (dense)
         if (kind == STREAM && !many) {
             launch_width<F, 2, STREAM, false, true, true>(q, j, bytes, splits, gw);
@@ -494,7 +494,7 @@ template <int F> void launch_kind(struct cuda_queue *q, const struct job &j, con
     if (kind == STREAM)
         launch_width<F, 1, STREAM, false, true, true>(q, j, bytes, splits, gw);
     else if (kind == PAIR)
-        launch_width<F, 2, PAIR, false, true, true>(q, j, bytes, splits, gw);
+        launch_width<F, 2, PAIR, false, dense || fp8, dense || fp8>(q, j, bytes, splits, gw);
     else if (kind == PLAIN && gw <= 2)
         launch_rows<F, 2, 2, PLAIN, false>(q, j, bytes, splits);
     else if (kind == RANGE && dense && gw <= 1)

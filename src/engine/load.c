@@ -114,11 +114,11 @@ static bool choose_head(struct model *m, const char *name, struct err *e)
     return read_head(name ? name : packs(m) ? "planes" : "int8", &m->head, e);
 }
 
-/* A CPU converts FP8 more slowly than it reads bf16. */
+/* Drafts are guesses: on a GPU the bytes that four bits save are worth more than the drafts that they cost.  A CPU computes longer than it reads. */
 static bool choose_mtp(struct model *m, const char *name, struct err *e)
 {
     static const char *const names[] = {[MTP_STORED] = "bf16", [MTP_FP8] = "fp8", [MTP_INT4] = "int4"};
-    m->mtp = packs(m) ? MTP_FP8 : MTP_STORED;
+    m->mtp = packs(m) ? MTP_INT4 : MTP_STORED;
     for (int i = 0; name && i < (int)(sizeof names / sizeof *names); i++)
         if (!strcmp(names[i], name)) {
             m->mtp = (enum mtp_form)i;
@@ -231,7 +231,7 @@ static bool plan_gpu(struct model *m, struct err *e)
 
 bool load_imagine(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan)
 {
-    struct model m = {.kv = kv, .head = HEAD_PLANES, .mtp = MTP_FP8, .cfg = *c};
+    struct model m = {.kv = kv, .head = HEAD_PLANES, .mtp = MTP_INT4, .cfg = *c};
     settle(&m, &(struct load_options){.n_ctx = n_ctx, .depth = -1, .saves = true}, true);
     m.weight_bytes = upload_plan_bytes(w, c, m.head, m.mtp);
     struct memplan_request q = request_gpu(&m, SIZE_MAX / 2, false);    /* so that the numbers are there, whatever this machine has */

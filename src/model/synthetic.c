@@ -253,18 +253,18 @@ static void place_layer(struct place *p, struct layer_weights *l, const struct m
 /* Number `i` of the slabs: the layers, then the MTP block, then what no layer owns. */
 static void place_slab(struct place *p, struct weights *w, const struct model_config *c, int i, unsigned heads, enum mtp_form mtp)
 {
-    const enum weight_format shared = mtp == MTP_STORED ? WEIGHT_DENSE : WEIGHT_FP8, block = mtp == MTP_INT4 ? WEIGHT_INT4 : shared;
+    const enum weight_format other = mtp == MTP_STORED ? WEIGHT_DENSE : WEIGHT_FP8, block = mtp == MTP_INT4 ? WEIGHT_INT4 : other;
     if (i < c->n_layers) {
         place_layer(p, &w->layers[i], c, c->full[i], WEIGHT_INT4, WEIGHT_FP8);
     } else if (i == c->n_layers) {
         w->mtp.present = c->n_mtp;
         if (!c->n_mtp)
             return;
-        w->mtp.fc = linear_weight(p, block, c->hidden, 2 * c->hidden);
+        w->mtp.fc = linear_weight(p, other, c->hidden, 2 * c->hidden);
         w->mtp.norm_embedding = vector(p, RANDOM_NORM, c->hidden);
         w->mtp.norm_hidden = vector(p, RANDOM_NORM, c->hidden);
         w->mtp.norm = vector(p, RANDOM_NORM, c->hidden);
-        place_layer(p, &w->mtp.layer, c, true, block, shared);
+        place_layer(p, &w->mtp.layer, c, true, block, other);
     } else {
         size_t table = (size_t)c->vocab * (size_t)c->hidden * 2;
         w->norm = vector(p, RANDOM_NORM, c->hidden);

@@ -123,7 +123,7 @@ static void place_as(struct upload_plan *p, struct weight *w, enum weight_format
 
 static void place_matrix(struct upload_plan *p, struct weight *w)
 {
-    place_as(p, w, format_for(p, w, MTP_OTHER));
+    place_as(p, w, format_for(p, w, MTP_ATTENTION));
 }
 
 static void place_down(struct upload_plan *p, struct weight *w, enum mtp_part part)
@@ -182,8 +182,8 @@ static void place_layer_weights(struct upload_plan *p, struct layer_weights *l)
     }
     place_as(p, &l->moe.router, l->moe.router.format);
     place_as(p, &l->moe.shared_gate, l->moe.shared_gate.format);
-    place_pair(p, &l->moe.shared, MTP_SHARED);
-    place_down(p, &l->moe.shared.down, MTP_SHARED);
+    place_pair(p, &l->moe.shared, MTP_OTHER);
+    place_down(p, &l->moe.shared.down, MTP_OTHER);
     for (int i = 0; i < c->n_experts; i++)
         place_pair(p, &l->moe.experts[i], MTP_ROUTED);
     for (int i = 0; i < c->n_experts; i++)
@@ -260,7 +260,7 @@ static void place_all(struct upload_plan *p)
     place_vector(p, &w->mtp.norm_embedding, p->c->hidden);
     place_vector(p, &w->mtp.norm_hidden, p->c->hidden);
     place_vector(p, &w->mtp.norm, p->c->hidden);
-    place_matrix(p, &w->mtp.fc);
+    place_as(p, &w->mtp.fc, format_for(p, &w->mtp.fc, MTP_OTHER));
     place_layer_weights(p, &w->mtp.layer);
     p->in_mtp = false;
 }

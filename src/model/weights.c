@@ -600,17 +600,17 @@ void weights_make_head(struct weights *w, enum head h)
 /* All of its matrices, experts apart. */
 static const struct mtp_list { const struct matrix_slot *list; int n; size_t at; enum mtp_part part; } mtp_lists[] = {
     {mtp_matrices,   COUNT(mtp_matrices),   0,          MTP_OTHER},
-    {attn_matrices,  COUNT(attn_matrices),  MTP(layer), MTP_OTHER},
-    {layer_matrices, COUNT(layer_matrices), MTP(layer), MTP_SHARED},
+    {attn_matrices,  COUNT(attn_matrices),  MTP(layer), MTP_ATTENTION},
+    {layer_matrices, COUNT(layer_matrices), MTP(layer), MTP_OTHER},
 };
 static const struct mtp_list mtp_experts = {expert_matrices, COUNT(expert_matrices), 0, MTP_ROUTED};
 
 enum weight_format weights_mtp_format(const struct model_config *c, enum mtp_form form, enum mtp_part part, const struct weight *w)
 {
-    const bool fits = part == MTP_OTHER ? int4_fits(w->rows, w->cols) : int4_fits(c->moe_inter, c->hidden) && int4_fits(c->hidden, c->moe_inter);
+    const bool fits = part == MTP_ROUTED ? int4_fits(c->moe_inter, c->hidden) && int4_fits(c->hidden, c->moe_inter) : int4_fits(w->rows, w->cols);
     if (w->format != WEIGHT_DENSE || form == MTP_STORED)
         return w->format;
-    return form == MTP_INT4 && part != MTP_SHARED && fits ? WEIGHT_INT4 : WEIGHT_FP8;
+    return form == MTP_INT4 && part != MTP_OTHER && fits ? WEIGHT_INT4 : WEIGHT_FP8;
 }
 
 static void make_matrices(const struct model_config *c, enum mtp_form form, const struct mtp_list *l, void *base, struct arena *a)

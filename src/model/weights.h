@@ -57,10 +57,10 @@ enum head {
 enum mtp_form {
     MTP_STORED,                                 /* as in the checkpoint */
     MTP_FP8,                                    /* made at load: model/fp8.h says how */
-    MTP_INT4,                                   /* likewise (model/int4.h), so that the block is like a layer of a hybrid checkpoint: its
-                                                 * shared expert in FP8, and whatever does not fit; routed experts all or none */
+    MTP_INT4,                                   /* likewise (model/int4.h): attention and routed experts in INT4; fc, the shared expert and whatever
+                                                 * does not fit in FP8; routed experts all or none */
 };
-enum mtp_part { MTP_OTHER, MTP_ROUTED, MTP_SHARED };    /* where a matrix stands: in no expert, a routed one, the shared one */
+enum mtp_part { MTP_ATTENTION, MTP_ROUTED, MTP_OTHER };         /* where a matrix stands; other: fc and the shared expert */
 
 struct weights_stats {
     int    n_files;

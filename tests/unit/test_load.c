@@ -119,7 +119,8 @@ static void test_load__the_mtp_block_is_made_in_the_form_that_is_asked_for_and_p
         assert_int_equal(m.mtp, rows[i].form);
         assert_int_equal(planned(&m.plan, "FP8 MTP block"), rows[i].form == MTP_FP8 ? weights_made_mtp_bytes(&m.cfg, MTP_FP8) : 0);
         assert_int_equal(planned(&m.plan, "INT4 MTP block"), rows[i].form == MTP_INT4 ? weights_made_mtp_bytes(&m.cfg, MTP_INT4) : 0);
-        assert_int_equal(m.weights.mtp.fc.format, rows[i].format);
+        assert_int_equal(m.weights.mtp.layer.attn.q.format, rows[i].format);
+        assert_int_equal(m.weights.mtp.fc.format, rows[i].form == MTP_STORED ? WEIGHT_DENSE : WEIGHT_FP8);
         assert_int_equal(m.weights.mtp.layer.moe.experts[3].down.format, rows[i].format);
         assert_int_equal(m.weights.mtp.layer.moe.shared.down.format, rows[i].form == MTP_STORED ? WEIGHT_DENSE : WEIGHT_FP8);
         load_close(&m);

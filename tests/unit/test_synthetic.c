@@ -138,7 +138,7 @@ static void test_synthetic__an_mtp_block_in_int4_is_like_the_layers(void **state
         fail_msg("%s", e.msg);
     assert_int_equal(w.stats.bytes, synthetic_bytes(&c, HEAD_INT8, MTP_INT4));
     const struct moe_weights *m = &w.mtp.layer.moe, *like = &w.layers[0].moe;
-    assert_true(w.mtp.fc.format == WEIGHT_INT4 && w.mtp.layer.attn.q.format == WEIGHT_INT4 && w.mtp.layer.attn.o.format == WEIGHT_INT4);
+    assert_true(w.mtp.fc.format == WEIGHT_FP8 && w.mtp.layer.attn.q.format == WEIGHT_INT4 && w.mtp.layer.attn.o.format == WEIGHT_INT4);
     assert_true(m->experts[1].gate.format == like->experts[1].gate.format && m->experts[1].down.format == like->experts[1].down.format);
     assert_true(m->shared.gate.format == like->shared.gate.format && m->shared.down.format == like->shared.down.format);
     assert_int_equal(m->router.format, WEIGHT_DENSE);

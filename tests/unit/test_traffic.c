@@ -62,8 +62,8 @@ static void test_traffic__a_draft_reads_half_of_an_mtp_block_in_fp8_and_little_m
         weights_make_mtp(&m.weights, &m.cfg, (enum mtp_form)i);
         const struct traffic t = traffic_of(&m.cfg, &m.weights, m.head, m.kv, false);
         bytes[i] = traffic_mtp(&t, m.cfg.top_k) - (double)(weight_bytes(&moe->router) + weight_bytes(&moe->shared_gate));
-        if (i == MTP_INT4)                  /* the shared expert stays in FP8, and INT4 has zero points */
-            bytes[i] -= (double)(3 * m.cfg.shared_inter * m.cfg.hidden) / 2;
+        if (i == MTP_INT4)                  /* fc and the shared expert are in FP8, and INT4 has zero points */
+            bytes[i] -= (double)((3 * m.cfg.shared_inter + 2 * m.cfg.hidden) * m.cfg.hidden) / 2;
         load_close(&m);
     }
     const double fp8 = bytes[MTP_FP8] / bytes[MTP_STORED] - 0.5, int4 = bytes[MTP_INT4] / bytes[MTP_STORED] - 0.25;

@@ -135,7 +135,7 @@ static void test_upload_plan__a_head_that_is_not_asked_for_takes_nothing(void **
     close_plan(&t);
 }
 
-static void test_upload_plan__an_mtp_block_in_int4_takes_what_a_layer_of_a_hybrid_does(void **state)
+static void test_upload_plan__of_an_mtp_block_in_int4_attention_and_routed_experts_take_less(void **state)
 {
     (void)state;
     struct planned t[2] = {0};
@@ -143,7 +143,7 @@ static void test_upload_plan__an_mtp_block_in_int4_takes_what_a_layer_of_a_hybri
     open_plan(&t[0], "assets/demo", 0, MTP_FP8);
     open_plan(&t[1], "assets/demo", 0, MTP_INT4);
     const int h = c->hidden, q = c->n_q_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, i = c->moe_inter;
-    const struct { int n, rows, cols; } all[] = {{1, h, 2 * h}, {1, 2 * q, h}, {2, kv, h}, {1, h, q}, {c->n_experts, 2 * i, h}, {c->n_experts, h, i}};
+    const struct { int n, rows, cols; } all[] = {{1, 2 * q, h}, {2, kv, h}, {1, h, q}, {c->n_experts, 2 * i, h}, {c->n_experts, h, i}};
     size_t less = 0;
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         less += (size_t)all[k].n * (pack_bytes(WEIGHT_FP8, all[k].rows, all[k].cols) - pack_bytes(WEIGHT_INT4, all[k].rows, all[k].cols));
@@ -168,7 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_upload_plan__every_row_is_read_once_and_has_a_place),
         cmocka_unit_test(test_upload_plan__a_head_that_is_not_asked_for_takes_nothing),
-        cmocka_unit_test(test_upload_plan__an_mtp_block_in_int4_takes_what_a_layer_of_a_hybrid_does),
+        cmocka_unit_test(test_upload_plan__of_an_mtp_block_in_int4_attention_and_routed_experts_take_less),
         cmocka_unit_test(test_upload_plan__a_row_longer_than_a_read_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

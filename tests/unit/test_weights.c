@@ -722,10 +722,10 @@ static void test_weights__an_mtp_block_in_fp8_is_the_block_rounded(void **state)
 }
 
 /* Shapes that fit, some that do not, experts that do not: then each of them is in FP8. */
-static void test_weights__an_mtp_block_in_int4_is_like_a_layer_of_a_hybrid(void **state)
+static void test_weights__an_mtp_block_in_int4_has_attention_and_routed_experts_in_it(void **state)
 {
     (void)state;
-    const struct { enum ck_layout layout; int hidden, inter; enum weight_format fc, routed; } rows[] = {
+    const struct { enum ck_layout layout; int hidden, inter; enum weight_format attn, routed; } rows[] = {
         {CK_BF16, 128, 128, WEIGHT_INT4, WEIGHT_INT4}, {CK_F32, 256, 256, WEIGHT_INT4, WEIGHT_INT4}, {CK_F16, 256, 136, WEIGHT_INT4, WEIGHT_FP8},
         {CK_BF16, 200, 128, WEIGHT_FP8, WEIGHT_FP8}, {CK_HYBRID, 128, 128, WEIGHT_INT4, WEIGHT_INT4}, {CK_FP8, 128, 128, WEIGHT_INT4, WEIGHT_FP8},
     };
@@ -742,8 +742,8 @@ static void test_weights__an_mtp_block_in_int4_is_like_a_layer_of_a_hybrid(void 
         weights_make_mtp(&w, &c, MTP_INT4);
         const struct layer_weights *l = &w.mtp.layer;
         const struct expert_weights *x = &l->moe.experts[1];
-        const enum weight_format fc = as.mtp.fc.format == WEIGHT_DENSE ? rows[i].fc : as.mtp.fc.format;
-        check_matrix(&w.mtp.fc, fc, c.hidden, 2 * c.hidden);
+        check_matrix(&w.mtp.fc, as.mtp.fc.format == WEIGHT_DENSE ? WEIGHT_FP8 : as.mtp.fc.format, c.hidden, 2 * c.hidden);
+        assert_int_equal(l->attn.q.format, as.mtp.layer.attn.q.format == WEIGHT_DENSE ? rows[i].attn : as.mtp.layer.attn.q.format);
         check_matrix(&x->gate, rows[i].routed, c.moe_inter, c.hidden);
         check_matrix(&x->up, rows[i].routed, c.moe_inter, c.hidden);
         check_matrix(&x->down, rows[i].routed, c.hidden, c.moe_inter);
@@ -856,7 +856,7 @@ int main(void)
         cmocka_unit_test(test_weights__prefetch_reads_everything_and_tells),
         cmocka_unit_test(test_weights__the_int8_head_is_the_head_rounded_row_by_row),
         cmocka_unit_test(test_weights__an_mtp_block_in_fp8_is_the_block_rounded),
-        cmocka_unit_test(test_weights__an_mtp_block_in_int4_is_like_a_layer_of_a_hybrid),
+        cmocka_unit_test(test_weights__an_mtp_block_in_int4_has_attention_and_routed_experts_in_it),
         cmocka_unit_test(test_weights__numbers_that_fp8_has_not_become_the_nearest),
         cmocka_unit_test(test_weights__golden_checkpoints_open_with_the_copies_that_count),
     };
