@@ -267,14 +267,15 @@ __device__ __forceinline__ struct about about_of(const struct job &j, int id)
     return {a.x, a.y, b.x, b.y};
 }
 /* How far the bound on a logit is above its estimate. */
-__device__ __forceinline__ float margin(const struct about &a, const struct facts &f) { return STEP_DEVIATIONS * a.scale * a.spread * f.length; }
+__device__ __forceinline__ float margin(const struct about &a, const struct facts &f) { return __fmul_rn(STEP_DEVIATIONS * a.scale * a.spread, f.length); }
 
-/* The bound on a logit, or its estimate, from the sum over the upper plane; before bias and penalties. */
+/* The bound on a logit, or its estimate, from the sum over the upper plane; before bias and penalties.  It says where operations are fused, so
+ * that the bits are the same for any number of rows. */
 __device__ __forceinline__ float bound(const struct job &j, int id, const struct facts &f, float product, const struct step_row &r)
 {
     const struct about a = about_of(j, id);
-    const float e = a.scale * (1 + a.gain) * (16 * product + a.mean * f.sum);
-    return id >= ids_of(j, r) ? -INFINITY : j.estimate ? e : e + margin(a, f);
+    const float e = __fmul_rn(a.scale * (1 + a.gain), fmaf(a.mean, f.sum, 16 * product));
+    return id >= ids_of(j, r) ? -INFINITY : j.estimate ? e : __fadd_rn(e, margin(a, f));
 }
 
 /* What a warp multiplies: of tiles t0 to t1 - 1 its gw groups of columns from g0 on, T tiles at a time. */
@@ -691,7 +692,7 @@ __global__ void __launch_bounds__(STEP_THREADS) planes_complete_kernel(const __g
             s.id[atomicAdd(&s.n, 1)] = id;
             continue;
         }
-        const float e = told && id < n_ids ? penalised(j, b - margin(about_of(j, id), f), id, r) : -INFINITY;
+        const float e = told && id < n_ids ? penalised(j, __fsub_rn(b, margin(about_of(j, id), f)), id, r) : -INFINITY;
         logits[id] = e;
         if (told)
             atomicMax(&s.max[id / TILE - first], ordered(e));

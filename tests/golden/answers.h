@@ -196,7 +196,10 @@ static void take_drafts(struct party *p, int i, int n, bool all)
         return;
     const struct step_drafts *want = &p->want->drafts[p->a.n];
     assert_memory_equal(d.ids, want->ids, 2 * sizeof *d.ids);
-    assert_memory_equal(d.prob, want->prob, 2 * sizeof *d.prob);
+    if (dev_caps(model.backend)->packs_weights)         /* the first step's rows were left out, and a GPU rounds those of a prompt otherwise */
+        assert_true(furthest(d.prob, want->prob, 2) < 1e-2);
+    else
+        assert_memory_equal(d.prob, want->prob, 2 * sizeof *d.prob);
 }
 
 /* One step of those of n answers that have not ended, in an order that changes. */
@@ -435,8 +438,8 @@ static void test_stepper__what_a_shared_step_rejects_leaves_no_trace(void **stat
 static int open_model(const char *dir, const char *backend, const char *kv)
 {
     struct err e = {0};
-    const struct load_options o = {.dir = dir, .backend = backend, .kv = kv, .head = getenv("HEAD") ? getenv("HEAD") : "bf16", .n_threads = 1,
-                                   .n_ctx = CTX, .chunk = 64, .depth = DEPTH, .n_sequences = SLOTS, .n_snapshots = LOAD_NO_SNAPSHOTS};
+    const struct load_options o = {.dir = dir, .backend = backend, .kv = kv, .head = getenv("HEAD") ? getenv("HEAD") : "bf16", .mtp = getenv("MTP"),
+                                   .n_threads = 1, .n_ctx = CTX, .chunk = 64, .depth = DEPTH, .n_sequences = SLOTS, .n_snapshots = LOAD_NO_SNAPSHOTS};
     if (!load_open(&model, &o, &e) || !(stepper = stepper_open(model.forward, model.caches, SLOTS, model.head, DEPTH, &e))) {
         print_error("%s: %s\n", dir, e.msg);
         return -1;

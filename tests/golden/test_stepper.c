@@ -1,5 +1,6 @@
 /* Steps recorded and launched on a CPU, on real checkpoints: every depth gives the answer of plain prompt operations, whatever the sampling;
- * what nobody heard of leaves no trace; states taken on the way change nothing.  HEAD=planes: with that head. */
+ * what nobody heard of leaves no trace; states taken on the way change nothing.  HEAD=planes, MTP=int4: with these
+ * forms of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
