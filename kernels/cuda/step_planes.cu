@@ -267,7 +267,10 @@ __device__ __forceinline__ struct about about_of(const struct job &j, int id)
     return {a.x, a.y, b.x, b.y};
 }
 /* How far the bound on a logit is above its estimate. */
-__device__ __forceinline__ float margin(const struct about &a, const struct facts &f) { return __fmul_rn(STEP_DEVIATIONS * a.scale * a.spread, f.length); }
+__device__ __forceinline__ float margin(const struct about &a, const struct facts &f)
+{
+    return __fmul_rn(STEP_DEVIATIONS * a.scale * a.spread, f.length);
+}
 
 /* The bound on a logit, or its estimate, from the sum over the upper plane; before bias and penalties.  It says where operations are fused, so
  * that the bits are the same for any number of rows. */

@@ -22,28 +22,35 @@ static double settle(double old, double now)
     return old + (to > old ? dearer : cheaper) * (to - old);
 }
 
-/* The first measurements and the value that was assumed before them have equal weights: their mean. */
+/* The first measurements and the value that was assumed before them have equal weights: their mean.  But a second one that is less counts alone,
+ * since something may have disturbed the first. */
 static double settle_first(double old, double now, int n_before)
 {
-    return old + (bounded(old, now) - old) / (n_before + 2);
+    const double to = bounded(old, now);
+    return n_before == 1 && to < old ? to : old + (to - old) / (n_before + 2);
 }
 
 static double first_price(int rows) { return 1 + first_ratio * (rows - 1); }
 
-double price_step(const struct price *p, int rows)
+/* From the neighbours that were measured. */
+static double interpolated(const struct price *p, int rows)
 {
-    int low = rows, high = rows;
+    int low = rows - 1, high = rows + 1;
     while (low > 1 && p->ratio[low - 1] <= 0)
         low--;
     while (high <= PRICE_ROWS && p->ratio[high - 1] <= 0)
         high++;
     const double below = low > 1 ? p->ratio[low - 1] : 1;
-    if (low == rows)
-        return below;
     if (high <= PRICE_ROWS)
         return below + fmin((p->ratio[high - 1] - below) / (high - low), first_ratio) * (rows - low);
     const double slope = low > 1 ? (below - 1) / (low - 1) : first_ratio;
     return below + slope * (rows - low);
+}
+
+double price_step(const struct price *p, int rows)
+{
+    const double ratio = rows > 1 ? p->ratio[rows - 1] : 1;
+    return ratio <= 0 ? interpolated(p, rows) : rows > 1 && p->timed[rows - 1] == 1 ? fmin(ratio, interpolated(p, rows)) : ratio;
 }
 
 /* As the context grows, steps of all numbers of rows become slower alike: so one_ms follows quickly, the ratios slowly.  A step of n rows never

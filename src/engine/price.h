@@ -34,7 +34,8 @@ void   price_doubt(struct price *p);
 static inline bool price_known(const struct price *p) { return p->one_ms > 0; }
 /* Time of a step of `rows` rows, in steps of one row.  Numbers of rows that were not measured are interpolated between their neighbours, with at most
  * the time per row that is assumed before any measurement, so that each number is tried once: with five rows a device may use other kernels than
- * with four.  Beyond the largest measured number the mean slope continues. */
+ * with four.  Beyond the largest measured number the mean slope continues.  A number that was measured once has the interpolated time where that is
+ * less, so that it is tried twice: something may have disturbed the first time. */
 double price_step(const struct price *p, int rows);
 /* Milliseconds of one run that makes a draft for each of n_answers answers.  0 if none was measured, so that one is made. */
 double price_draft_ms(const struct price *p, int n_answers);

@@ -23,6 +23,7 @@ struct stepper_slot {
     int n_launched, n_taken;            /* picks: queued; whose result was taken */
     int rows;                           /* its rows of the newest step */
     int at, of;                         /* at: the first of these among all rows of the step, `of` many, which several answers may share */
+    bool whole;                         /* it was launched with its drafts in one */
     int n_made;                         /* drafts after the newest pick */
     int tokens[STEP_RESULTS];           /* [pick % STEP_RESULTS] tokens of the newest results */
     int n_tokens;                       /* tokens of all results that were taken */
@@ -48,7 +49,8 @@ struct stepper {
     struct stepper_slot *on;            /* the conversation that functions act on */
     struct stepper_slot *drafting;      /* the conversation whose MTP rows are in the work space of steps */
     struct stepper_counts counts;
-    struct patience for_first, for_step[STEP_ROWS], for_drafts[MAX_DEPTH];      /* for_step: [rows - 1]; for_drafts: [drafts - 1] */
+    /* for_step, for_whole: [rows - 1], the latter of steps that are launched with drafts in one; for_drafts: [drafts - 1] */
+    struct patience for_first, for_step[STEP_ROWS], for_whole[STEP_ROWS], for_drafts[MAX_DEPTH];
 };
 
 size_t stepper_bytes(const struct model_config *c, int max_depth)
@@ -208,6 +210,7 @@ void stepper_step(struct stepper *s, int rows)
     s->on->n_made = 0;
     s->on->rows = s->on->of = rows;
     s->on->at = 0;
+    s->on->whole = false;
     s->on->fresh = s->mtp;
     s->n_parts = 0;
 }
@@ -222,6 +225,7 @@ static void join_step(struct stepper *s, int at, int rows, int of)
     o->rows = rows;
     o->at = at;
     o->of = of;
+    o->whole = false;
     o->fresh = s->mtp;
 }
 
@@ -350,6 +354,7 @@ void stepper_launch(struct stepper *s)
     s->on->n_launched++;
     s->on->rows = s->on->of = n + 1;
     s->on->at = 0;
+    s->on->whole = true;
     s->on->n_made = n;
     count_drafts(s, n, 1, 0);
 }
@@ -387,11 +392,19 @@ static bool await_serial(struct stepper *s, const volatile int32_t *serial, int3
     return true;
 }
 
+/* How long the newest result took before.  What is launched in one takes longer: sleeping for so long through a step that is launched alone
+ * would make it look as slow. */
+static struct patience *patience_for(struct stepper *s)
+{
+    struct stepper_slot *o = s->on;
+    return !o->n_taken ? &s->for_first : o->whole ? &s->for_whole[o->of - 1] : &s->for_step[o->of - 1];
+}
+
 bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
 {
     const struct step_result *r = &mine(s).results[(s->on->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
     CHECK(s->on->n_taken < s->on->n_launched);
-    if (!await_serial(s, &r->serial, s->on->n_taken + 1, s->on->n_taken ? &s->for_step[s->on->of - 1] : &s->for_first, e))
+    if (!await_serial(s, &r->serial, s->on->n_taken + 1, patience_for(s), e))
         return false;
     memcpy(out, r, sizeof *out);
     s->on->tokens[s->on->n_taken % STEP_RESULTS] = out->n;
