@@ -110,7 +110,7 @@ void price_doubt(struct price *p)
 /* Estimated from the nearest number of answers that was measured. */
 double price_draft_ms(const struct price *p, int n_answers)
 {
-    for (int off = 0; off < PRICE_ROWS; off++) {
+    for (int off = 0; off < PRICE_ROWS && n_answers > 0; off++) {
         const int low = n_answers - off, high = n_answers + off,
             at = low > 0 && p->draft_ms[low - 1] > 0 ? low : high <= PRICE_ROWS && p->draft_ms[high - 1] > 0 ? high : 0;
         if (at)

@@ -37,7 +37,8 @@ static inline bool price_known(const struct price *p) { return p->one_ms > 0; }
  * with four.  Beyond the largest measured number the mean slope continues.  A number that was measured once has the interpolated time where that is
  * less, so that it is tried twice: something may have disturbed the first time. */
 double price_step(const struct price *p, int rows);
-/* Milliseconds of one run that makes a draft for each of n_answers answers.  0 if none was measured, so that one is made. */
+/* Milliseconds of one run that makes a draft for each of n_answers answers.  0 if none was measured, so that one is made, or if
+ * n_answers is 0: there is no run. */
 double price_draft_ms(const struct price *p, int n_answers);
 double price_draft(const struct price *p, int n_answers);       /* in steps of one row */
 

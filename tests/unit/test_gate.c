@@ -457,6 +457,16 @@ static void test_gate__what_is_found_in_the_text_is_verified_while_it_is_right(v
     assert_int_equal(gate_look_up(&g, 20), 0);
 }
 
+/* As after a step of several answers behind which no draft was made. */
+static void test_gate__a_run_for_no_answers_takes_no_time(void **state)
+{
+    (void)state;
+    struct price p = {0};
+    price_step_took(&p, 2, 5);
+    price_drafts_took(&p, 2, 1, 0.5);
+    assert_true(fabs(price_draft_ms(&p, 0)) < 1e-12 && fabs(price_draft(&p, 0)) < 1e-12 && price_draft_ms(&p, 1) > 0.3);
+}
+
 static void test_gate__no_drafts_are_made_where_there_may_be_none(void **state)
 {
     (void)state;
@@ -486,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_gate__a_first_step_that_was_cold_is_found_out),
         cmocka_unit_test(test_gate__a_first_measurement_that_was_disturbed_is_found_out),
         cmocka_unit_test(test_gate__what_is_found_in_the_text_is_verified_while_it_is_right),
+        cmocka_unit_test(test_gate__a_run_for_no_answers_takes_no_time),
         cmocka_unit_test(test_gate__no_drafts_are_made_where_there_may_be_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
