@@ -371,7 +371,8 @@ struct step_choice {
     const float  *logits;       /* [n_logits] parts of [n_rows, n_experts], logit_step elements apart, which are added up */
     int           n_logits;
     size_t        logit_step;
-    const int32_t *n_valid;
+    const int32_t *last_of;     /* device memory: of each slot only the last of its first *last_of rows is used and chooses experts; what becomes
+                                 * of the others is undefined.  NULL: all rows are used */
     const struct step_row *rows;
     int           overlap;      /* for measurements: each row gets so many of row 0's experts, and others as if at random; -1: off */
     int           n_experts, top_k;

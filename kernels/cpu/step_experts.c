@@ -91,13 +91,20 @@ static void add_row(int64_t *stream, const struct work *w, const struct step_exp
     }
 }
 
+/* Whether a row has experts. */
+static bool chooses(const struct step_choice *c, int t)
+{
+    const struct step_row r = step_row(c->rows, t);
+    return !c->last_of || r.index + 1 == *step_live_of(c->last_of, r.slot);
+}
+
 void step_experts_cpu(struct cpu_pool *p, const struct step_experts_args *a)
 {
     const struct step_choice *c = &a->choice;
     int row[STEP_ROWS], n = 0;
     CHECK(a->n_rows <= STEP_ROWS);
     for (int t = 0; t < a->n_rows; t++)
-        if (step_counts(c->rows, c->n_valid, t))
+        if (chooses(c, t))
             row[n++] = t;
     if (a->check || n == 0)
         return;

@@ -104,15 +104,6 @@ __device__ __forceinline__ const int32_t *live_of(const int32_t *at, int slot)
     return at + (size_t)slot * (sizeof(struct step_live) / sizeof *at);
 }
 
-/* Whether row t is of use. */
-__device__ __forceinline__ bool row_counts(const struct step_row *rows, const int32_t *n_valid, int t)
-{
-    if (!n_valid)
-        return true;
-    const struct step_row r = row_of(rows, t);
-    return r.index < *live_of(n_valid, r.slot);
-}
-
 /* What lies `bytes` behind, in the memory of another slot. */
 template <class T> __device__ __forceinline__ T *behind(T *p, size_t bytes) { return (T *)((char *)p + bytes); }
 

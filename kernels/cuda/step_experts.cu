@@ -174,11 +174,20 @@ __device__ __forceinline__ void choose(const struct step_choice &j, int row, str
         *expert = (*expert + 41 * row) % j.n_experts;
 }
 
+/* Whether a row has experts. */
+__device__ __forceinline__ bool chooses(const struct step_choice &j, int row)
+{
+    if (!j.last_of)
+        return true;
+    const struct step_row r = row_of(j.rows, row);
+    return r.index + 1 == *live_of(j.last_of, r.slot);
+}
+
 /* The rows' choices and their union; c: of the warp.  A warp a row. */
 template <int ROWS> __device__ __forceinline__ void find_route(struct routing *r, struct candidates *c, const struct step_choice &j, int n_rows)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const bool counts = warp < n_rows && row_counts(j.rows, j.n_valid, warp);
+    const bool counts = warp < n_rows && chooses(j, warp);
     if (ROWS > 1 && warp < STEP_ROWS && lane < WORDS)
         r->chosen[warp][lane] = 0;
     __syncwarp();
@@ -230,7 +239,7 @@ template <int ROWS> __device__ __forceinline__ void find_weights(float (*weight)
     for (int i = threadIdx.x; i < r->n * STEP_ROWS; i += blockDim.x)
         weight[0][i] = 0;
     __syncthreads();
-    if (warp >= n_rows || !row_counts(j.rows, j.n_valid, warp))
+    if (warp >= n_rows || !chooses(j, warp))
         return;
     const uint32_t key = lane < j.top_k ? r->key[warp][lane] : 0;
     const float top = key_value(__reduce_max_sync(~0u, key)), e = lane < j.top_k ? expf(row_rms(j.rms, warp) * (key_value(key) - top)) : 0,

@@ -23,7 +23,7 @@ static double bytes_of(const struct sweep *w, const struct asked *a)
             return NAN;
         if (steps)
             bytes += steps * traffic_step(&w->s.traffic, n + 1, pos, s->distinct)
-                   + (steps - asked_steps_looked_up(a, n)) * subject_draft_bytes(&w->s, n + 1, n, s->distinct);
+                   + (steps - asked_steps_looked_up(a, n)) * subject_draft_bytes(&w->s, n);
     }
     return bytes;
 }

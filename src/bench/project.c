@@ -20,7 +20,7 @@ static double share(const struct sweep *w, const struct sweep_step *s)
 /* There, a step that verifies rows - 1 drafts and makes as many. */
 static double projected_ms(const struct sweep *w, const struct sweep_step *s, double *bytes)
 {
-    *bytes = s->bytes + (s->rows > 1 ? subject_draft_bytes(&w->s, s->rows, s->rows - 1, s->distinct) : 0);
+    *bytes = s->bytes + subject_draft_bytes(&w->s, s->rows - 1);
     return *bytes / (w->s.o->bandwidth * 1e6 * share(w, s));
 }
 

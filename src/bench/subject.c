@@ -75,11 +75,8 @@ void subject_close(struct subject *s)
 
 /* ---- bytes */
 
-double subject_draft_bytes(const struct subject *s, int rows, int n_drafts, double distinct)
+double subject_draft_bytes(const struct subject *s, int n_drafts)
 {
     const struct traffic *t = &s->traffic;
-    const int top_k = s->m.cfg.top_k;
-    if (!s->m.weights.mtp.present)
-        return 0;
-    return traffic_mtp(t, rows > 1 ? distinct : top_k) + n_drafts * t->draft_head + (n_drafts > 1 ? (n_drafts - 1) * traffic_mtp(t, top_k) : 0);
+    return s->m.weights.mtp.present ? n_drafts * (traffic_mtp(t, s->m.cfg.top_k) + t->draft_head) : 0;
 }

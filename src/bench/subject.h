@@ -24,9 +24,9 @@ void subject_close(struct subject *s);
 
 static inline bool subject_fused(const struct subject *s) { return s->m.dev->caps->packs_weights; }
 static inline size_t subject_matrix_bytes(const struct subject *s, const struct weight *w) { return traffic_matrix(w, subject_fused(s)); }
-/* Bytes of making `n_drafts` drafts behind such a step: the MTP block over its rows, then once more for each draft but the first, and
- * the draft head for each.  The block's KV rows are not counted. */
-double subject_draft_bytes(const struct subject *s, int rows, int n_drafts, double distinct);
+/* Bytes of making so many drafts behind a step: for each the MTP block, with the experts of one row, and the draft head.  The block's KV rows are not
+ * counted. */
+double subject_draft_bytes(const struct subject *s, int n_drafts);
 
 /* Only the device, on the multiprocessors that the options ask for; load_weights() comes next. */
 bool subject_load(struct model *m, const struct bench_options *o, const struct load_options *l, struct err *e);

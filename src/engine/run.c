@@ -161,7 +161,7 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
     return true;
 }
 
-/* Bytes that `runs` runs of the MTP block over `rows` rows in all move. */
+/* Bytes that `runs` runs of the MTP block with experts for `rows` rows in all move. */
 static double block_bytes(const struct traffic *t, long runs, long rows)
 {
     return runs ? (double)runs * traffic_mtp(t, traffic_distinct(t, (double)rows / (double)runs)) : 0;
@@ -173,7 +173,7 @@ static double drafting_bytes(struct decoder *d)
     const struct traffic *t = &d->o.traffic;
     const struct stepper_counts now = stepper_counts(d->stepper), old = d->counted;
     const long late = now.late_runs - old.late_runs;
-    const long runs = now.mtp_runs - old.mtp_runs - late, rows = now.mtp_rows - old.mtp_rows - (now.late_rows - old.late_rows);
+    const long runs = now.mtp_runs - old.mtp_runs - late, rows = now.last_rows - old.last_rows;
     d->counted = now;
     return (double)late * t->mtp_rows + (double)(now.heads - old.heads) * t->draft_head + block_bytes(t, runs, rows)
          + block_bytes(t, now.chained_runs - old.chained_runs, now.chained_rows - old.chained_rows);

@@ -131,12 +131,12 @@ static void delta_step(struct forward *f, const struct fused_rows *r, const stru
 }
 
 /* check: runs nothing, but makes the device fail if it could not run this. */
-static void run_experts(struct forward *f, const struct fused_rows *r, const struct moe_weights *w, const int32_t *n_valid, bool check)
+static void run_experts(struct forward *f, const struct fused_rows *r, const struct moe_weights *w, const int32_t *last_of, bool check)
 {
     const struct model_config *c = f->cfg;
     const struct fused *u = f->fused;
     const struct step_choice choice = {.rms = {u->router_ssq, step_router_parts(c->hidden), c->hidden, c->rms_eps}, .logits = u->router,
-                                       .n_logits = step_router_parts(c->hidden), .logit_step = u->router_step, .n_valid = n_valid,
+                                       .n_logits = step_router_parts(c->hidden), .logit_step = u->router_step, .last_of = last_of,
                                        .rows = r->rows, .overlap = u->overlap, .n_experts = c->n_experts, .top_k = c->top_k};
     STEP(f->dev, step_experts, .stream = u->stream, .h = u->expert_h, .route = u->distinct ? u->route : NULL, .choice = choice, .x = u->h,
          .experts = w->experts, .shared = &w->shared, .shared_gate = u->gate, .n_gates = step_router_parts(c->hidden),

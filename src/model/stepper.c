@@ -278,6 +278,7 @@ static void run_fresh(struct stepper *s, int rows)
     run_behind(s);
     recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .mtp_rows = rows, .to = -1});
     s->counts.mtp_rows += rows;
+    s->counts.last_rows++;
     s->counts.mtp_runs++;
     s->on->fresh = false;
     s->drafting = s->on;
@@ -307,6 +308,7 @@ static void run_fresh_together(struct stepper *s, int n)
     }
     recorder_launch(s->recorder, &(struct recipe){.mtp_rows = rows, .together = true, .to = -1});
     s->counts.mtp_rows += rows;
+    s->counts.last_rows += n;
     s->counts.mtp_runs++;
     s->drafting = NULL;
 }
@@ -349,6 +351,7 @@ void stepper_launch(struct stepper *s)
     s->drafting = s->on;
     recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
     s->counts.mtp_rows += n + 1;
+    s->counts.last_rows++;
     s->counts.mtp_runs++;
     s->n_parts = 0;
     s->on->n_launched++;

@@ -51,6 +51,7 @@ int  stepper_behind(const struct stepper *s);
 /* What the MTP block has run since stepper_open(). */
 struct stepper_counts {
     long mtp_rows, mtp_runs;            /* rows of picked tokens, and runs over them; a run reads the block's weights once */
+    long last_rows;                     /* of these: the last one of each conversation and run, which alone has its experts read */
     long late_rows, late_runs;          /* of these: rows that had been left out, of which only the KV rows are made */
     long drafts, heads;                 /* drafts, and how often the head was read to choose them */
     long chained_rows, chained_runs;    /* drafts that needed another row of the block, from the draft before, and runs over these rows */

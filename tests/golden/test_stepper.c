@@ -261,10 +261,13 @@ static void test_stepper__the_mtp_block_is_read_only_for_drafts(void **state)
     struct stepper_counts after = stepper_counts(stepper);
     assert_int_equal(after.mtp_runs - before.mtp_runs, 1);
     assert_int_equal(after.mtp_rows - before.mtp_rows, a.n);
+    assert_int_equal(after.last_rows, before.last_rows);
     before = after;
     a = ask(&(struct request){.depth = 2});
     after = stepper_counts(stepper);
     assert_int_equal(after.mtp_runs - before.mtp_runs, a.n_steps);
+    assert_true(after.mtp_rows - before.mtp_rows > a.n_steps);          /* but experts for one row of each */
+    assert_int_equal(after.last_rows - before.last_rows, a.n_steps);
 }
 
 /* Steps without drafts, then with some: whatever was left out before, and however many tokens a step gave, they are the same. */

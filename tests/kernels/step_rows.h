@@ -334,16 +334,16 @@ static void test_rows__those_of_use_are_each_slots_first_ones(void **state)
                  .norm = norm, .router = router, .shared_gate = gate, .expert_h = up, .n_expert_h = space, .n_valid = n_valid, .rows = rows,
                  .n_rows = n);
             STEP(dev, step_experts, .stream = to, .h = up, .route = route,
-                 .choice = {.rms = {ssq, parts, H, eps}, .logits = logits, .n_logits = parts, .logit_step = STEP_OF, .n_valid = n_valid,
+                 .choice = {.rms = {ssq, parts, H, eps}, .logits = logits, .n_logits = parts, .logit_step = STEP_OF, .last_of = n_valid,
                             .rows = rows, .overlap = -1, .n_experts = E, .top_k = K},
                  .x = h, .experts = x, .shared = &shared, .shared_gate = logits + STEP_ROWS * E, .n_gates = parts, .gate_step = STEP_OF,
                  .n_rows = n, .hidden = H, .inter = 128);
             const struct step_route *chosen = get(route, sizeof *route);
-            for (int t = 0; all && t < n; t++) {        /* experts are read for rows of use alone */
+            for (int t = 0; all && t < n; t++) {        /* experts are read for the last of a slot's rows that are of use */
                 bool used = false;
                 for (int i = 0; i < chosen->n; i++)
                     used |= chosen->weight[i][t] > 0;
-                assert_int_equal(used, named[t].index < known[named[t].slot].mtp_rows);
+                assert_int_equal(used, named[t].index + 1 == known[named[t].slot].mtp_rows);
             }
         }
         for (int g = 0; g < s->n; g++)

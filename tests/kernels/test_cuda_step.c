@@ -615,17 +615,20 @@ static float *numbers(const int64_t *stream, size_t n)
     return x;
 }
 
-/* What it adds to a stream of zeros [n, hidden], on the host; on the GPU, or by definition. */
+enum { ALL = -1 };
+
+/* What it adds to a stream of zeros [n, hidden], on the host; on the GPU, or by definition.  last_of: of the n rows only the last of the first so
+ * many is used; or ALL. */
 static float *run_moe(const struct moe *m, const float *x, const float *logits, const float *gate, const float *ssq, int n, int n_logits,
-                      int32_t n_valid, struct step_route *route, bool defined)
+                      int32_t last_of, struct step_route *route, bool defined)
 {
     size_t H = (size_t)m->hidden, rows = (size_t)n, step = rows * (size_t)m->n_experts;
     size_t space = step_experts_space(n, m->n_experts, m->top_k, m->inter);
     int64_t *zeros = host(rows * H * 8);
     struct step_experts_args a = {
         .stream = zeros, .route = route,
-        .choice = {.rms = {ssq, 2, m->hidden, eps}, .logits = logits, .n_logits = n_logits, .logit_step = step, .n_valid = &n_valid, .overlap = -1,
-                   .n_experts = m->n_experts, .top_k = m->top_k},
+        .choice = {.rms = {ssq, 2, m->hidden, eps}, .logits = logits, .n_logits = n_logits, .logit_step = step,
+                   .last_of = last_of == ALL ? NULL : &last_of, .overlap = -1, .n_experts = m->n_experts, .top_k = m->top_k},
         .x = x, .experts = m->experts, .shared = &m->one, .shared_gate = gate, .n_gates = n_logits, .gate_step = rows, .n_rows = n,
         .hidden = m->hidden, .inter = m->inter,
     };
@@ -638,7 +641,7 @@ static float *run_moe(const struct moe *m, const float *x, const float *logits, 
     a.route = device(NULL, sizeof *route);
     a.choice.rms.ssq = ssq ? device(ssq, 2 * STEP_ROWS * 4) : NULL;
     a.choice.logits = device(logits, (size_t)n_logits * step * 4);
-    a.choice.n_valid = device(&n_valid, 4);
+    a.choice.last_of = last_of == ALL ? NULL : device(&last_of, 4);
     a.x = device(x, rows * H * 4);
     a.experts = m->packed, a.shared = &m->one_packed;
     a.shared_gate = device(gate, (size_t)n_logits * rows * 4);
@@ -647,9 +650,10 @@ static float *run_moe(const struct moe *m, const float *x, const float *logits, 
     return numbers(fetch(a.stream, rows * H * 8), rows * H);
 }
 
-static void check_moe(struct moe *m, int n, int n_valid, bool left)
+static void check_moe(struct moe *m, int n, int last_of, bool left)
 {
     enum { PARTS = 3 };
+    const int from = last_of > 0 ? last_of - 1 : 0, end = last_of == ALL ? n : last_of;         /* rows that are used */
     char what[128];
     size_t H = (size_t)m->hidden, rows = (size_t)n, E = (size_t)m->n_experts;
     float *x = normals(rows * H, left ? 2 : 1), *logits = normals(PARTS * rows * E, left ? 2 : 1), *gates = normals(PARTS * rows, 1),
@@ -659,26 +663,26 @@ static void check_moe(struct moe *m, int n, int n_valid, bool left)
         ssq[t] = (float)m->hidden * (1.0f + (float)t);
         ssq[STEP_ROWS + t] = 0.5f * (float)m->hidden;
     }
-    float *want = run_moe(m, x, logits, gates, left ? ssq : NULL, n, PARTS, n_valid, &wanted, true);
-    float *got = run_moe(m, x, logits, gates, left ? ssq : NULL, n, PARTS, n_valid, &route, false);
+    float *want = run_moe(m, x, logits, gates, left ? ssq : NULL, n, PARTS, last_of, &wanted, true);
+    float *got = run_moe(m, x, logits, gates, left ? ssq : NULL, n, PARTS, last_of, &route, false);
     assert_int_equal(route.n, wanted.n);
     for (int i = 0; i < route.n; i++) {
         assert_int_equal(route.expert[i], wanted.expert[i]);
-        for (int t = 0; t < n_valid; t++)
+        for (int t = from; t < end; t++)
             assert_true(fabsf(route.weight[i][t] - wanted.weight[i][t]) <= 4e-6f);
     }
     snprintf(what, sizeof what, "experts %s and %s, hidden %d, inter %d, %d rows", names[m->routed], names[m->shared], m->hidden, m->inter, n);
-    compare(what, got, want, (size_t)n_valid * H, 2 * tolerance);       /* one product after the other */
+    compare(what, got + (size_t)from * H, want + (size_t)from * H, (size_t)(end - from) * H, 2 * tolerance);      /* one product after the other */
 
     /* alone, a row must come out with the same bits */
-    for (int t = 0; t < n_valid; t += 3) {
+    for (int t = from; t < end; t += 3) {
         float *one = host(PARTS * E * 4), one_gate[PARTS], one_ssq[2 * STEP_ROWS] = {ssq[t]};
         one_ssq[STEP_ROWS] = ssq[STEP_ROWS + t];
         for (int p = 0; p < PARTS; p++) {
             memcpy(one + (size_t)p * E, logits + ((size_t)p * rows + (size_t)t) * E, E * 4);
             one_gate[p] = gates[(size_t)p * rows + (size_t)t];
         }
-        float *alone = run_moe(m, x + (size_t)t * H, one, one_gate, left ? one_ssq : NULL, 1, PARTS, 1, &route, false);
+        float *alone = run_moe(m, x + (size_t)t * H, one, one_gate, left ? one_ssq : NULL, 1, PARTS, ALL, &route, false);
         assert_memory_equal(alone, got + (size_t)t * H, H * 4);
     }
 }
@@ -692,8 +696,12 @@ static void test_step_experts__full_width(void **state)
         struct moe m = {.hidden = 3072, .inter = 1024, .n_experts = 12, .top_k = 8, .routed = routed[i], .shared = WEIGHT_FP8};
         make_moe(&m);
         for (int n = 1; n <= STEP_ROWS; n += 1 + n / 3)
-            check_moe(&m, n, n, n != 3);
+            check_moe(&m, n, ALL, n != 3);
+        for (int n = 1; n <= STEP_ROWS; n++)
+            check_moe(&m, STEP_ROWS, n, n % 2);
         check_moe(&m, 4, 2, true);
+        check_moe(&m, 1, 1, true);
+        check_moe(&m, 1, 0, true);
         check_moe(&m, 3, 0, false);
     }
 }
@@ -712,7 +720,7 @@ static void test_step_experts__other_widths_and_formats(void **state)
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         make_moe(&list[i]);
         for (int n = 1; n <= STEP_ROWS; n += 1 + n / 2)
-            check_moe(&list[i], n, n, n % 2);
+            check_moe(&list[i], n, ALL, n % 2);
     }
 }
 

@@ -493,8 +493,12 @@ struct moe {
     enum weight_format routed, one;
 };
 
-static void check_experts(const struct moe *m, int n, int32_t n_valid, bool left)
+enum { ALL = -1 };
+
+/* last_of: of the n rows only the last of the first so many is used; or ALL. */
+static void check_experts(const struct moe *m, int n, int32_t last_of, bool left)
 {
+    const size_t from = last_of > 0 ? (size_t)last_of - 1 : 0, end = last_of == ALL ? (size_t)n : (size_t)last_of;      /* rows that are used */
     const int most = m->inter > m->shared_inter ? m->inter : m->shared_inter, parts = left ? 2 : 1;
     const size_t E = (size_t)m->n_experts, H = (size_t)m->hidden, rows = (size_t)n, k = (size_t)m->top_k, slots = rows * (k + 1), step = rows * E;
     struct expert_weights *x = host(E * sizeof *x), one = {make(m->one, m->shared_inter, m->hidden), make(m->one, m->shared_inter, m->hidden),
@@ -530,8 +534,8 @@ static void check_experts(const struct moe *m, int n, int32_t n_valid, bool left
     int64_t *before = memcpy(host(rows * H * 8), r.stream, rows * H * 8);
     struct step_experts_args a = {
         .stream = r.stream, .route = &route,
-        .choice = {.rms = {left ? ssq : NULL, 2, m->hidden, eps}, .logits = logits, .n_logits = parts, .logit_step = step, .n_valid = &n_valid,
-                   .overlap = -1, .n_experts = m->n_experts, .top_k = m->top_k},
+        .choice = {.rms = {left ? ssq : NULL, 2, m->hidden, eps}, .logits = logits, .n_logits = parts, .logit_step = step,
+                   .last_of = last_of == ALL ? NULL : &last_of, .overlap = -1, .n_experts = m->n_experts, .top_k = m->top_k},
         .x = in, .experts = x, .shared = &one, .shared_gate = gate, .n_gates = parts, .gate_step = rows, .check = true, .n_rows = n,
         .hidden = m->hidden, .inter = most,
     };
@@ -542,28 +546,29 @@ static void check_experts(const struct moe *m, int n, int32_t n_valid, bool left
     float *got = host(rows * H * 4);
     for (size_t i = 0; i < rows * H; i++)
         got[i] = stream_to_float(r.stream[i]);
-    expect_near("experts", got, want, (size_t)n_valid * H, 1e-6);
-    assert_memory_equal(before + (size_t)n_valid * H, r.stream + (size_t)n_valid * H, (rows - (size_t)n_valid) * H * 8);
+    expect_near("experts", got + from * H, want + from * H, (end - from) * H, 1e-6);
+    assert_memory_equal(before, r.stream, from * H * 8);
+    assert_memory_equal(before + end * H, r.stream + end * H, (rows - end) * H * 8);
     int n_distinct = 0;
-    for (int e = 0; e < m->n_experts && n_valid; e++) {
+    for (int e = 0; e < m->n_experts && end; e++) {
         float w[STEP_ROWS] = {0};
         bool used = false;
-        for (int i = 0; i < n_valid * m->top_k; i++)
+        for (size_t i = from * k; i < end * k; i++)
             if (experts[i] == e) {
                 used = true;
-                w[i / m->top_k] = weights[i];
+                w[i / k] = weights[i];
             }
         if (!used)
             continue;
         assert_int_equal(route.expert[n_distinct], e);
-        expect_near("the route", route.weight[n_distinct++], w, (size_t)n_valid, 1e-5);
+        expect_near("the route", route.weight[n_distinct++], w, end, 1e-5);
     }
-    assert_true(!n_valid || route.n == n_distinct);
+    assert_true(!end || route.n == n_distinct);
 
-    if (!left && n_valid) {             /* alone, a row has the same bits */
-        int64_t *alone = memcpy(host(H * 8), before + (size_t)(n_valid - 1) * H, H * 8);
-        const size_t last = (size_t)n_valid - 1;
-        a.stream = alone, a.choice.logits += last * E, a.choice.n_valid = NULL, a.x += last * H, a.shared_gate += last, a.n_rows = 1, a.route = NULL;
+    if (!left && end) {                 /* alone, a row has the same bits */
+        const size_t last = end - 1;
+        int64_t *alone = memcpy(host(H * 8), before + last * H, H * 8);
+        a.stream = alone, a.choice.logits += last * E, a.choice.last_of = NULL, a.x += last * H, a.shared_gate += last, a.n_rows = 1, a.route = NULL;
         cpu->step->step_experts(cpu, &a);
         same_bits("experts", alone, r.stream + last * H, H * 8);
     }
@@ -578,8 +583,9 @@ static void test_step_experts__add_what_the_plain_operations_add(void **state)
     };
     for (size_t i = 0; i < sizeof list_of / sizeof *list_of; i++)
         for (int n = 1; n <= STEP_ROWS; n += 1 + n / 2) {
-            check_experts(&list_of[i], n, n, n % 2);
+            check_experts(&list_of[i], n, ALL, n % 2);
             check_experts(&list_of[i], n, n / 2, n % 2);
+            check_experts(&list_of[i], n, n, n % 2);
             end_test(NULL);
         }
 }
