@@ -40,10 +40,14 @@ struct gemm_medium_rest : gemm_shape<4, 2, 2, 4, 3, false> {};
 struct gemm_small : gemm_shape<4, 1, 4, 4, 3, true> {};           /* 64 x 32 */
 struct gemm_wide : gemm_shape<4, 1, 8, 3, 2, true> {};            /* 64 x 64, for two halves, which need two sets of sums */
 
+/* Weights are the last to leave the second-level cache: other tiles of tokens read them again a moment later. */
 __device__ __forceinline__ uint4 gemm_load(const char *p)
 {
+    uint64_t last;
     uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p), "l"(last));
     return v;
 }
 

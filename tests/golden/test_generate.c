@@ -787,7 +787,7 @@ static void test_generate__drafts_leave_the_sampling_distribution_as_it_is(void 
         for (int depth = 0; depth <= 3; depth += 3) {
             const int rounds = trained ? ANSWERS : ANSWERS / 10;
             snprintf(name, sizeof name, "%s depth %d", own[which], depth);
-            const struct engine_options o = {.backend = "cpu", .model_dir = own[which], .n_ctx = 64, .draft_depth = depth, .head = "bf16",
+            const struct engine_options o = {.backend = backend, .model_dir = own[which], .n_ctx = 64, .draft_depth = depth, .head = "bf16",
                                              .n_threads = 1};
             const struct counts c = assert_distribution(name, &t, &o, false, rounds);
             assert_int_equal(c.drafted > 0, depth > 0);
@@ -802,7 +802,7 @@ static void test_generate__what_is_looked_up_leaves_the_sampling_distribution_as
 {
     (void)state;
     static const char dir[] = "assets/demo";
-    const struct engine_options o = {.backend = "cpu", .model_dir = dir, .n_ctx = 64, .draft_depth = -1, .head = "bf16", .n_threads = 1};
+    const struct engine_options o = {.backend = backend, .model_dir = dir, .n_ctx = 64, .draft_depth = -1, .head = "bf16", .n_threads = 1};
     struct model m;
     struct two_tokens t;
     if (SANITIZED || !is_there(dir))
@@ -837,6 +837,8 @@ int main(void)
         cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
         cmocka_unit_test(test_generate__two_conversations_in_turns_are_as_two_processes),
         cmocka_unit_test(test_generate__answers_at_once_are_those_of_engines_of_their_own),
+        cmocka_unit_test(test_generate__drafts_leave_the_sampling_distribution_as_it_is),
+        cmocka_unit_test(test_generate__what_is_looked_up_leaves_the_sampling_distribution_as_it_is),
     };
     struct err e = {0};
     const bool gpu = dev_backend("cuda", &e), gpu_alone = getenv("BACKEND") && !strcmp(getenv("BACKEND"), "cuda");
