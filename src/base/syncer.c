@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -11,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/move.h"
+#include "base/quiet.h"
 
 struct syncer {
     int fd, wake;                       /* wake: an eventfd, for the owner */
@@ -89,7 +89,6 @@ struct syncer *syncer_open(int fd, const char *name)
 {
     struct syncer *s = memory_zeroed(1, sizeof *s);
     pthread_condattr_t attr;
-    sigset_t all, before;
     s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->name = name ? memory_strdup(name) : NULL;
@@ -98,11 +97,7 @@ struct syncer *syncer_open(int fd, const char *name)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&s->changed, &attr);
     pthread_condattr_destroy(&attr);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);        /* signals are for the other threads */
-    bool ok = s->fd >= 0 && s->wake >= 0 && pthread_create(&s->thread, NULL, sync_thread, s) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (ok)
+    if (s->fd >= 0 && s->wake >= 0 && !quiet_thread(&s->thread, sync_thread, s))
         return s;
     free_syncer(s);
     return NULL;
