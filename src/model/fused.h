@@ -60,8 +60,9 @@ struct fused_head {
     void *scratch;                      /* STEP_LOGITS_SCRATCH bytes */
 };
 void fused_logits(struct forward *f, const struct fused_head *h, const struct fused_rows *r, const float *hidden);
-/* Runs the MTP layer over the rows; all get keys and values, but only the last row that counts of each conversation gets its experts.  next [n]: the id after each row's token; hidden [n, hidden]: the main model's hidden states; *pos: position of
- * the first row; *n_valid: rows that count.  next, pos and n_valid point into r->live. */
+/* Runs the MTP layer over the rows.  All that count get keys and values; of each conversation only the last of these also its experts.  next [n]: the
+ * id after each row's token; hidden [n, hidden]: the main model's hidden states; *pos: position of the first row; *n_valid: rows that count.  next,
+ * pos and n_valid point into r->live. */
 void fused_mtp(struct forward *f, const struct fused_rows *r, const int32_t *next, const float *hidden, const int32_t *pos,
                const int32_t *n_valid);
 /* After fused_mtp(), for one row of each conversation, row *row (NULL: rows 0 to n - 1): mtp.norm of the row into u->mtp_h, and its logits. */
