@@ -145,8 +145,7 @@ BOTH_FORCED uint32_t pack_int4_key(uint32_t x) { return x << 1 | x >> 31; }
 BOTH_FORCED uint32_t pack_int4_top(uint32_t key) { return key >> 1 | key << 31; }
 
 /* Scale number i to try for a group whose number of greatest magnitude is `top`.  With it that number would be -8 * 32 / (33 - i), which is clipped
- * to
- * -8; so the scale has the opposite sign.  0 for a group of zeros.  Among 40 such scales one of these is the best in 97 of 100 groups. */
+ * to -8; so the scale has the opposite sign.  0 for a group of zeros.  Among 40 such scales one of these is the best in 97 of 100 groups. */
 BOTH_FORCED uint16_t pack_int4_scale(uint32_t top, int i)
 {
     const float size = bits_f32(top & 0x7fffffffu) * (float)(33 - i) * 0x1p-8f;

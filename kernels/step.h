@@ -240,8 +240,9 @@ struct step_router_args {
  * Bias and penalties never reverse the order of two values of one id, so they are applied to b as to a logit.  First the INT8 logits of the
  * step_wanted() ids with the greatest bounds are computed; the least of these is a lower limit for the wanted ids.  Then every id whose bound
  * reaches this limit gets its INT8 logit, bit for bit.  Alternatives are chosen without bias and penalties: for them, every id whose bound without
- * these reaches the step_told()-th greatest of these logits without these gets its INT8 logit too.  All other ids get e[i], with bias and penalties.
- * That is less than any logit that a pick or an alternative can have, so picks and alternatives are those of the INT8 head.
+ * these reaches the step_told()-th greatest of these logits without these gets its INT8 logit too.  All other ids get e[i], with bias and penalties;
+ * where no alternatives are told a device may write -inf instead, since nobody adds them up.  That is less than any logit that a pick or an
+ * alternative can have, so picks and alternatives are those of the INT8 head.
  *
  * Estimates only change the sum of exp over all ids, by which the probabilities of a struct step_logprobs are divided.  With p[i] the
  * probabilities of the ids that have estimates, d[i] = scale spread |h|, and errors that are normal, its relative error has a mean of at most

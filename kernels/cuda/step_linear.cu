@@ -442,7 +442,7 @@ void launch_rows_of(struct cuda_queue *q, struct job j, const size_t bytes[], in
 }
 /* Which code there is.  GENERAL code takes any width and number of rows that is legal, by warps of up to four groups and eight rows, and
  * is slower where there are fewer.  The rest is for what the models of config/models.def have as published: INT4 layers with a head in
- * INT8 or bf16 and an MTP block in bf16 or FP8, 2048 or 3072 columns wide, and FP8 layers of 2048.  Of all this only
+ * INT8 or bf16 and an MTP block in bf16, FP8 or INT4, 2048 or 3072 columns wide, and FP8 layers of 2048.  Of all this only
  * CHAINS changes a row's bits, and it depends on the matrix alone. */
 enum { GENERAL = 4 };
 template <int F, int GW, int CHAINS, int KIND, bool LOGITS> void launch_rows(struct cuda_queue *q, const struct job &j, const size_t bytes[],

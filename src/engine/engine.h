@@ -18,7 +18,7 @@ struct engine_options {
     const char *model_dir;
     const char *backend;                /* a name; the best one that is there */
     const char *kv;                     /* KV recipe; the first one that the device takes */
-    const char *head;                   /* "bf16" as stored, or "int8" (default) */
+    const char *head;                   /* as in struct load_options */
     const char *mtp;                    /* as in struct load_options */
     const char *weights_in;             /* which memory a GPU reads the weights from: "device" (default), "host" or "auto" */
     const char *machine_dir;            /* folder for what was measured of this machine, to compare a GPU's reads with; NULL: not measured */

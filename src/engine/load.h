@@ -36,7 +36,7 @@ struct load_options {
     const char *machine_dir;            /* folder for what was measured of this machine, to compare a GPU's reads with; NULL: not measured */
     const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
     const char *head;                   /* "int8" (default on a CPU), "planes" (default on a GPU): the same in two planes, or "bf16": as stored */
-    const char *mtp;                    /* the MTP block: "fp8" (default on a GPU), or "bf16": as stored (default on a CPU) */
+    const char *mtp;                    /* the MTP block: "int4" (default on a GPU), "fp8", or "bf16": as stored (default on a CPU) */
     int n_threads;                      /* of a CPU; 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most the model's, and 32,768 on a CPU */
     int chunk;                          /* most prompt rows a call */

@@ -19,7 +19,7 @@ double reads_usual(const char *device);
 double reads_best(const char *path, const char *device);
 /* Writes `now` to the file if it is better than the rate there.  False with the reason. */
 bool   reads_remember(const char *path, const char *device, double now, struct err *e);
-/* Whether reads are slow; if so appends a line that says so, and what to do. */
+/* Whether reads are slow.  Appends a line that compares `now` with what was expected, and if they are slow says what to do. */
 bool   reads_slow(const struct reads *r, struct buf *line);
 
 #endif

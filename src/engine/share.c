@@ -63,7 +63,6 @@ static int most_made(const struct share *all, int n)
     return most;
 }
 
-
 /* Those that there are, and `more` of each answer that makes some. */
 static struct drafts with_more(const struct share *all, int n, int more)
 {
