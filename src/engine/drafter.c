@@ -134,12 +134,12 @@ static void read_text(struct drafter *d, const struct step_result *r)
         lookup_add(&d->text, r->ids[i]);
 }
 
-/* Whether the next step's drafts come from the text. */
-static bool look_up(struct drafter *d, const struct step_result *r)
+/* Whether the next step's drafts come from the text.  none: it shall have one row. */
+static bool look_up(struct drafter *d, const struct step_result *r, bool none)
 {
     read_text(d, r);
     d->found_length = lookup_next(&d->text, d->found, ENGINE_MAX_DEPTH) ? d->text.length : 0;
-    d->n = d->found_length ? gate_look_up(&d->gate, d->found_length) : 0;
+    d->n = d->found_length && !none ? gate_look_up(&d->gate, d->found_length) : 0;
     return d->n;
 }
 
@@ -149,7 +149,7 @@ void drafter_learn(struct drafter *d, const struct step_result *r)
         learn(d, r);
     d->n = d->n_early = 0;
     d->launched_ns = 0;
-    d->looked_up = d->looks && look_up(d, r);
+    d->looked_up = d->looks && look_up(d, r, false);        /* a step of several answers has more than one row in any case */
 }
 
 struct share drafter_share(const struct drafter *d)
@@ -176,7 +176,7 @@ bool drafter_prepare_next(struct drafter *d, const struct step_result *r, struct
         return true;
     if (d->launched_ns && !d->looked_up)
         learn(d, r);
-    d->looked_up = d->looks && look_up(d, r);
+    d->looked_up = d->looks && look_up(d, r, price_one_is_due(d->price));
     if (d->looked_up) {
         d->caught_up |= d->n_early > 0;         /* which go to waste */
         return true;

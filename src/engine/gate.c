@@ -154,7 +154,7 @@ int gate_look_up(const struct gate *g, int length)
     const double worth = best_rate(g);
     double found[GATE_ROWS], made[GATE_ROWS];
     int n, n_made;
-    if (!price_known(g->price) || price_one_is_due(g->price))
+    if (!price_known(g->price))
         return 0;
     belief_chances(&g->looked_up[bin_of_length(length)], found, GATE_ROWS);
     belief_chances(&g->all, made, GATE_ROWS);

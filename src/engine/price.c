@@ -53,8 +53,8 @@ double price_step(const struct price *p, int rows)
     return ratio <= 0 ? interpolated(p, rows) : rows > 1 && p->timed[rows - 1] == 1 ? fmin(ratio, interpolated(p, rows)) : ratio;
 }
 
-/* As the context grows, steps of all numbers of rows become slower alike: so one_ms follows quickly, the ratios slowly.  A step of n rows never
- * counts as slower than n steps of one. */
+/* As the context grows, steps of all numbers of rows become slower alike: so one_ms is corrected first, and the ratio gets what is left.  A step of n
+ * rows never counts as slower than n steps of one. */
 void price_step_took(struct price *p, int rows, double ms)
 {
     double *ratio = &p->ratio[rows - 1];

@@ -22,7 +22,7 @@ void   price_step_took(struct price *p, int rows, double ms);
 /* n runs of the MTP block, each of which made a draft for each of n_answers answers, took `ms` together. */
 void   price_drafts_took(struct price *p, int n_answers, int n, double ms);
 
-/* True: the next step should have one row, so that its time is known; all others are compared with it. */
+/* True: the next step of an answer that steps alone should have one row, so that its time is known; all others are compared with it. */
 bool   price_one_is_due(const struct price *p);
 /* For prices that an earlier start measured.  Whether they can have been measured at all. */
 bool   price_is_likely(const struct price *p);
