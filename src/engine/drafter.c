@@ -134,12 +134,12 @@ static void read_text(struct drafter *d, const struct step_result *r)
         lookup_add(&d->text, r->ids[i]);
 }
 
-/* Whether the next step's drafts come from the text.  none: it shall have one row. */
-static bool look_up(struct drafter *d, const struct step_result *r, bool none)
+/* Whether the next step's drafts come from the text.  one_row: it is to have none. */
+static bool look_up(struct drafter *d, const struct step_result *r, bool one_row)
 {
     read_text(d, r);
     d->found_length = lookup_next(&d->text, d->found, ENGINE_MAX_DEPTH) ? d->text.length : 0;
-    d->n = d->found_length && !none ? gate_look_up(&d->gate, d->found_length) : 0;
+    d->n = d->found_length && !one_row ? gate_look_up(&d->gate, d->found_length) : 0;
     return d->n;
 }
 

@@ -225,7 +225,7 @@ static bool plan_gpu(struct model *m, struct err *e)
     bool discrete = dev_facts(m->dev, &facts) && !facts.integrated;
     m->weight_bytes = m->dir ? upload_plan_bytes(&m->weights, &m->cfg, m->head, m->mtp) : synthetic_bytes(&m->cfg, m->head, m->mtp);
     struct memplan_request q = request_gpu(m, discrete ? m->dev->available(m->dev) : memplan_available(), discrete);
-    q.int8_weight_bytes = m->dir ? upload_plan_bytes(&m->weights, &m->cfg, HEAD_INT8, m->mtp) : 0;
+    q.int8_weight_bytes = m->dir && m->head == HEAD_BF16 ? upload_plan_bytes(&m->weights, &m->cfg, HEAD_INT8, m->mtp) : 0;
     return make_plan(m, &q, e);
 }
 

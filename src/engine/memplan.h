@@ -39,7 +39,7 @@ struct memplan_request {
     size_t step_bytes, scratch_bytes;   /* for decode steps, without what each sequence needs for them; for plain operations */
     size_t step_each_bytes;             /* what each sequence needs for decode steps beside its states */
     size_t read_bytes;                  /* host memory while weights are read */
-    size_t int8_weight_bytes;           /* weight_bytes with the INT8 head instead */
+    size_t int8_weight_bytes;           /* weight_bytes with the INT8 head instead; 0: it is that already, or in two planes, which take as much */
 };
 
 /* False when it does not fit, with both numbers and what would; the plan is there either way, but for a context that the model does
