@@ -89,6 +89,22 @@ static inline double chat_gb_per_token(const struct chat_stats *s)
     return s->n_tokens > s->n_rounds ? s->bytes * 1e-9 / (s->n_tokens - s->n_rounds) : 0;
 }
 
+/* Drafts of all positions, by who made them. */
+struct chat_drafts {
+    struct chat_share { int drafted, accepted; } mtp, lookup;
+};
+static inline struct chat_drafts chat_drafts(const struct chat_stats *s)
+{
+    struct chat_drafts d = {0};
+    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
+        d.lookup.drafted += s->looked_up[i];
+        d.lookup.accepted += s->looked_up_accepted[i];
+        d.mtp.drafted += s->drafted[i] - s->looked_up[i];
+        d.mtp.accepted += s->accepted[i] - s->looked_up_accepted[i];
+    }
+    return d;
+}
+
 struct chat_event {
     enum chat_event_kind kind;
     const char *text, *name;            /* NUL-terminated UTF-8; never NULL; valid until the next drain */

@@ -1105,6 +1105,9 @@ static void test_chat__figures_count_tokens_after_the_first(void **state)
     ask(&t, "?");
     assert_float_equal(t.s.last.stats.tok_s, 110, 1e-9);        /* 11 after the first in 100 ms */
     assert_float_equal(t.s.last.stats.acceptance, 9.0 / 15, 1e-9);
+    assert_int_equal(chat_drafts(&t.s.last.stats).mtp.drafted, 15);
+    assert_int_equal(chat_drafts(&t.s.last.stats).mtp.accepted, 9);
+    assert_int_equal(chat_drafts(&t.s.last.stats).lookup.drafted, 0);
     assert_int_equal(t.s.last.stats.ctx_used, chat_context_used(t.c).tokens);
     assert_int_equal(t.s.last.stats.ctx_total, 100000);
     end(&t);

@@ -103,6 +103,16 @@ static void test_panel__what_is_not_known_is_left_out(void **state)
                         "│\n");
 }
 
+static void test_panel__drafts_found_in_the_text_have_a_row_of_their_own(void **state)
+{
+    (void)state;
+    struct panel p = full;
+    p.lookup_turn = (struct panel_share){20, 9};
+    assert_non_null(strstr(drawn(&p, 40, PANEL_COLUMNS), "│ accept         74 %     71 %\n"
+                                                         "│ lookup           --     45 %\n"
+                                                         "│ tokens/step "));
+}
+
 static void test_panel__the_largest_parts_of_the_context_stay_on_few_rows(void **state)
 {
     (void)state;
@@ -135,6 +145,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_panel__shows_all_that_is_known),
         cmocka_unit_test(test_panel__what_is_not_known_is_left_out),
+        cmocka_unit_test(test_panel__drafts_found_in_the_text_have_a_row_of_their_own),
         cmocka_unit_test(test_panel__the_largest_parts_of_the_context_stay_on_few_rows),
         cmocka_unit_test(test_panel__every_size_stays_inside_its_area),
     };

@@ -10,7 +10,8 @@
 
 static struct chat_stats after(int steps, double ms)
 {
-    return (struct chat_stats){.n_tokens = 2 * steps, .n_steps = steps, .decode_ms = ms, .drafted = {steps}, .accepted = {steps / 2}};
+    return (struct chat_stats){.n_tokens = 2 * steps, .n_steps = steps, .decode_ms = ms, .drafted = {steps}, .accepted = {steps / 2},
+                               .looked_up = {steps}};
 }
 
 static void test_steps__those_that_come_together_have_their_mean(void **state)
@@ -56,6 +57,7 @@ static void test_steps__what_is_recent_forgets_what_is_old(void **state)
     assert_int_equal(recent.n_steps, STEPS_SAMPLES - 1);
     assert_float_equal(recent.decode_ms / recent.n_steps, 10, 1e-6);
     assert_int_equal(recent.drafted[0], STEPS_SAMPLES - 1);
+    assert_int_equal(recent.looked_up[0], STEPS_SAMPLES - 1);
     assert_int_equal(recent.n_tokens, 2 * (STEPS_SAMPLES - 1));
 }
 

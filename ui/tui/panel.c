@@ -215,21 +215,21 @@ static void pair_row(struct pen *p, const char *name, struct panel_pair v, const
     figure(p, row, TURN, v.turn, fmt);
 }
 
-static void accept_row(struct pen *p, const struct panel *d)
+static void share_row(struct pen *p, const char *name, struct panel_share now, struct panel_share turn)
 {
     struct buf text = {0};
-    if (d->accept_now.drafted <= 0 && d->accept_turn.drafted <= 0)
+    if (now.drafted <= 0 && turn.drafted <= 0)
         return;
     int row = next_row(p);
-    cells_puts(p->c, p->a, row, 0, dim, "accept");
+    cells_puts(p->c, p->a, row, 0, dim, name);
     for (int i = 0; i < 2; i++) {
-        int drafted = i ? d->accept_turn.drafted : d->accept_now.drafted, accepted = i ? d->accept_turn.accepted : d->accept_now.accepted;
+        struct panel_share s = i ? turn : now;
         buf_reset(&text);
-        if (drafted > 0)
-            buf_addf(&text, "%.0f %%", 100.0 * accepted / drafted);
+        if (s.drafted > 0)
+            buf_addf(&text, "%.0f %%", 100.0 * s.accepted / s.drafted);
         else
             buf_adds(&text, "--");
-        right_at(p, row, i ? TURN : NOW, drafted > 0 ? plain : dim, text.data);
+        right_at(p, row, i ? TURN : NOW, s.drafted > 0 ? plain : dim, text.data);
     }
     buf_free(&text);
 }
@@ -258,7 +258,8 @@ static void draw_speed(struct pen *p, const struct panel *d)
     section(p, "SPEED           now     turn");
     pair_row(p, "decode tok/s", d->decode_tok_s, NULL);
     pair_row(p, "prefill tok/s", d->prefill_tok_s, NULL);
-    accept_row(p, d);
+    share_row(p, "accept", d->accept_now, d->accept_turn);
+    share_row(p, "lookup", d->lookup_now, d->lookup_turn);
     pair_row(p, "tokens/step", d->per_step, "%.1f");
     pair_row(p, "step ms", d->step_ms, "%.1f");
     draw_steps(p, d);

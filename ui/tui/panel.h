@@ -26,7 +26,8 @@ struct panel {
     int not_counted;            /* tokens of earlier reasoning, which it leaves out */
     /* SPEED */
     struct panel_pair decode_tok_s, prefill_tok_s, per_step, step_ms;
-    struct { int drafted, accepted; } accept_now, accept_turn;
+    struct panel_share { int drafted, accepted; } accept_now, accept_turn;     /* drafts of the MTP block */
+    struct panel_share lookup_now, lookup_turn;                                 /* drafts found in the text */
     const float *steps;         /* ms of the last steps, the newest last: the spark line */
     int n_steps;
     /* MACHINE */

@@ -40,5 +40,7 @@ void steps_recent(const struct steps *s, struct chat_stats *out)
     for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
         out->drafted[i] = s->last.drafted[i] - old->drafted[i];
         out->accepted[i] = s->last.accepted[i] - old->accepted[i];
+        out->looked_up[i] = s->last.looked_up[i] - old->looked_up[i];
+        out->looked_up_accepted[i] = s->last.looked_up_accepted[i] - old->looked_up_accepted[i];
     }
 }

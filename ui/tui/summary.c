@@ -59,15 +59,6 @@ static const char *signs(struct summary *sum)
     return sum->signs.len ? sum->signs.data : NULL;
 }
 
-static void put_drafts(const struct chat_stats *t, int *drafted, int *accepted)
-{
-    *drafted = *accepted = 0;
-    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
-        *drafted += t->drafted[i];
-        *accepted += t->accepted[i];
-    }
-}
-
 /* Tokens come just now: not while a tool runs, or asks. */
 static bool flows(struct summary *sum)
 {
@@ -81,13 +72,11 @@ static void put_speed(struct summary *sum, struct status *s)
         s->read_tok_s = sum->figures->progress.total ? progress_rate(&sum->figures->progress) : 0;
     else
         s->tok_s = flows(sum) ? sum->figures->tok_s : t->tok_s;
-    put_drafts(t, &s->drafted, &s->accepted);
-    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
-        s->looked_up += t->looked_up[i];
-        s->looked_up_accepted += t->looked_up_accepted[i];
-    }
-    s->drafted -= s->looked_up;
-    s->accepted -= s->looked_up_accepted;
+    const struct chat_drafts d = chat_drafts(t);
+    s->drafted = d.mtp.drafted;
+    s->accepted = d.mtp.accepted;
+    s->looked_up = d.lookup.drafted;
+    s->looked_up_accepted = d.lookup.accepted;
     s->per_step = chat_tokens_per_step(t);
     s->gb_token = chat_gb_per_token(t);
 }
@@ -192,6 +181,13 @@ static void put_branch(struct summary *sum, struct panel *p)
     p->branch = sum->branch;
 }
 
+static void put_drafts(const struct chat_stats *t, struct panel_share *accept, struct panel_share *lookup)
+{
+    const struct chat_drafts d = chat_drafts(t);
+    *accept = (struct panel_share){d.mtp.drafted, d.mtp.accepted};
+    *lookup = (struct panel_share){d.lookup.drafted, d.lookup.accepted};
+}
+
 static void put_speeds(struct summary *sum, struct panel *p, const struct chat_stats *t)
 {
     const struct chat_stats *now = &sum->figures->recent;
@@ -200,11 +196,11 @@ static void put_speeds(struct summary *sum, struct panel *p, const struct chat_s
         p->prefill_tok_s.now = progress_rate(&sum->figures->progress);
     if (t->prefill_ms > 0)
         p->prefill_tok_s.turn = (t->n_prompt - t->n_cached) * 1000 / t->prefill_ms;
-    put_drafts(t, &p->accept_turn.drafted, &p->accept_turn.accepted);
+    put_drafts(t, &p->accept_turn, &p->lookup_turn);
     p->per_step.turn = chat_tokens_per_step(t);
     p->step_ms.turn = t->n_steps ? t->decode_ms / t->n_steps : 0;
     if (flows(sum) && now->n_steps) {
-        put_drafts(now, &p->accept_now.drafted, &p->accept_now.accepted);
+        put_drafts(now, &p->accept_now, &p->lookup_now);
         p->per_step.now = chat_tokens_per_step(now);
         p->step_ms.now = now->decode_ms / now->n_steps;
     }
