@@ -151,4 +151,20 @@ see a command works between: of 65536
 type \\004
 end the end of the busy one: 0
 END
+
+forget
+at 80x24 --no-stats $endless << END
+see the prompt of one that holds: ready
+type Tell me a story\\r
+see an answer runs again: Once upon a time
+type Hello\\r
+see ... and a message waits: queued 1: Hello
+type \\003
+see when it is held, a hint says what Enter does: Enter sends
+type \\033[1;3A
+see Alt-Up takes it back: > Hello
+gone ... and then nothing waits that Enter would send: Enter sends
+type \\025\\004
+end the end of one that holds: 0
+END
 exit $status

@@ -22,7 +22,7 @@ static const char *keys_now(struct summary *sum)
         return "Enter takes it, Esc leaves it\tEnter takes it";
     if (chat_edited(sum->host->chat) >= 0)
         return "Enter replaces what is dim, Esc leaves it\tEsc leaves it";
-    return input_state(sum->host)->queue.held ? "Enter sends what waits\tEnter sends"
+    return input_state(sum->host)->queue.held && input_state(sum->host)->queue.n ? "Enter sends what waits\tEnter sends"
            : sum->host->phase.kind == PHASE_DEAD ? "/export, /quit" : "F1 keys";
 }
 
