@@ -35,13 +35,22 @@ static bool stopped(void) { return interrupt_signal(); }
 
 static int run(const struct args *a, struct bench_options *o, int (*fn)(const struct bench_options *o))
 {
-    struct buf line = {0}, machine = {0};
+    struct buf line = {0}, machine = {0}, dir = {0};
+    struct err e = {0};
+    if (o->model_dir && !models_resolve(o->model_dir, &dir, &e)) {
+        fprintf(stderr, "q35chat: %s\n", e.msg);
+        buf_free(&dir);
+        return EXIT_FAILED;
+    }
+    if (o->model_dir)
+        o->model_dir = buf_str(&dir);
     args_line(a, &line);
     o->arguments = buf_str(&line);
     o->machine_dir = paths_machine(&machine) ? machine.data : NULL;
     int status = fn(o);
     buf_free(&line);
     buf_free(&machine);
+    buf_free(&dir);
     return status;
 }
 
@@ -136,20 +145,18 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
 {
     struct bench_options o = options(a);
     struct buf dir = {0};
-    struct err e = {0};
     if (o.synthetic || o.n_layers || o.n_sms || o.kv_in_host)
         return args_refuse(a, "measures a model as a chat runs it: --synthetic, --layers, --sms and --kv-in are for the other measurements");
     if (!chance_counts(&o))
         return refuse_chance(a);
     if (!o.weights_in)
         o.weights_in = "auto";
-    if (o.model_dir && !models_resolve(o.model_dir, &dir, &e))
-        return args_refuse(a, "%s", e.msg);
-    if (!o.model_dir)
+    if (!o.model_dir) {
         o.model_note = choose_model(&dir);
-    if (!dir.len)
-        return args_refuse(a, "there is no model on this machine, not even the demo: `q35chat model get` fetches one");
-    o.model_dir = buf_str(&dir);
+        if (!dir.len)
+            return args_refuse(a, "there is no model on this machine, not even the demo: `q35chat model get` fetches one");
+        o.model_dir = buf_str(&dir);
+    }
     o.version = Q35_VERSION;
     o.stopped = stopped;
     interrupt_open();

@@ -1,8 +1,9 @@
 #include "ui/choose_model.h"
 
 #include "prepare/models.h"
+#include "ui/exits.h"
 
-bool choose_model(struct options *o, struct err *e)
+int choose_model(struct options *o, struct err *e)
 {
     struct buf dir = {0};
     struct models m;
@@ -10,9 +11,11 @@ bool choose_model(struct options *o, struct err *e)
     enum option_from from = options_from(o, OPT_model);
     const char *name = options_text(o, OPT_model);
     if (*options_text(o, OPT_endpoint))
-        return true;                    /* the server's model */
-    if (!*name && from == FROM_COMMAND_LINE)
-        return err_set(e, "--model is empty, expected a directory or a name that `q35chat model list` lists");
+        return EXIT_ANSWERED;           /* the server's model */
+    if (!*name && from == FROM_COMMAND_LINE) {
+        err_set(e, "--model is empty, expected a directory or a name that `q35chat model list` lists");
+        return EXIT_USAGE;
+    }
     if (*name) {
         ok = models_resolve(name, &dir, e);
     } else {
@@ -23,5 +26,5 @@ bool choose_model(struct options *o, struct err *e)
     }
     ok = ok && (!dir.len || options_set(o, OPT_model, dir.data, from, e));
     buf_free(&dir);
-    return ok;
+    return ok ? EXIT_ANSWERED : EXIT_MODEL;
 }

@@ -205,9 +205,10 @@ int main(int argc, char **argv)
         status = EXIT_USAGE;
     } else if (warn(o), (status = tell(o)) >= 0) {
         ;
-    } else if (!names_check(o, &e) || !choose_model(o, &e)) {
+    } else if ((status = names_check(o, &e) ? choose_model(o, &e) : EXIT_USAGE) == EXIT_MODEL && !options_on(o, OPT_batch)) {
+        pipe_no_model(o, e.msg);
+    } else if (status) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
-        status = EXIT_USAGE;
     } else {
         bool chats = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
         status = options_on(o, OPT_batch) ? batch_run(o, &prompt)

@@ -406,6 +406,19 @@ static struct pipe make_pipe(struct options *o)
     return p;
 }
 
+static void no_model(struct pipe *p, const char *why)
+{
+    if (p->jsonl)
+        put_json(p, reply_event_start(p->o, NULL, p->start_ns));
+    fatal(p, why);
+}
+
+void pipe_no_model(struct options *o, const char *why)
+{
+    struct pipe p = make_pipe(o);
+    no_model(&p, why);
+}
+
 int pipe_run(struct options *o, struct buf *prompt)
 {
     static const struct chat_front front = {.tools = "none"};
@@ -423,9 +436,7 @@ int pipe_run(struct options *o, struct buf *prompt)
     interrupt_open();
     p.chat = chat_open(ui_responder(o, &e), o, &front, &e);  /* loads while stdin is being read */
     if (!p.chat) {
-        if (p.jsonl)
-            put_json(&p, reply_event_start(o, NULL, p.start_ns));
-        fatal(&p, e.msg);
+        no_model(&p, e.msg);
         return p.status;
     }
     tell_notice(&p);

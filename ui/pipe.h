@@ -8,4 +8,7 @@
 /* `prompt`: the words of the command line; stdin is added here.  Returns the exit status. */
 int pipe_run(struct options *o, struct buf *prompt);
 
+/* There is no model to ask: says why, with --json and --jsonl on stdout, too. */
+void pipe_no_model(struct options *o, const char *why);
+
 #endif

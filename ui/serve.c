@@ -31,18 +31,18 @@ static int fail(int status, const char *why)
 /* ---- start ---- */
 
 /* Config file, environment, then the flags of the command that are options of a chat, too. */
-static bool read_options(struct options *o, const struct args *a, struct err *e)
+static int read_options(struct options *o, const struct args *a, struct err *e)
 {
     static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "draft", "conversations"};
     const char *file = args_text(a, "config");
     if (!(file ? options_read_file(o, file, e) : options_read_usual_file(o, e)) || !options_read_environment(o, e))
-        return false;
+        return EXIT_USAGE;
     if (options_given(o, OPT_endpoint) && !options_set(o, OPT_endpoint, "", FROM_COMMAND_LINE, e))
-        return false;
+        return EXIT_USAGE;
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
         const char *value = args_text(a, shared[i]);
         if (value && !options_set(o, (enum option_id)options_find(shared[i]), value, FROM_COMMAND_LINE, e))
-            return false;
+            return EXIT_USAGE;
     }
     return choose_model(o, e);
 }
@@ -222,7 +222,8 @@ int serve_start(const struct args *a)
     struct buf path = {0};
     struct err e = {{0}};
     control_socket(args_text(a, "socket"), &path);
-    int status = read_options(o, a, &e) ? start(a, o, path.data) : fail(EXIT_USAGE, e.msg);
+    int status = read_options(o, a, &e);
+    status = status ? fail(status, e.msg) : start(a, o, path.data);
     buf_free(&path);
     options_close(o);
     return status;

@@ -95,6 +95,9 @@ timeout $patience "$q" --model "$tmp/nowhere" x < /dev/null > out 2> err
 is "a missing model fails" "$?" 3
 has "... and is named" "$(cat err)" "$tmp/nowhere"
 is "... and stdout is empty" "$(cat out)" ""
+timeout $patience "$q" --model nowhere x < /dev/null > out 2> err
+is "a name that no model has fails alike" "$? $(cat out err)" \
+    "3 q35chat: nowhere is neither a directory nor a model on this machine, which \`q35chat model list\` lists"
 timeout $patience "$q" --model "$small" --no-think -n 20 x < /dev/null > /dev/full 2> err
 is "a full disk fails" "$?" 1
 
@@ -196,6 +199,8 @@ has "... and the exit status at the end" "$(tail -n 1 out)" '"exit":0'
 timeout $patience "$q" --model "$tmp/nowhere" --jsonl x < /dev/null > out 2> err
 is "a model that is not there is an event" "$? $(cut -d '"' -f 4 out | tr '\n' ' ')" "3 start error end "
 has "... with the status" "$(sed -n 2p out)" '"code":3,"message":"there is no directory'
+timeout $patience "$q" --model nowhere --jsonl x < /dev/null > out 2> err
+is "... and so is a name that no model has" "$? $(cut -d '"' -f 4 out | tr '\n' ' ')" "3 start error end "
 
 { timeout $patience "$q" --model "$small" $endless x < /dev/null 2> err; echo $? > rc; } | head -c 1 > /dev/null
 is "a closed pipe ends it by SIGPIPE" "$(cat rc)" 141

@@ -58,6 +58,13 @@ refused "\"nosuch\" is not a known name" model get demo/none nosuch
 refused "\"a/b/c\" is not the name of a repository; expected ORG/NAME" model get a/b/c
 refused "\"../x\" is not a revision; expected a branch, a tag or a commit" model get a/b@../x
 
+run bench five --model nosuch
+is "a measurement of a model that is not here fails" "$rc $(cat out)" "1 "
+has "... with a sentence" "$(cat err)" "nosuch is neither a directory nor a model on this machine"
+run bench kv --model nosuch
+is "... one that takes no model alone, too" "$rc $(cat out)" "1 "
+run serve start --model nosuch
+is "a server without its model ends as a chat does" "$rc $(cat out)" "3 "
 run model get --json nosuch
 is "... which --json says as well" "$rc $(grep -c '"ok":false.*is not a known name' out)" "2 1"
 HF_HUB_OFFLINE=1 run model get demo/none
