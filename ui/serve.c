@@ -132,13 +132,17 @@ static bool take_address(struct doors *d, const char *address, bool any, struct 
 static bool doors_open(struct doors *d, const struct args *a, const char *path, int *status, struct err *e)
 {
     const bool any = args_on(a, "i-know");
+    const char *address = args_text(a, "listen");
     int given = systemd_sockets();
     *d = (struct doors){.lock = -1};
+    *status = EXIT_USAGE;               /* a wrong address is one whatever else runs here */
+    if (address && !socket_check_tcp(address, any, e))
+        return false;
     *status = EXIT_FAILED;
     if (!(given ? take_given(d, given, any, e) : take_own(d, path, e)))
         return false;
     *status = EXIT_USAGE;
-    return take_address(d, args_text(a, "listen"), any, e);
+    return take_address(d, address, any, e);
 }
 
 static void doors_tell(const struct doors *d)

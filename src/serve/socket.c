@@ -137,24 +137,44 @@ static int listen_on(const struct addrinfo *a, const char *address, struct err *
     return -1;
 }
 
-int socket_listen_tcp(const char *address, bool any, struct err *e)
+/* What the address means, to be freed; NULL with the reason. */
+static struct addrinfo *look_up(const char *address, bool any, struct err *e)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     char host[256];
     const char *port;
-    int fd = -1;
-    if (!split(address, host, sizeof host, &port))
+    if (!split(address, host, sizeof host, &port)) {
         err_set(e, "the address is '%s', expected 127.0.0.1:PORT or [::1]:PORT, the port at most 65535", address);
-    else if (getaddrinfo(host, port, &hints, &found))
+        return NULL;
+    }
+    if (getaddrinfo(host, port, &hints, &found)) {
         err_set(e, "there is no address %s", host);
-    else if (!any && !is_loopback(found->ai_addr))
-        err_set(e, "%s can be reached from other machines, and nothing here is encrypted: put a server with TLS in front of 127.0.0.1, or add "
-                   "--i-know", host);
-    else
-        fd = listen_on(found, address, e);
+        return NULL;
+    }
+    if (any || is_loopback(found->ai_addr))
+        return found;
+    err_set(e, "%s can be reached from other machines, and nothing here is encrypted: put a server with TLS in front of 127.0.0.1, or add --i-know",
+            host);
+    freeaddrinfo(found);
+    return NULL;
+}
+
+bool socket_check_tcp(const char *address, bool any, struct err *e)
+{
+    struct addrinfo *found = look_up(address, any, e);
     if (found)
         freeaddrinfo(found);
+    return found;
+}
+
+int socket_listen_tcp(const char *address, bool any, struct err *e)
+{
+    struct addrinfo *found = look_up(address, any, e);
+    if (!found)
+        return -1;
+    int fd = listen_on(found, address, e);
+    freeaddrinfo(found);
     return fd;
 }
 

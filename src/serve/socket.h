@@ -12,6 +12,8 @@
 int  socket_listen_unix(const char *path, int *lock, struct err *e);
 /* Makes a listening socket at "127.0.0.1:PORT", "[::1]:PORT" or "localhost:PORT"; at another address only with `any`.  -1 with the reason. */
 int  socket_listen_tcp(const char *address, bool any, struct err *e);
+/* Whether it would be asked for such an address; opens nothing.  False with the reason. */
+bool socket_check_tcp(const char *address, bool any, struct err *e);
 /* Makes a listening socket that another program opened fit for use.  *tcp: it is not a unix socket.  False with the reason: it does not listen, or
  * other machines can reach it and `any` is false. */
 bool socket_take(int fd, bool any, bool *tcp, struct err *e);

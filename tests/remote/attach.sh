@@ -87,6 +87,8 @@ is "over TCP the key is wanted, and this machine's name" \
 lacks "the key is in no message" "$(cat "$tmp/serve.log")" "$(cat "$key")"
 Q35CHAT_API_KEY=$(cat "$key") timeout $patience "$q" --endpoint http://127.0.0.1:$port --no-stdin -n 4 hello > "$tmp/out" 2> "$tmp/err"
 is "a chat comes over TCP, too" $? 0
+"$q" serve --model "$demo" --listen nonsense > "$tmp/out" 2>&1
+is "an address that is none is wrong usage, also beside a server" "$? $(grep -c "the address is 'nonsense'" "$tmp/out")" "2 1"
 "$q" serve stop
 wait $server
 "$q" serve --model "$demo" --listen 0.0.0.0:$port > "$tmp/out" 2>&1
