@@ -44,8 +44,8 @@ static int lock_beside(const char *path, struct err *e)
     if (fd < 0)
         err_set(e, "cannot make %s: %s", name.data, strerror(errno));
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB)) {
-        err_set(e, errno == EWOULDBLOCK ? "a server runs on %s already; q35chat serve stop ends it" : "cannot lock %s.lock: %s", path,
-                strerror(errno));
+        err_set(e, errno == EWOULDBLOCK ? "a chat or a server runs on %s already: end the chat, or the server with q35chat serve stop"
+                                        : "cannot lock %s.lock: %s", path, strerror(errno));
         close(fd);
         fd = -1;
     }

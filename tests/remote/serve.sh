@@ -11,7 +11,7 @@ is "its socket is its user's alone" "$(stat -c %a "$socket")" 600
 is "... and its folder" "$(stat -c %a "$tmp/run/q35chat")" 700
 "$q" serve --model "$demo" > "$tmp/out" 2>&1
 is "a second one is refused" $? 1
-has "... with a sentence" "$(cat "$tmp/out")" "a server runs on $socket already"
+has "... with a sentence" "$(cat "$tmp/out")" "a chat or a server runs on $socket already"
 has "the model has a name" "$(asks get /v1/models)" '"id": "demo"'
 has "it is well" "$(asks get /health)" '"status": "ok"'
 is "a stream is the whole answer in pieces" "$(asks same)" same
