@@ -113,15 +113,22 @@ static int newest_tokens(const struct stepper *s)
     return s->on->n_taken == s->on->n_launched ? s->on->tokens[(s->on->n_launched + STEP_RESULTS - 1) % STEP_RESULTS] : s->on->rows;
 }
 
+/* Counts a run of the MTP block over so many rows, for n conversations the last one with its experts. */
+static void count_mtp(struct stepper *s, int rows, int n)
+{
+    s->counts.mtp_rows += rows;
+    s->counts.last_rows += n;
+    s->counts.mtp_runs++;
+}
+
 /* Runs the MTP rows that were left out, except those of the newest pick, as rows of a prompt. */
 static void run_behind(struct stepper *s)
 {
     if (!s->on->n_behind)
         return;
     forward_mtp(s->f, s->on->k, mine(s).behind, mine(s).behind_next, s->on->n_behind, s->on->behind_pos, NULL);
-    s->counts.mtp_rows += s->on->n_behind;
+    count_mtp(s, s->on->n_behind, 0);
     s->counts.late_rows += s->on->n_behind;
-    s->counts.mtp_runs++;
     s->counts.late_runs++;
     s->on->n_behind = 0;
 }
@@ -277,9 +284,7 @@ static void run_fresh(struct stepper *s, int rows)
 {
     run_behind(s);
     recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .mtp_rows = rows, .to = -1});
-    s->counts.mtp_rows += rows;
-    s->counts.last_rows++;
-    s->counts.mtp_runs++;
+    count_mtp(s, rows, 1);
     s->on->fresh = false;
     s->drafting = s->on;
 }
@@ -307,9 +312,7 @@ static void run_fresh_together(struct stepper *s, int n)
         s->on->fresh = false;
     }
     recorder_launch(s->recorder, &(struct recipe){.mtp_rows = rows, .together = true, .to = -1});
-    s->counts.mtp_rows += rows;
-    s->counts.last_rows += n;
-    s->counts.mtp_runs++;
+    count_mtp(s, rows, n);
     s->drafting = NULL;
 }
 
@@ -350,9 +353,7 @@ void stepper_launch(struct stepper *s)
     keep_all_fresh(s);
     s->drafting = s->on;
     recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
-    s->counts.mtp_rows += n + 1;
-    s->counts.last_rows++;
-    s->counts.mtp_runs++;
+    count_mtp(s, n + 1, 1);
     s->n_parts = 0;
     s->on->n_launched++;
     s->on->rows = s->on->of = n + 1;

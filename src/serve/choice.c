@@ -368,19 +368,14 @@ static double rate(int n, double ms)
 
 static void add_timings(const struct chat_stats *s, struct buf *out)
 {
-    int drafted = 0, accepted = 0, looked_up = 0, looked_up_accepted = 0, fresh = s->n_prompt - s->n_cached;
-    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
-        drafted += s->drafted[i];
-        accepted += s->accepted[i];
-        looked_up += s->looked_up[i];
-        looked_up_accepted += s->looked_up_accepted[i];
-    }
+    const struct chat_drafts d = chat_drafts(s);
+    const int drafted = d.mtp.drafted + d.lookup.drafted, accepted = d.mtp.accepted + d.lookup.accepted, fresh = s->n_prompt - s->n_cached;
     buf_addf(out, ", \"timings\": {\"cache_n\": %d, \"prompt_n\": %d, \"prompt_ms\": %.3f, \"prompt_per_second\": %.3f, \"predicted_n\": %d, "
              "\"predicted_ms\": %.3f, \"predicted_per_second\": %.3f", s->n_cached, fresh, s->prefill_ms, rate(fresh, s->prefill_ms), s->n_tokens,
              s->decode_ms, rate(s->n_timed, s->decode_ms));
     if (drafted)
         buf_addf(out, ", \"draft_n\": %d, \"draft_n_accepted\": %d, \"draft_lookup_n\": %d, \"draft_lookup_n_accepted\": %d", drafted, accepted,
-                 looked_up, looked_up_accepted);
+                 d.lookup.drafted, d.lookup.accepted);
     if (s->bytes > 0)
         buf_addf(out, ", \"moved_bytes\": %.0f", s->bytes);
     buf_adds(out, "}");

@@ -215,7 +215,7 @@ static void pair_row(struct pen *p, const char *name, struct panel_pair v, const
     figure(p, row, TURN, v.turn, fmt);
 }
 
-static void share_row(struct pen *p, const char *name, struct panel_share now, struct panel_share turn)
+static void share_row(struct pen *p, const char *name, struct chat_share now, struct chat_share turn)
 {
     struct buf text = {0};
     if (now.drafted <= 0 && turn.drafted <= 0)
@@ -223,7 +223,7 @@ static void share_row(struct pen *p, const char *name, struct panel_share now, s
     int row = next_row(p);
     cells_puts(p->c, p->a, row, 0, dim, name);
     for (int i = 0; i < 2; i++) {
-        struct panel_share s = i ? turn : now;
+        struct chat_share s = i ? turn : now;
         buf_reset(&text);
         if (s.drafted > 0)
             buf_addf(&text, "%.0f %%", 100.0 * s.accepted / s.drafted);
@@ -258,8 +258,8 @@ static void draw_speed(struct pen *p, const struct panel *d)
     section(p, "SPEED           now     turn");
     pair_row(p, "decode tok/s", d->decode_tok_s, NULL);
     pair_row(p, "prefill tok/s", d->prefill_tok_s, NULL);
-    share_row(p, "accept", d->accept_now, d->accept_turn);
-    share_row(p, "lookup", d->lookup_now, d->lookup_turn);
+    share_row(p, "accept", d->drafts_now.mtp, d->drafts_turn.mtp);
+    share_row(p, "lookup", d->drafts_now.lookup, d->drafts_turn.lookup);
     pair_row(p, "tokens/step", d->per_step, "%.1f");
     pair_row(p, "step ms", d->step_ms, "%.1f");
     draw_steps(p, d);

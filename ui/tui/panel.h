@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "chat/chat.h"
 #include "ui/tui/cells.h"
 
 enum { PANEL_COLUMNS = 32, PANEL_MIN_SCREEN = 110 };    /* columns of the panel with its rule, and of a screen that has room */
@@ -26,8 +27,7 @@ struct panel {
     int not_counted;            /* tokens of earlier reasoning, which it leaves out */
     /* SPEED */
     struct panel_pair decode_tok_s, prefill_tok_s, per_step, step_ms;
-    struct panel_share { int drafted, accepted; } accept_now, accept_turn;     /* drafts of the MTP block */
-    struct panel_share lookup_now, lookup_turn;                                 /* drafts found in the text */
+    struct chat_drafts drafts_now, drafts_turn;
     const float *steps;         /* ms of the last steps, the newest last: the spark line */
     int n_steps;
     /* MACHINE */

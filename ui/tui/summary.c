@@ -181,13 +181,6 @@ static void put_branch(struct summary *sum, struct panel *p)
     p->branch = sum->branch;
 }
 
-static void put_drafts(const struct chat_stats *t, struct panel_share *accept, struct panel_share *lookup)
-{
-    const struct chat_drafts d = chat_drafts(t);
-    *accept = (struct panel_share){d.mtp.drafted, d.mtp.accepted};
-    *lookup = (struct panel_share){d.lookup.drafted, d.lookup.accepted};
-}
-
 static void put_speeds(struct summary *sum, struct panel *p, const struct chat_stats *t)
 {
     const struct chat_stats *now = &sum->figures->recent;
@@ -196,11 +189,11 @@ static void put_speeds(struct summary *sum, struct panel *p, const struct chat_s
         p->prefill_tok_s.now = progress_rate(&sum->figures->progress);
     if (t->prefill_ms > 0)
         p->prefill_tok_s.turn = (t->n_prompt - t->n_cached) * 1000 / t->prefill_ms;
-    put_drafts(t, &p->accept_turn, &p->lookup_turn);
+    p->drafts_turn = chat_drafts(t);
     p->per_step.turn = chat_tokens_per_step(t);
     p->step_ms.turn = t->n_steps ? t->decode_ms / t->n_steps : 0;
     if (flows(sum) && now->n_steps) {
-        put_drafts(now, &p->accept_now, &p->lookup_now);
+        p->drafts_now = chat_drafts(now);
         p->per_step.now = chat_tokens_per_step(now);
         p->step_ms.now = now->decode_ms / now->n_steps;
     }
