@@ -4,9 +4,10 @@
 #
 #     [BUILD=build] [OUT=DIR] [SMS=48] sh tests/bench/gpu.sh [PART...]
 #
-# Parts, all of them by default: recipes (tq4 against bf16), starved (the same with weights and KV rows in host memory), drafts, drafts-starved,
-# answers (one to four at once), kernels, prompts (against another commit: compare.sh), resume (a conversation of 32,768 tokens comes back from its
-# file; build/tests/golden/test_resume).  Synthetic 122B weights take 80 GB of the GPU's memory, starved ones of the host's.
+# Parts, all of them by default: recipes (tq4 against bf16), starved (the same with weights and KV rows in host memory), rows-starved (steps of
+# one to eight rows: bytes and their share of the plain read; bytes of a draft; also with SMS=16), drafts, drafts-starved, answers (one to four at
+# once), kernels, prompts (against another commit: compare.sh), resume (a conversation of 32,768 tokens comes back from its file;
+# build/tests/golden/test_resume).  Synthetic 122B weights take 80 GB of the GPU's memory, starved ones of the host's.
 BUILD=${BUILD:-build} OUT=${OUT:-build/gpu-report} SMS=${SMS:-48}
 q=$BUILD/q35chat
 mkdir -p "$OUT" || exit 1
@@ -52,6 +53,15 @@ starved() {
     line "starved: share of the plain read of a one-row step at 0" \
         "$(awk '$1 == 0 && $2 == 1 && NF == 10 {print $8 " %"}' "$OUT/starved-bf16.txt")" "96 %"
 }
+rows_starved() {
+    bench rows-starved project --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host --ctx 1200 || return
+    for n in 1 2 3 4 5 6 7 8; do
+        line "rows-starved: share of the plain read of a step of $n rows, --sms $SMS" \
+            "$(awk -v n=$n '$1 == 0 && $2 == n && NF == 7 {print $5 " %"}' "$OUT/rows-starved.txt")" "96 %"
+    done
+    line "rows-starved: GB of a one-row step at 0" "$(awk '$1 == 0 && $2 == 1 && NF == 7 {print $3}' "$OUT/rows-starved.txt")" 5.25
+    line "rows-starved: GB of a draft" "$(awk '/^a draft/ {print $4 + $11}' "$OUT/rows-starved.txt")" 0.30
+}
 drafts() { bench drafts five --synthetic 122b --overlap 3 && gains drafts 10 "the best fixed number" 0.3=0.97 0.7=0.97 0.8=0.97 0.9=0.97 0.95=0.97; }
 drafts_starved() {
     bench drafts-starved five --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host &&
@@ -78,10 +88,11 @@ resume() {
 }
 
 echo "== $(nvidia-smi --query-gpu=name --format=csv,noheader 2> /dev/null | head -n 1), reports in $OUT"
-for part in ${@:-recipes starved drafts drafts-starved answers kernels prompts resume}; do
+for part in ${@:-recipes starved rows-starved drafts drafts-starved answers kernels prompts resume}; do
     case $part in
     recipes | starved | drafts | answers | kernels | prompts | resume) $part ;;
+    rows-starved) rows_starved ;;
     drafts-starved) drafts_starved ;;
-    *) echo "there is no part '$part', only recipes, starved, drafts, drafts-starved, answers, kernels, prompts, resume" >&2; exit 2 ;;
+    *) echo "there is no part '$part', only recipes, starved, rows-starved, drafts, drafts-starved, answers, kernels, prompts, resume" >&2; exit 2 ;;
     esac
 done
