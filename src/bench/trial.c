@@ -8,6 +8,7 @@
 enum {
     PROMPT       = 64,
     FIXED_TOKENS = 48,                  /* to see what a step with so many drafts takes */
+    BEST_TOKENS  = 96,                  /* ... with the number that is best for a chance */
     WARM_TOKENS  = 4, WARM_AUTO = 128,
     TOKENS       = 256,
     TURN         = 200,                 /* tokens, where the chance changes */
@@ -65,17 +66,24 @@ static double tokens_of(const struct turn_stats *a, const struct chance *c)
     return changes(c) ? a->n_tokens - 1 : tokens;
 }
 
-/* What a step takes does not depend on which drafts are right. */
+/* Milliseconds of a step with n drafts that are right with this chance. */
+static bool measure_step(struct trial *t, int n, float rate, int n_tokens, double *ms, struct err *e)
+{
+    const float same[2] = {rate, rate};
+    struct turn_stats a;
+    if (!answer(t, n, same, WARM_TOKENS, &a, e) || !answer(t, n, same, n_tokens, &a, e))
+        return false;
+    *ms = a.n_steps ? a.decode_ms / a.n_steps : 0;
+    return true;
+}
+
 static bool measure_fixed(struct trial *t, struct err *e)
 {
     static const struct column columns[] = {{"drafts", "drafts", 6, 0}, {"ms_step", "ms a step", 10, 3}, {"of_none", "x no drafts", 11, 2}};
-    static const float half[2] = {0.5f, 0.5f};
     report_table(t->r, "steps by their number of drafts", columns, sizeof columns / sizeof *columns);
     for (int n = 0; n <= t->depth && !report_stopped(t->r); n++) {
-        struct turn_stats a;
-        if (!answer(t, n, half, WARM_TOKENS, &a, e) || !answer(t, n, half, FIXED_TOKENS, &a, e))
+        if (!measure_step(t, n, 0.5f, FIXED_TOKENS, &t->ms[n], e))
             return false;
-        t->ms[n] = a.n_steps ? a.decode_ms / a.n_steps : 0;
         report_number(t->r, n);
         report_number(t->r, t->ms[n]);
         report_number(t->r, t->ms[n] / t->ms[0]);
@@ -83,44 +91,59 @@ static bool measure_fixed(struct trial *t, struct err *e)
     return true;
 }
 
-/* Tokens a second at the best fixed number of drafts. */
-static double best_fixed(const struct trial *t, double rate, int *n)
+/* The best fixed number of drafts for a chance. */
+struct fixed {
+    int    n;
+    double tok_s;
+};
+
+/* The number follows from the table.  What a step with it takes is measured again with this chance, since the rows that were accepted are applied to
+ * the states in the next step. */
+static bool measure_best(struct trial *t, float rate, struct fixed *out, struct err *e)
 {
-    double best = 0, tokens = 0, all = 1;
-    for (int i = 0; i <= t->depth && t->ms[i] > 0; i++, all *= rate) {
+    double best = 0, best_tokens = 0, tokens = 0, all = 1, ms = 0;
+    for (int i = 0; i <= t->depth && t->ms[i] > 0; i++, all *= (double)rate) {
         tokens += all;
-        if (tokens * 1e3 / t->ms[i] > best) {
-            best = tokens * 1e3 / t->ms[i];
-            *n = i;
+        if (tokens / t->ms[i] > best) {
+            best = tokens / t->ms[i];
+            best_tokens = tokens;
+            out->n = i;
         }
     }
-    return best;
+    const bool ok = measure_step(t, out->n, rate, BEST_TOKENS, &ms, e);
+    out->tok_s = ms > 0 ? best_tokens * 1e3 / ms : NAN;
+    return ok;
 }
 
-/* before: the answers before it. */
-static void report_answer(struct trial *t, const struct chance *c, const char *before, const struct turn_stats *a)
+/* before: the answers before it; best: for either chance. */
+static void report_answer(struct trial *t, const struct chance *c, const char *before, const struct turn_stats *a, const struct fixed best[2])
 {
-    int n[2] = {0};
-    const double none = 1e3 / t->ms[0], best[2] = {best_fixed(t, (double)c->rate[0], &n[0]), best_fixed(t, (double)c->rate[1], &n[1])},
-        both = 2 / (1 / best[0] + 1 / best[1]), tokens = tokens_of(a, c), rate = a->decode_ms > 0 ? tokens * 1e3 / a->decode_ms : NAN;
+    const double none = 1e3 / t->ms[0], both = 2 / (1 / best[0].tok_s + 1 / best[1].tok_s), tokens = tokens_of(a, c),
+        rate = a->decode_ms > 0 ? tokens * 1e3 / a->decode_ms : NAN;
     report_text(t->r, c->name);
     report_text(t->r, before);
-    const double cells[] = {none, n[0], n[1], both, rate, tokens / a->n_steps, rate / none, rate / both, a->bytes * 1e-9 / tokens,
+    const double cells[] = {none, best[0].n, best[1].n, both, rate, tokens / a->n_steps, rate / none, rate / both, a->bytes * 1e-9 / tokens,
                             t->there > 0 ? rate * t->there / t->s->read_gb_s : NAN};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
         report_number(t->r, cells[i]);
 }
 
-/* An answer begins with what those before it taught: so the same once more tells what that is worth. */
+/* An answer begins with what those before it taught: so the same once more tells what that is worth.  Answers with a fixed number teach nothing. */
 static bool measure_chance(struct trial *t, const struct chance *c, struct err *e)
 {
     static const char *const before[] = {"others", "alike"};
+    struct fixed best[2] = {{0}, {0}};
+    if (!measure_best(t, c->rate[0], &best[0], e))
+        return false;
+    best[1] = best[0];
+    if (changes(c) && !measure_best(t, c->rate[1], &best[1], e))
+        return false;
     for (int i = 0; i < 2 && !report_stopped(t->r); i++) {
         struct turn_stats a;
         if (!answer(t, -1, c->rate, changes(c) ? TURN * TURNS : TOKENS, &a, e))
             return false;
         if (a.n_steps)
-            report_answer(t, c, before[i], &a);
+            report_answer(t, c, before[i], &a, best);
     }
     return true;
 }

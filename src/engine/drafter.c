@@ -17,9 +17,10 @@ void drafter_free(struct drafter *d)
     lookup_free(&d->text);
 }
 
-void drafter_begin(struct drafter *d, int depth, bool looks, const int32_t *ids, int n)
+void drafter_begin(struct drafter *d, int depth, int room, bool looks, const int32_t *ids, int n)
 {
     d->depth = depth;
+    d->room = room;
     d->looks = looks && depth == DRAFTER_AUTO;
     d->begun = d->looked_up = false;
     d->n = d->n_verified = d->n_early = d->found_length = 0;
@@ -46,13 +47,19 @@ static int at_a_time(const struct drafter *d)
     return drafter_at_a_time(d->beside, price_draft_ms(d->price, 1));
 }
 
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* How many of n drafts a step may use that leaves `room` tokens at most: one of these is its own. */
+static int usable(int n, int room) { return room > n ? n : room > 0 ? room - 1 : 0; }
+
 /* Queues drafts behind the step, so that a device that works beside the host makes them while the host reads the result: how many is decided by
  * what was known before it.  None behind the first pick, since the next step may be one of several answers; none where the next drafts are
  * likely to be found in the text; and none behind a step that tries one draft after many without. */
 static void draft_early(struct drafter *d)
 {
     const bool decided = d->beside && d->begun && price_draft_ms(d->price, 1) > 0 && !d->looked_up && !(d->n && d->gate.idle);
-    d->n_early = decided ? gate_make(&d->gate, NULL, 0, at_a_time(d)) : 0;
+    const int least_tokens = 1;         /* of the step under way */
+    d->n_early = decided ? gate_make(&d->gate, NULL, 0, usable(at_a_time(d), d->room - least_tokens)) : 0;
     if (d->n_early)
         stepper_draft(d->s, d->n_early);
 }
@@ -73,7 +80,7 @@ void drafter_launch(struct drafter *d)
     const bool first = !d->begun;
     if (!first)
         note_round(d);
-    d->n_verified = first ? 0 : d->looked_up ? d->n : gate_verify(&d->gate, d->made.prob, d->n);
+    d->n_verified = first ? 0 : d->looked_up ? d->n : gate_verify(&d->gate, d->made.prob, usable(d->n, d->room));
     const int64_t start = clock_ns();
     const int behind = stepper_behind(d->s);
     drafter_propose(d);
@@ -97,6 +104,13 @@ static void learn(struct drafter *d, const struct step_result *r)
     if (one_more && r->ids[n_right] == d->made.ids[n_right])
         n_right++;
     gate_learn(&d->gate, d->made.prob, d->n, n_right, r->n < d->n ? r->n : d->n);
+}
+
+/* How many more drafts to launch now. */
+static int lot(const struct drafter *d)
+{
+    const int left = usable(ENGINE_MAX_DEPTH, d->room) - d->n;
+    return left > 0 ? least(at_a_time(d), left) : 0;
 }
 
 /* Makes n more drafts.  early: they are queued already, and began when the step ended, which was just now.  All count as equally dear, though the
@@ -139,7 +153,7 @@ static bool look_up(struct drafter *d, const struct step_result *r, bool one_row
 {
     read_text(d, r);
     d->found_length = lookup_next(&d->text, d->found, ENGINE_MAX_DEPTH) ? d->text.length : 0;
-    d->n = d->found_length && !one_row ? gate_look_up(&d->gate, d->found_length) : 0;
+    d->n = d->found_length && !one_row ? usable(gate_look_up(&d->gate, d->found_length), d->room) : 0;
     return d->n;
 }
 
@@ -147,6 +161,7 @@ void drafter_learn(struct drafter *d, const struct step_result *r)
 {
     if (!d->looked_up)
         learn(d, r);
+    d->room -= r->n;
     d->n = d->n_early = 0;
     d->launched_ns = 0;
     d->looked_up = d->looks && look_up(d, r, false);        /* a step of several answers has more than one row in any case */
@@ -154,8 +169,8 @@ void drafter_learn(struct drafter *d, const struct step_result *r)
 
 struct share drafter_share(const struct drafter *d)
 {
-    const int most = d->depth == DRAFTER_AUTO || d->depth > d->gate.most ? d->gate.most : d->depth;
-    struct share s = {.most = most, .makes = most && !d->looked_up, .idle = gate_is_idle(&d->gate), .n = d->n < most ? d->n : most};
+    const int most = usable(d->depth == DRAFTER_AUTO ? d->gate.most : least(d->depth, d->gate.most), d->room);
+    struct share s = {.most = most, .makes = most && !d->looked_up, .idle = gate_is_idle(&d->gate), .n = least(d->n, most)};
     if (d->looked_up)
         gate_chances_found(&d->gate, d->found_length, s.right);
     else
@@ -176,6 +191,7 @@ bool drafter_prepare_next(struct drafter *d, const struct step_result *r, struct
         return true;
     if (d->launched_ns && !d->looked_up)
         learn(d, r);
+    d->room -= r->n;
     d->looked_up = d->looks && look_up(d, r, price_one_is_due(d->price));
     if (d->looked_up) {
         d->caught_up |= d->n_early > 0;         /* which go to waste */
@@ -184,7 +200,7 @@ bool drafter_prepare_next(struct drafter *d, const struct step_result *r, struct
     d->n = 0;
     if (d->n_early && !make(d, d->n_early, true, e))
         return false;
-    for (int n; (n = gate_make(&d->gate, d->made.prob, d->n, at_a_time(d))) > 0;)
+    for (int n; (n = gate_make(&d->gate, d->made.prob, d->n, lot(d))) > 0;)
         if (!make(d, n, false, e))
             return false;
     return true;

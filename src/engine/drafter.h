@@ -17,6 +17,7 @@ struct drafter {
     struct gate gate;
     /* the answer under way */
     int  depth;                         /* drafts a step, or DRAFTER_AUTO */
+    int  room;                          /* tokens that it may still have, beyond those whose results are known */
     bool begun;                         /* the first pick, which is no step, was launched */
     struct step_drafts made;            /* by the MTP block, for the next step */
     int  n;                             /* drafts for the next step, made or found */
@@ -34,8 +35,9 @@ struct drafter {
 
 void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside, struct price *price);
 void drafter_free(struct drafter *d);
-/* After stepper_begin() with that depth, or 0 for DRAFTER_AUTO.  ids: the text so far, where drafts are looked up if `looks`. */
-void drafter_begin(struct drafter *d, int depth, bool looks, const int32_t *ids, int n);
+/* After stepper_begin() with that depth, or 0 for DRAFTER_AUTO.  room: the most tokens of the answer.  ids: the text so far, where drafts are looked
+ * up if `looks`. */
+void drafter_begin(struct drafter *d, int depth, int room, bool looks, const int32_t *ids, int n);
 /* How many picks may be under way, at most `most`.  With DRAFTER_AUTO one: the next step is decided by the drafts. */
 static inline int drafter_ahead(const struct drafter *d, int most) { return d->depth == DRAFTER_AUTO ? 1 : most; }
 /* Launches the next pick. */

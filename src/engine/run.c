@@ -244,7 +244,7 @@ static void choose(struct run *r)
     stepper_begin(s, r->q->slot, &of_device, r->p.ids, r->p.n, how->n_answer_prefix, r->q->tl.n, how->bias_ids, how->bias, how->n_bias,
                   r->depth == DRAFTER_AUTO ? 0 : r->depth);
     r->drafter->gate = r->d->gate;
-    drafter_begin(r->drafter, r->depth, how->lookup, r->p.ids, r->p.n);
+    drafter_begin(r->drafter, r->depth, r->room, how->lookup, r->p.ids, r->p.n);
     r->begun = true;
     if (r->d->n_runs == 1)              /* what was run for answers before, or to warm up, does not count */
         r->d->counted = stepper_counts(s);
