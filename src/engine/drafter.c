@@ -1,6 +1,7 @@
 #include "engine/drafter.h"
 
 #include "base/clock.h"
+#include "base/least.h"
 
 /* A device that works beside the host stands still for some ten microseconds when it is waited for.  Beside a draft that takes longer than this
  * that is little, so such drafts are made one by one; quicker ones are made together. */
@@ -46,8 +47,6 @@ static int at_a_time(const struct drafter *d)
 {
     return drafter_at_a_time(d->beside, price_draft_ms(d->price, 1));
 }
-
-static int least(int a, int b) { return a < b ? a : b; }
 
 /* How many of n drafts a step may use that leaves `room` tokens at most: one of these is its own. */
 static int usable(int n, int room) { return room > n ? n : room > 0 ? room - 1 : 0; }
