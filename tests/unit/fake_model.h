@@ -43,6 +43,7 @@ static struct {
     const char *load_error;             /* weights_open fails */
     int   load_steps, load_step_us;
     long  rows_run;                     /* main model rows so far; a stepper's are not counted */
+    long  n_in_vain;                    /* rows and drafts beyond the answer's longest end, where the host decides how many, of answers alone */
     long  n_early;                      /* calls for drafts while the step before them was not heard of, where the host decides how many */
     bool  beside_host;                  /* the device works while the host goes on */
     bool  several;                      /* its steps take rows of several conversations */
@@ -560,13 +561,12 @@ static void fake_mtp_rows(struct stepper *s, const float *hidden, const int32_t 
     memcpy(s->on->chain, out + (n - 1) * FAKE_HIDDEN, sizeof s->on->chain);
 }
 
-void stepper_draft(struct stepper *s, int n)
+static void fake_draft(struct stepper *s, int n)
 {
     struct fake_live *v = &s->on->live;
     CHECK(v->n_drafts + n <= s->max_depth);
     s->counts.drafts += n;
     s->counts.heads += n;
-    fake.n_early += !s->on->depth && s->on->n_taken < s->on->n_launched;
     for (; n && !v->done; n--) {
         float logits[64] = {0}, h[FAKE_HIDDEN];
         const int i = v->n_drafts++;
@@ -577,6 +577,17 @@ void stepper_draft(struct stepper *s, int n)
         s->on->made.ids[i] = v->drafts[i] = sampler_argmax(logits, s->on->how.n_ids);
         s->on->made.prob[i] = (float)((v->drafts[i] * 37 + i) % 100) / 100;
     }
+}
+
+/* Behind a step that was not heard of the host knows only that it gives one token. */
+void stepper_draft(struct stepper *s, int n)
+{
+    const struct fake_slot *o = s->on;
+    const bool early = o->n_taken < o->n_launched;
+    const int room = early ? o->before[(o->n_launched - 1) % FAKE_UNDO].room - 1 : o->live.room;
+    fake.n_early += !o->depth && early;
+    fake.n_in_vain += !o->depth && o->live.n_drafts + n > room - 1;
+    fake_draft(s, n);
 }
 
 void stepper_propose(struct stepper *s, const int32_t *ids, int n)
@@ -600,6 +611,7 @@ void stepper_step(struct stepper *s, int n_rows)
     float hidden[STEP_ROWS * FAKE_HIDDEN];
     CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS);
     v->states = s->on->k->s;
+    fake.n_in_vain += !s->on->depth && n_rows > v->room;
     s->on->before[s->on->n_launched % FAKE_UNDO] = *v;
     if (!s->on->n_launched) {
         memcpy(hidden, s->on->k->s.last, sizeof s->on->k->s.last);
@@ -653,7 +665,7 @@ void stepper_draft_together(struct stepper *s, int n_parts, int n)
     for (int i = 0; i < n_parts; i++) {
         stepper_choose(s, s->parts[i].slot);
         s->counts = before;             /* one run for all of them */
-        stepper_draft(s, n);
+        fake_draft(s, n);
     }
     fake.n_drafts_together += n_parts > 1 ? (long)n * n_parts : 0;
 }

@@ -245,6 +245,31 @@ static void test_decode__every_depth_gives_the_same_answer_greedy_or_sampled(voi
     assert_true(fake.beside_host ? fake.n_early > 0 : !fake.n_early);
 }
 
+/* An answer of at most so many tokens: what its last steps verify and draft for it beyond these would cost time for nothing. */
+static void test_decode__no_row_and_no_draft_is_beyond_the_longest_answer(void **state)
+{
+    (void)state;
+    int32_t prompt[5];
+    int accepted = 0;
+    random_ids(prompt, 5);
+    fake.bad_draft_of = 0;              /* all drafts right: steps have many */
+    fake.n_in_vain = 0;
+    struct decoder *d = open_decoder(ENGINE_MAX_DEPTH, 8, 4);
+    for (int room = 1; room <= 40; room++) {
+        const struct sampling how = {.max_tokens = room, .draft_depth = -1, .lookup = room % 2};
+        struct heard h = {.stop_after = -1};
+        const struct outcome out = ask(d, prompt, 5, 0, &how, &h);
+        assert_int_equal(h.ids.n, room);
+        for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
+            accepted += out.stats.accepted[i];
+        heard_free(&h);
+    }
+    close_decoder(d);
+    assert_true(accepted > 300);
+    assert_int_equal(fake.n_in_vain, 0);
+    fake.bad_draft_of = 3;
+}
+
 static void test_decode__a_stop_id_ends_the_answer_and_nothing_after_it_stays(void **state)
 {
     (void)state;
@@ -1129,6 +1154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decode__every_depth_gives_the_same_answer_greedy_or_sampled),
+        cmocka_unit_test(test_decode__no_row_and_no_draft_is_beyond_the_longest_answer),
         cmocka_unit_test(test_decode__a_stop_id_ends_the_answer_and_nothing_after_it_stays),
         cmocka_unit_test(test_decode__the_context_end_is_reached_exactly),
         cmocka_unit_test(test_decode__a_longer_prompt_computes_only_what_is_new),

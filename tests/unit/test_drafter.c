@@ -1,4 +1,4 @@
-/* Drafts that are found in the text, in steps of several answers.  No stepper: what is found needs none. */
+/* How many drafts that are found in the text a step gets.  No stepper: what is found needs none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
