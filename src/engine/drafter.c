@@ -48,7 +48,7 @@ static int at_a_time(const struct drafter *d)
     return drafter_at_a_time(d->beside, price_draft_ms(d->price, 1));
 }
 
-/* How many of n drafts a step may use that leaves `room` tokens at most: one of these is its own. */
+/* How many of n drafts are of use to a step of an answer that may still have `room` tokens: the step itself gives one of these. */
 static int usable(int n, int room) { return room > n ? n : room > 0 ? room - 1 : 0; }
 
 /* Queues drafts behind the step, so that a device that works beside the host makes them while the host reads the result: how many is decided by

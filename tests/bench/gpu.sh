@@ -54,13 +54,18 @@ starved() {
         "$(awk '$1 == 0 && $2 == 1 && NF == 10 {print $8 " %"}' "$OUT/starved-bf16.txt")" "96 %"
 }
 rows_starved() {
-    bench rows-starved project --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host --ctx 1200 || return
+    bench rows-starved project --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host --ctx 1200 --chance 0.9 || return
     for n in 1 2 3 4 5 6 7 8; do
         line "rows-starved: share of the plain read of a step of $n rows, --sms $SMS" \
             "$(awk -v n=$n '$1 == 0 && $2 == n && NF == 7 {print $5 " %"}' "$OUT/rows-starved.txt")" "96 %"
     done
     line "rows-starved: GB of a one-row step at 0" "$(awk '$1 == 0 && $2 == 1 && NF == 7 {print $3}' "$OUT/rows-starved.txt")" 5.25
     line "rows-starved: GB of a draft" "$(awk '/^a draft/ {print $4 + $11}' "$OUT/rows-starved.txt")" 0.30
+    line "rows-starved: share of the plain read of seven drafts, --sms $SMS" "$(awk '
+        /^a draft/ {gb = $4 + $11}
+        $1 == 0 && $2 == 1 && NF == 7 {read = $3 / $4 / $5}
+        $1 == 0 && $2 == 8 && NF == 7 {ms = $4}
+        $1 == 7 && NF == 3 {printf "%.1f %%", 7 * gb / ($2 - ms) / read}' "$OUT/rows-starved.txt")" "96 %"
 }
 drafts() { bench drafts five --synthetic 122b --overlap 3 && gains drafts 10 "the best fixed number" 0.3=0.97 0.7=0.97 0.8=0.97 0.9=0.97 0.95=0.97; }
 drafts_starved() {
