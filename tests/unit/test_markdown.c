@@ -75,9 +75,13 @@ static const struct row { int columns; const char *source, *expected; } rows[] =
     /* as source */
     {60, "a <b>c</b>\n\n<div>\n*x*\n</div>\n", "a <b>c</b>\n\n<div>\n*x*\n</div>\n"},
     {60, "<!-- a\n\n*b* -->\n*c*\n", "<!-- a\n\n*b* -->\nc\n"},
-    {60, "$a_1 * b_2 * c$ and \\(x_1*y*z\\) for $5 or *$6*\n", "$a_1 * b_2 * c$ and \\(x_1*y*z\\) for $5 or $6\n"},
-    {60, "$$\na\n- b\n= c\n$$\n- d\n", "$$\na\n- b\n= c\n$$\n- d\n"},
-    {60, "\\[ x_1 * y_1 \\]\n", "\\[ x_1 * y_1 \\]\n"},
+    {60, "$a_1 * b_2 * c$ and \\(x_1*y*z\\) for $5 or *$6*\n", "a₁ * b₂ * c and x₁*y*z for $5 or $6\n"},
+    {60, "$$\na\n- b\n= c\n$$\n- d\n", "  a - b = c\n- d\n"},
+    {60, "\\[ x_1 * y_1 \\]\n", "  x₁ * y₁\n"},
+    {60, "so \\[ x_1\n+y_1 \\] and $x_2$\n", "so \\[ x_1\n+y_1 \\] and x₂\n"},
+    {60, "`$x_1$` **$x_1$** \\$x_1$ $\\unknown{x_1}$\n", "$x_1$ x₁ $x_1$ $\\unknown{x_1}$\n"},
+    {60, "|$a_1$|\n|-|\n|$\\frac{1}{2}$ x|\n", "a₁\n─────\n1/2 x\n"},
+    {8, "aaa $x + y + z$ b\n", "aaa x +\ny + z b\n"},
     {60, "$$ is a price\n\n*b*\n", "$$ is a price\n\nb\n"},
 };
 
@@ -148,6 +152,9 @@ static const struct { const char *piece, *expected; } stream[] = {
     {"y\n1", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n     Python, block 1\n1\n"},
     {"\n``", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n     Python, block 1\n1\n"},
     {"`\n", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n     Python, block 1\n1\n"},
+    {"$x_1", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n     Python, block 1\n1\n$x_1\n"},       /* a formula is source until it is complete */
+    {"$\n\\[\ny", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n     Python, block 1\n1\nx₁\n\\[\ny\n"},
+    {"_1\n\\]", "Some bold \xE4\xB8\xAD\n- a\n  x\n\n     Python, block 1\n1\nx₁\n  y₁\n"},
 };
 
 static void test_markdown__text_is_there_while_it_arrives(void **state)

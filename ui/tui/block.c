@@ -295,7 +295,7 @@ static bool divides(const struct block *b, const struct line *l)
     struct item it;
     if (b->bytes < BLOCK_LONG || l->at == l->n || l->indent > 3)
         return false;
-    return b->kind == BLOCK_TEXT || (b->kind == BLOCK_QUOTE && l->s[l->at] == '>')
+    return b->kind == BLOCK_TEXT || b->kind == BLOCK_MATH || (b->kind == BLOCK_QUOTE && l->s[l->at] == '>')
         || (b->kind == BLOCK_LIST && l->indent >= b->content && is_item(l, &it) && !it.empty);
 }
 

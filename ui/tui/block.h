@@ -17,8 +17,8 @@ enum block_kind {
     BLOCK_QUOTE,
     BLOCK_INDENTED,             /* code */
     BLOCK_TABLE,
-    BLOCK_FENCE,                /* the kinds from here on are shown line by line as they are */
     BLOCK_MATH,
+    BLOCK_FENCE,                /* the kinds from here on are shown line by line as they are */
     BLOCK_HTML,
 };
 

@@ -95,7 +95,15 @@ size_t copy_math_end(const char *s, size_t n, size_t i)
     return math_end(&(struct text){s, n}, i);
 }
 
-/* Behind a code span or a run of backticks that opens none. */
+/* True if the line at i may begin a block within a quote or a list, where a code span ends. */
+static bool may_begin_block(const struct text *t, size_t i)
+{
+    while (i < t->n && (t->s[i] == ' ' || t->s[i] == '\t'))
+        i++;
+    return i < t->n && t->s[i] && strchr("-+*>#=|0123456789", t->s[i]);
+}
+
+/* Returns the place after a code span, or after a run of backticks that opens none. */
 static size_t skip_code(const struct text *t, size_t i)
 {
     size_t n = 0, k = 0;
@@ -106,7 +114,7 @@ static size_t skip_code(const struct text *t, size_t i)
         k = t->s[j] == '`' ? k + 1 : 0;
         if (k == n && (j + 1 == t->n || t->s[j + 1] != '`'))
             return j + 1;
-        if (t->s[j] == '\n' && stops(t, j + 1))
+        if (t->s[j] == '\n' && (stops(t, j + 1) || may_begin_block(t, j + 1)))
             break;
     }
     return from;

@@ -152,6 +152,9 @@ static void end_block(struct markdown *m, struct progress *p, size_t to)
     if (p->block.kind == BLOCK_TABLE && m->shape == TABLE_SOURCE) {
         render_source(&m->sheet, plain, m->source.data, p->open, to);
         sheet_table(&m->sheet, first, p->open, to);
+    } else if (p->block.kind == BLOCK_MATH) {
+        if (!render_formula(&m->sheet, m->source.data, p->open, to))
+            render_source(&m->sheet, plain, m->source.data, p->open, to);
     } else if (p->block.kind > BLOCK_NONE && p->block.kind < BLOCK_FENCE) {
         render(&m->sheet, m->source.data, p->open, to, &(struct render_as){p->block.kind == BLOCK_TABLE, m->shape, p->block.left});
     } else if (p->block.kind == BLOCK_FENCE) {

@@ -10,6 +10,7 @@
 #include "ui/tui/block.h"
 #include "ui/tui/copy.h"
 #include "ui/tui/entity.h"
+#include "ui/tui/formula.h"
 #include "ui/tui/glyph.h"
 #include "ui/tui/table.h"
 
@@ -51,6 +52,7 @@ struct render {
     struct { int line; size_t at; } link_text;
     bool any;                   /* something was put out */
 
+    size_t formula_to;          /* a formula is shown as source up to there */
     bool in_code, in_table;
     struct buf line;            /* of code */
     size_t line_source;
@@ -262,11 +264,39 @@ static void add_text(struct render *r, struct look look, const char *s, size_t n
     }
 }
 
-/* What md4c points to, from the source where it is there. */
+/* The end of the formula that begins at s[i] of md4c's text s[0..n), or 0.  md4c cuts a formula of several lines: it is shown as source. */
+static size_t formula_end(struct render *r, const char *s, size_t n, size_t i, size_t source)
+{
+    char c = r->source[source + i];
+    if ((c != '$' && c != '\\') || s[i] != 'x' || source + i < r->formula_to)
+        return 0;
+    size_t end = copy_math_end(r->source + r->from, r->to - r->from, source + i - r->from);
+    r->formula_to = end ? r->from + end : r->formula_to;
+    return end && r->formula_to <= source + n ? r->formula_to - source : 0;
+}
+
+/* Adds text that md4c points to, from the source where it is there; formulas in it are made readable. */
 static void add(struct render *r, struct look look, const char *s, size_t n)
 {
-    size_t source = place_of(r, s, n);
-    add_text(r, look, source == LINES_NO_SOURCE ? s : r->source + source, n, source);
+    struct buf text = {0};
+    size_t source = place_of(r, s, n), done = 0;
+    if (source == LINES_NO_SOURCE) {
+        add_text(r, look, s, n, source);
+        return;
+    }
+    for (size_t i = 0, end; i < n && !r->code; i = end ? end : i + 1) {
+        end = formula_end(r, s, n, i, source);
+        buf_reset(&text);
+        if (!end || !formula_text(r->source + source + i, end - i, &text))
+            continue;
+        add_text(r, look, r->source + source + done, i - done, source + done);
+        begin_text(r, source + i);
+        add_text(r, look, buf_str(&text), text.len, LINES_NO_SOURCE);
+        r->cursor = source + (done = end);
+        r->line_done = true;
+    }
+    add_text(r, look, r->source + source + done, n - done, source + done);
+    buf_free(&text);
 }
 
 static void new_line(struct render *r)
@@ -693,6 +723,32 @@ void render(struct sheet *out, const char *source, size_t from, size_t to, const
     table_free(&r.table);
     free(r.boxes);
     free(r.lists);
+}
+
+bool render_formula(struct sheet *out, const char *source, size_t from, size_t to)
+{
+    size_t at = from, end = to;
+    struct buf text = {0};
+    struct lines rows = {0}, indent = {0};
+    lines_begin(&indent, from);
+    lines_add(&indent, plain, "  ", 2, LINES_NO_SOURCE);
+    while (end > at && strchr(" \t\r\n", source[end - 1]))
+        end--;
+    while (at < end && (source[at] == ' ' || source[at] == '\t'))
+        at++;
+    bool ok = formula_text(source + at, end - at, &text);
+    enum lines_break how = strchr(buf_str(&text), '\n') ? LINES_ANYWHERE : LINES_WORDS;
+    for (size_t i = 0, k; ok && i < text.len; i += k + 1) {
+        k = strcspn(text.data + i, "\n");
+        lines_reset(&rows);
+        lines_begin(&rows, from);
+        lines_add(&rows, plain, text.data + i, k, LINES_NO_SOURCE);
+        lines_fill(&out->lines, &rows, 0, how, (struct lines_margin){&indent, 0, 0}, out->measure);
+    }
+    lines_free(&indent);
+    lines_free(&rows);
+    buf_free(&text);
+    return ok;
 }
 
 void render_source(struct sheet *out, struct look look, const char *source, size_t from, size_t to)

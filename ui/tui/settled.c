@@ -62,14 +62,6 @@ static bool is_escaped(const struct scan *s, size_t at)
     return (at - i) & 1;
 }
 
-static bool has_marks(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (s[i] && strchr("*_~`[<\\", s[i]))
-            return true;
-    return false;
-}
-
 /* Could the character at `at`, which is shown as text, still open something? */
 static bool may_open(const struct scan *s, size_t at)
 {
@@ -89,8 +81,8 @@ static bool may_open(const struct scan *s, size_t at)
         return escaped;
     case '<':
         return !escaped && (is_word(behind) || behind == '/' || behind == '!' || behind == '?');
-    case '$':                           /* mathematics shows what it is made of: it changes only marks */
-        return !escaped && !is_blank(behind) && has_marks(s->source + at, s->to - at);
+    case '$':                           /* a formula ends within its line */
+        return !escaped && !is_blank(behind) && !memchr(s->source + at, '\n', s->to - at);
     default:
         return false;
     }

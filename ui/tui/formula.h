@@ -1,0 +1,13 @@
+/* Formulas in TeX, as models write them, turned into text that a terminal can show: \frac{a}{b} becomes a/b, x^2 becomes x², \alpha becomes α. */
+#ifndef Q35_UI_TUI_FORMULA_H
+#define Q35_UI_TUI_FORMULA_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+
+/* Appends the formula s[0..n), its delimiters ($, $$, \(, \[) included.  Only a formula between $$ or \[ may become several lines, with \n
+ * between them.  False, with `out` unchanged: it has something that cannot be shown this way, or is not well formed. */
+bool formula_text(const char *s, size_t n, struct buf *out);
+
+#endif
