@@ -14,7 +14,7 @@ static const char *choices(const char *key, enum value_type type, const char *ar
     };
     static char all[512];
     all[0] = 0;
-    if (type == VALUE_CHOICE)
+    if (type == VALUE_CHOICE || type == VALUE_WORDS)
         snprintf(all, sizeof all, "%s", arg);
     for (size_t i = 0; type == VALUE_TEXT && i < sizeof suggested / sizeof *suggested; i++)
         if (!strcmp(suggested[i].key, key))

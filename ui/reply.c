@@ -139,8 +139,10 @@ static void add_figures(json_t *j, const struct chat *c, const struct chat_event
     const struct chat_info *info = chat_info(c);
     json_t *by_position = json_array(), *mtp = json_array(), *lookup = json_array();
     for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++) {
-        json_array_append_new(by_position, json_real((double)s->accepted[i] / s->drafted[i]));
-        json_array_append_new(mtp, json_pack("[ii]", s->drafted[i] - s->looked_up[i], s->accepted[i] - s->looked_up_accepted[i]));
+        int drafted = s->drafted[i] - s->looked_up[i], accepted = s->accepted[i] - s->looked_up_accepted[i];
+        if (drafted)
+            json_array_append_new(by_position, json_real((double)accepted / drafted));
+        json_array_append_new(mtp, json_pack("[ii]", drafted, accepted));
         json_array_append_new(lookup, json_pack("[ii]", s->looked_up[i], s->looked_up_accepted[i]));
     }
     json_object_set_new(j, "finish", json_string(chat_end_name(done->end)));

@@ -75,7 +75,7 @@ struct chat_stats {
     int    n_rounds;                    /* requests of the turn */
     double wall_ms;
     double tok_s;                       /* tokens after the first, over the time after the first */
-    double acceptance;                  /* accepted / drafted; negative when nothing was drafted */
+    double acceptance;                  /* of drafts of the MTP block: accepted / drafted; negative when it drafted nothing */
     int    ctx_used, ctx_total;         /* tokens: chat_context_used() at the end of the turn; the whole context */
     double joules;                      /* energy that the device used during the turn; 0: not known */
     uint64_t seed;

@@ -29,6 +29,12 @@ static const char themes[] = ""
 #include "config/theme.def"
     ;
 #define THEME_NAMES (themes + 1)
+static const char parts[] = ""
+#define PART(name, help) " " #name
+#include "config/status.def"
+#undef PART
+    ;
+#define STATUS_PARTS (parts + 1)
 
 static const struct row rows[N_OPTIONS] = {
 #define OPTION(key, letter, type, ...) {#key, letter, VALUE_##type, __VA_ARGS__},
@@ -445,8 +451,8 @@ void options_explain(const struct options *o, enum option_id id, struct buf *out
     buf_addf(out, "%s = ", r->key);
     value_text(o, id, out);
     buf_addf(out, "   (%s; %s", origins[o->values[id].from], r->help);
-    if (r->type == VALUE_CHOICE)
-        buf_addf(out, "; %s", r->arg);
+    if (r->type == VALUE_CHOICE || r->type == VALUE_WORDS)
+        buf_addf(out, "; %s%s", r->type == VALUE_WORDS ? "some of: " : "", r->arg);
     if (has(r, 's'))
         buf_adds(out, "; at the start only");
     buf_adds(out, ")\n");

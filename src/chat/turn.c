@@ -17,17 +17,13 @@ static double joules(struct chat *c)
     return m.joules;
 }
 
-/* What follows from the sums. */
+/* Fills in the derived figures: wall time, tok/s, acceptance. */
 static void derive(const struct chat *c, struct chat_stats *s)
 {
-    int drafted = 0, accepted = 0;
-    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
-        drafted += s->drafted[i];
-        accepted += s->accepted[i];
-    }
+    const struct chat_share mtp = chat_drafts(s).mtp;
     s->wall_ms = clock_ms_since(c->turn.start_ns);
     s->tok_s = s->decode_ms > 0 ? s->n_timed * 1000.0 / s->decode_ms : 0;
-    s->acceptance = drafted ? (double)accepted / drafted : -1;
+    s->acceptance = mtp.drafted ? (double)mtp.accepted / mtp.drafted : -1;
 }
 
 /* An answer that was to go on and did not is as it was. */

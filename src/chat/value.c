@@ -45,11 +45,11 @@ double value_number(enum value_type type, const char *text)
     return v;
 }
 
-static bool is_choice(const char *choices, const char *s)
+/* True if s[0..n) is one of `choices`, which have `between` between them. */
+static bool is_choice(const char *choices, char between, const char *s, size_t n)
 {
-    size_t n = strlen(s);
-    for (const char *p = choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
-        if (!strncmp(p, s, n) && (p[n] == '|' || !p[n]))
+    for (const char *p = choices; p; p = strchr(p, between) ? strchr(p, between) + 1 : NULL)
+        if (!strncmp(p, s, n) && (p[n] == between || !p[n]))
             return n > 0;
     return false;
 }
@@ -78,7 +78,12 @@ bool value_check(enum value_type type, const char *name, const char *s, const ch
     case VALUE_BIAS:
         return !*s || bias_check(s, e);
     case VALUE_CHOICE:
-        return is_choice(choices, s) || err_set(e, "%s is '%s', expected one of %s", name, s, choices);
+        return is_choice(choices, '|', s, strlen(s)) || err_set(e, "%s is '%s', expected one of %s", name, s, choices);
+    case VALUE_WORDS:
+        for (size_t n; *s; s += n, s += strspn(s, " "))
+            if (!is_choice(choices, ' ', s, n = strcspn(s, " ")))
+                return err_set(e, "%s has '%.*s', expected some of %s", name, (int)n, s, choices);
+        return true;
     case VALUE_SWITCH:
         return value_switch(s) >= 0 || err_set(e, "%s is '%s', expected on or off", name, s);
     case VALUE_SEED:

@@ -10,6 +10,7 @@ enum value_type {
     VALUE_TEXT, VALUE_FILE, VALUE_DIRECTORY, VALUE_SESSION, VALUE_ENDPOINT, VALUE_DELETED,      /* any text; the shells' completion tells them
                                                                                                  * apart */
     VALUE_CHOICE,                       /* one of a|b|c */
+    VALUE_WORDS,                        /* some of "a b c", with blanks between */
     VALUE_INT, VALUE_REAL,
     VALUE_SIZE,                         /* k and m behind the number stand for 1024 and its square */
     VALUE_SWITCH,                       /* on or off; as a flag it takes no value */
@@ -17,7 +18,7 @@ enum value_type {
     VALUE_LIST, VALUE_BIAS,             /* repeatable; BIAS: TOKEN=X each */
 };
 
-/* Whether a value of the option `name` may be `text`; `choices` for a CHOICE, min and max for numbers. */
+/* Whether a value of the option `name` may be `text`; `choices` for CHOICE and WORDS, min and max for numbers. */
 bool value_check(enum value_type type, const char *name, const char *text, const char *choices, double min, double max, struct err *e);
 int value_switch(const char *text);                     /* 1 on, 0 off, -1 neither */
 double value_number(enum value_type type, const char *text);    /* of text that was checked; 0 for none */

@@ -67,7 +67,7 @@ static const struct row { const struct status *s; int cols; const char *line; } 
     {&slow, 62,       " answering  31.5 tok/s  ctx 3.1k/128k 2%  slow memory      ^C\n"},
     {&small, 60,      " ready  9.9 MB/tok                                  F1 keys\n"},
     {&named, 80,      " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%    NO-THINK  ^C stop\n"},
-    {&named, 90,      " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%  A title...  NO-THINK  ^C stop\n"},
+    {&named, 90,      " answering 0:13  46.2 tok/s  accept 71%  ctx ~3.1k/128k 2%              NO-THINK  ^C stop\n"},
     {&after, 60,      " ready  129 tok/s  ctx 403/8k 4%  24 tok in 0.2 s   F1 keys\n"},
     {&after, 110,     " ready  129 tok/s  ctx 403/8k 4%  [----------]  read 383 in 1.3 s, 24 tok in 0.2 s, 5 J               F1 keys\n"},
     {&after, 109,     " ready  129 tok/s  ctx 403/8k 4%  read 383 in 1.3 s, 24 tok in 0.2 s, 5 J                            F1 keys\n"},
@@ -136,9 +136,27 @@ static void test_status__drafts_found_in_the_text_stand_apart(void **state)
     struct status s = answering;
     s.looked_up = 20;
     s.looked_up_accepted = 19;
-    assert_non_null(strstr(line(&s, 120), "accept 71% lookup 95%"));
+    assert_non_null(strstr(line(&s, 120), "accept 71%  lookup 95%"));
     s.drafted = 0;
     assert_non_null(strstr(line(&s, 120), "  lookup 95%"));
+    s.looked_up_accepted = 0;
+    assert_null(strstr(line(&s, 120), "lookup"));
+    s = answering;
+    s.looked_up = 20;
+    s.looked_up_accepted = 19;
+    assert_string_equal(line(&s, 75), " answering 0:13  46.2 tok/s  accept 71%  ctx 3.1k/128k 2%          ^C stop\n");
+}
+
+static void test_status__shows_the_parts_that_the_user_chose(void **state)
+{
+    (void)state;
+    struct status s = answering;
+    s.parts = "ctx  speed";
+    s.signs = "NO-THINK";
+    assert_string_equal(line(&s, 80), " answering 0:13  46.2 tok/s  ctx 3.1k/128k 2%                 NO-THINK  ^C stop\n");
+    s.parts = "formats title";
+    assert_string_equal(line(&s, 120),
+                        " answering 0:13  INT4, INT8 head, KV turbo4                                                  hashmap  NO-THINK  ^C stop\n");
 }
 
 /* State and hint, and what needs a look, each with a blank of its own at either side. */
@@ -167,10 +185,10 @@ static void test_status__a_title_is_cut_before_it_goes(void **state)
     assert_string_equal(line(&s, 60), " idle                               Why is a hash map O(1)?\n");
     s.note = "123456789012345678901234567890123";
     assert_string_equal(line(&s, 60), " idle  123456789012345678901234567890123  Why is a hash ...\n");
-    s.note = "123456789012345678901234567890123456789012";
-    assert_string_equal(line(&s, 60), " idle  123456789012345678901234567890123456789012  Why i...\n");
-    s.note = "1234567890123456789012345678901234567890123";
-    assert_string_equal(line(&s, 60), " idle  1234567890123456789012345678901234567890123\n");
+    s.note = "12345678901234567890123456789012345678";
+    assert_string_equal(line(&s, 60), " idle  12345678901234567890123456789012345678  Why is a ...\n");
+    s.note = "123456789012345678901234567890123456789";
+    assert_string_equal(line(&s, 60), " idle  123456789012345678901234567890123456789\n");
 }
 
 static void test_status__a_title_goes_before_what_matters_less(void **state)
@@ -179,7 +197,7 @@ static void test_status__a_title_goes_before_what_matters_less(void **state)
     struct status s = answering;
     s.session = "Tell me about hash maps.";
     assert_string_equal(line(&s, 90), " answering 0:13  46.2 tok/s  accept 71%  ctx 3.1k/128k 2%  Tell me about hash...  ^C stop\n");
-    assert_string_equal(line(&s, 80), " answering 0:13  46.2 tok/s  accept 71%  ctx 3.1k/128k 2%  Tell me ...  ^C stop\n");
+    assert_string_equal(line(&s, 80), " answering 0:13  46.2 tok/s  accept 71%  ctx 3.1k/128k 2%               ^C stop\n");
 }
 
 static void test_status__the_title_names_the_session(void **state)
@@ -252,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_status__fits_every_width),
         cmocka_unit_test(test_status__a_full_context_changes_its_look),
         cmocka_unit_test(test_status__drafts_found_in_the_text_stand_apart),
+        cmocka_unit_test(test_status__shows_the_parts_that_the_user_chose),
         cmocka_unit_test(test_status__state_and_hint_stand_apart_from_figures),
         cmocka_unit_test(test_status__a_title_is_cut_before_it_goes),
         cmocka_unit_test(test_status__a_title_goes_before_what_matters_less),

@@ -2,8 +2,8 @@
  * are split, the lines are the same; at any moment all text so far is visible, except the marks of markdown.
  *
  * It is CommonMark with tables, strikethrough, task lists and bare URLs.  A model's text is shown as the model wrote it: line breaks, empty lines,
- * numbers and bullets are kept.  Formulas are made readable (formula.h), once they are complete; HTML and links by reference, whose definition may come
- * later, are shown as source. */
+ * numbers and bullets are kept.  Formulas are made readable (formula.h), once they are complete; HTML and links by
+ * reference, whose definition may come later, are shown as source. */
 #ifndef Q35_UI_TUI_MARKDOWN_H
 #define Q35_UI_TUI_MARKDOWN_H
 

@@ -123,12 +123,18 @@ static size_t first_doubt(struct scan *s)
     return last;
 }
 
-/* Behind the first word of a line, or so many characters of a script without blanks: the line before ends for their sake. */
+/* True if a line may break at s->source[i].  The blanks at both ends of a code span are not shown. */
+static bool breaks_at(const struct scan *s, size_t i)
+{
+    return is_blank(s->source[i]) && !(i > s->from && s->source[i - 1] == '`') && !(i + 1 < s->to && s->source[i + 1] == '`');
+}
+
+/* Returns the place after the first word of a line, or after so many characters of a script without blanks: the line before ends for their sake. */
 static size_t first_word(const struct scan *s, int line)
 {
     enum { ENOUGH = 8 };
     size_t i = s->sheet->lines.lines[line].source;
-    for (int wide = 0; i < s->to && !is_blank(s->source[i]) && wide < ENOUGH;) {
+    for (int wide = 0; i < s->to && !breaks_at(s, i) && wide < ENOUGH;) {
         struct glyph g;
         i += glyph_next(s->source + i, s->to - i, &g);
         wide += g.width == 2;

@@ -8,9 +8,9 @@ enum {
     TINY = 60,                          /* columns below which only what matters most is shown, in short */
     WIDE = 110,                         /* columns from which there is room for what can be known otherwise */
     GAP = 2,                            /* blanks between items */
-    LEAST_SESSION = 8, GOOD_SESSION = 20,       /* columns to which it may be cut; for what matters less than it */
+    LEAST_SESSION = 12, GOOD_SESSION = 20,      /* columns to which it may be cut; for what matters less than it */
     BAR = 10,                           /* columns of the context bar without its brackets */
-    LAST_PRIORITY = 12,
+    LAST_PRIORITY = 12, HIDDEN = 99,
     MAX_ITEMS = 24,
 };
 
@@ -26,6 +26,18 @@ struct saying {
 struct row {
     struct saying at[MAX_ITEMS];
     int n;
+    const char *parts;                  /* names of those that are shown, with blanks between; empty: all */
+};
+
+enum part {
+#define PART(name, help) PART_##name,
+#include "config/status.def"
+#undef PART
+};
+static const char *const part_names[] = {
+#define PART(name, help) #name,
+#include "config/status.def"
+#undef PART
 };
 
 /* The next item to fill.  Priorities are those of status.h, but that state and signs come before all else; of equal ones the
@@ -41,6 +53,16 @@ static void say_text(struct row *r, int priority, const char *text)
 {
     if (text && *text)
         buf_adds(&say(r, priority)->text, text);
+}
+
+/* Begins an item that the user may have left out. */
+static struct saying *say_part(struct row *r, int priority, enum part part)
+{
+    size_t n = strlen(part_names[part]);
+    bool chosen = !*r->parts;
+    for (const char *p = r->parts; *p && !chosen; p += strcspn(p, " "), p += strspn(p, " "))
+        chosen = strcspn(p, " ") == n && !memcmp(p, part_names[part], n);
+    return say(r, chosen ? priority : HIDDEN);
 }
 
 /* Two forms with a tab between; without one it is the long form. */
@@ -71,21 +93,18 @@ static void say_speed(struct row *r, const struct status *s)
 {
     double rate = s->read_tok_s > 0 ? s->read_tok_s : s->tok_s;
     if (rate > 0) {
-        struct buf *text = &say(r, 3)->text;
+        struct buf *text = &say_part(r, 3, PART_speed)->text;
         figure_rate(text, rate);
         buf_adds(text, " tok/s");
     }
-    if (s->drafted > 0 || s->looked_up > 0) {
-        struct buf *text = &say(r, s->timed ? 5 : 6)->text;
-        if (s->drafted > 0)
-            buf_addf(text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
-        if (s->looked_up > 0)
-            buf_addf(text, "%slookup %d%%", text->len ? " " : "", (int)(100.0 * s->looked_up_accepted / s->looked_up + 0.5));
-    }
-    if (s->per_step > 0)
-        buf_addf(&say(r, 7)->text, "%.1f tok/step", s->per_step);
+    if (s->drafted > 0)
+        buf_addf(&say_part(r, s->timed ? 5 : 6, PART_accept)->text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
+    if (s->looked_up_accepted > 0)
+        buf_addf(&say_part(r, s->timed ? 5 : 6, PART_accept)->text, "lookup %d%%", (int)(100.0 * s->looked_up_accepted / s->looked_up + 0.5));
+    if (s->per_step >= 1.05)            /* less is shown as 1.0, as without drafts */
+        buf_addf(&say_part(r, 7, PART_steps)->text, "%.1f tok/step", s->per_step);
     if (s->gb_token > 0)
-        buf_addf(&say(r, 8)->text, s->gb_token < 0.1 ? "%.1f MB/tok" : "%.1f GB/tok", s->gb_token < 0.1 ? s->gb_token * 1e3 : s->gb_token);
+        buf_addf(&say_part(r, 8, PART_traffic)->text, s->gb_token < 0.1 ? "%.1f MB/tok" : "%.1f GB/tok", s->gb_token * (s->gb_token < 0.1 ? 1e3 : 1));
 }
 
 /* The percentage says what the bar shows, but for the first look. */
@@ -94,7 +113,7 @@ static void say_context(struct row *r, const struct status *s, int columns)
     if (s->ctx_total <= 0)
         return;
     int percent = (int)(100.0 * s->ctx_used / s->ctx_total), full = (int)((double)BAR * s->ctx_used / s->ctx_total + 0.5);
-    struct saying *it = say(r, 2);
+    struct saying *it = say_part(r, 2, PART_ctx);
     it->look.style = percent >= 90 ? STYLE_status_bad : percent >= 75 ? STYLE_status_warn : STYLE_figures;
     buf_adds(&it->text, s->ctx_estimated ? "ctx ~" : "ctx ");
     figure_tokens(&it->text, s->ctx_used);
@@ -104,7 +123,7 @@ static void say_context(struct row *r, const struct status *s, int columns)
     buf_addf(&it->less, "%d%%", percent);
     if (columns < WIDE)
         return;
-    struct saying *bar = say(r, 12);
+    struct saying *bar = say_part(r, 12, PART_bar);
     bar->look = it->look;
     buf_addc(&bar->text, '[');
     for (int i = 0; i < BAR; i++)
@@ -116,10 +135,10 @@ static void say_machine(struct row *r, const struct status *s, int columns)
 {
     double gib = 1 << 30;
     if (s->cost && *s->cost)
-        say_long_and_short(say(r, 6), s->cost);
-    say_text(r, 7, s->sampling);
+        say_long_and_short(say_part(r, 6, PART_turn), s->cost);
+    buf_adds(&say_part(r, 7, PART_sampling)->text, s->sampling ? s->sampling : "");
     if (s->memory_used > 0 && s->memory_total > 0)
-        buf_addf(&say(r, 8)->text, "%.1f/%.0f GiB", s->memory_used / gib, s->memory_total / gib);
+        buf_addf(&say_part(r, 8, PART_memory)->text, "%.1f/%.0f GiB", s->memory_used / gib, s->memory_total / gib);
     if (s->throttled && *s->throttled) {
         struct saying *it = say(r, 2);
         it->look.style = STYLE_status_warn;
@@ -133,11 +152,11 @@ static void say_machine(struct row *r, const struct status *s, int columns)
         buf_adds(&it->less, "slow memory");
     }
     if (s->celsius > 0)
-        buf_addf(&say(r, 9)->text, "%d C", s->celsius);
+        buf_addf(&say_part(r, 9, PART_machine)->text, "%d C", s->celsius);
     if (s->watts > 0)
-        buf_addf(&say(r, 10)->text, "%.0f W", s->watts);
+        buf_addf(&say_part(r, 10, PART_machine)->text, "%.0f W", s->watts);
     if (s->recipe && *s->recipe && columns >= WIDE) {
-        struct saying *it = say(r, 11);
+        struct saying *it = say_part(r, 11, PART_formats);
         const char *comma = strrchr(s->recipe, ',');
         buf_adds(&it->text, s->recipe);
         buf_adds(&it->less, comma ? comma + strspn(comma, ", ") : "");
@@ -161,7 +180,7 @@ static void say_right(struct row *r, const struct status *s)
 {
     int first = r->n;
     if (s->session && *s->session) {
-        struct saying *it = say(r, 5);
+        struct saying *it = say_part(r, 5, PART_title);
         it->elastic = true;
         buf_adds(&it->text, s->session);
     }
@@ -290,7 +309,7 @@ static void draw(struct row *r, struct cells *c, struct area a)
 
 void status_draw(const struct status *s, struct cells *c, struct area a)
 {
-    struct row r = {.n = 0};
+    struct row r = {.parts = s->parts ? s->parts : ""};
     a.rows = a.rows > 1 ? 1 : a.rows;
     cells_blank(c, a, (struct look){STYLE_figures, 0});
     say_state(&r, s);

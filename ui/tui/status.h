@@ -11,6 +11,7 @@
 /* Valid as {0}: members that are zero or NULL are not known, or do not apply, and are not shown.  The numbers are priorities: after state and signs,
  * parts with 1 stay longest.  A bar for the context has the lowest priority. */
 struct status {
+    const char *parts;          /*    names of config/status.def with blanks between: only these are shown; empty: all */
     const char *state;          /* 1  "answering", "reading", "loading", "stopping", "waiting for approval", "inspect 18/64" */
     bool   timed;               /*    the state is shown with its time */
     int    state_s;             /*    seconds since the state began */

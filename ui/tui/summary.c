@@ -112,6 +112,7 @@ void summary_status(struct summary *sum, struct status *s)
     *s = (struct status){.state = "opening"};
     if (!sum->host->chat)
         return;
+    s->parts = options_text(sum->host->o, OPT_status);
     s->state = state(sum);
     s->hint = keys_now(sum);
     bool moves = p->kind == PHASE_LOADING || p->kind == PHASE_READING;
