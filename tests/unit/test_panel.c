@@ -85,6 +85,18 @@ static void test_panel__shows_all_that_is_known(void **state)
                         "│\n");
 }
 
+static void test_panel__grows_with_the_screen(void **state)
+{
+    (void)state;
+    static const struct { int screen, measure, columns; } rows[] = {
+        {110, 100, 32}, {130, 100, 32}, {140, 100, 38}, {200, 100, 48}, {200, 0, 32}, {400, 300, 48},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(panel_columns(rows[i].screen, rows[i].measure), rows[i].columns);
+    assert_non_null(strstr(drawn(&full, 40, PANEL_MOST_COLUMNS), "│ user    Why does it fail?           100\n"));
+    assert_non_null(strstr(drawn(&full, 40, PANEL_MOST_COLUMNS), "│ system  Be brief                   2.1k pinned\n"));
+}
+
 static void test_panel__what_is_not_known_is_left_out(void **state)
 {
     (void)state;
@@ -144,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_panel__shows_all_that_is_known),
+        cmocka_unit_test(test_panel__grows_with_the_screen),
         cmocka_unit_test(test_panel__what_is_not_known_is_left_out),
         cmocka_unit_test(test_panel__drafts_found_in_the_text_have_a_row_of_their_own),
         cmocka_unit_test(test_panel__the_largest_parts_of_the_context_stay_on_few_rows),

@@ -114,8 +114,8 @@ static size_t skip_code(const struct text *t, size_t i)
         k = t->s[j] == '`' ? k + 1 : 0;
         if (k == n && (j + 1 == t->n || t->s[j + 1] != '`'))
             return j + 1;
-        if (t->s[j] == '\n' && (stops(t, j + 1) || may_begin_block(t, j + 1)))
-            break;
+        if (t->s[j] == '\n' && (n >= 3 || stops(t, j + 1) || may_begin_block(t, j + 1)))
+            break;                      /* three may open a fence, whose mark is no span */
     }
     return from;
 }

@@ -115,21 +115,21 @@ static void draw_bar(struct pen *p, int used, int total)
     cells_puts(p->c, p->a, row, col, dim, "]");
 }
 
-enum { LABEL = 8, LABEL_END = 17, TOKENS_END = 23 };     /* columns of a part's name: as those of other rows */
+enum { LABEL = 8, NOTE = 6 };           /* where a part's label begins, as in other rows; columns of its note */
 
 static void draw_part(struct pen *p, const struct panel_part *part)
 {
     struct buf tokens = {0};
     struct area name = p->a;
-    int row = next_row(p);
+    int row = next_row(p), note = most(p->a.cols - NOTE, 0), label_end = most(note - 7, 0);
     const char *what = part->what ? part->what : "", *label = part->label ? part->label : "";
-    name.cols = least(p->a.cols, *label ? LABEL - 1 : LABEL_END);
+    name.cols = least(label_end, *label ? LABEL - 1 : label_end);
     cells_puts(p->c, name, row, 0, dim, what);
-    name.cols = least(p->a.cols, LABEL_END);
+    name.cols = label_end;
     cells_puts(p->c, name, row, *what ? LABEL : 0, plain, label);
     figure_tokens(&tokens, part->tokens);
-    right_at(p, row, TOKENS_END, plain, tokens.data);
-    cells_puts(p->c, p->a, row, 24, dim, part->note ? part->note : "");
+    right_at(p, row, note - 1, plain, tokens.data);
+    cells_puts(p->c, p->a, row, note, dim, part->note ? part->note : "");
     buf_free(&tokens);
 }
 
@@ -345,6 +345,11 @@ static int draw_all(const struct panel *d, struct cells *c, struct area a, int p
     draw_turn(&p, d);
     draw_snapshots(&p, d);
     return p.row;
+}
+
+int panel_columns(int screen, int measure)
+{
+    return most(PANEL_COLUMNS, least(PANEL_MOST_COLUMNS, screen - (measure > 0 ? measure : screen) - 2));
 }
 
 void panel_draw(const struct panel *d, struct cells *c, struct area a)

@@ -1,4 +1,4 @@
-/* The side panel: session, context, speed and machine in 32 columns at the right edge.  Draws a plain struct.  Rows with unknown figures are left
+/* The side panel: session, context, speed and machine at the right edge.  Draws a plain struct.  Rows with unknown figures are left
  * out, so every figure that is shown was measured. */
 #ifndef Q35_UI_TUI_PANEL_H
 #define Q35_UI_TUI_PANEL_H
@@ -8,7 +8,7 @@
 #include "chat/chat.h"
 #include "ui/tui/cells.h"
 
-enum { PANEL_COLUMNS = 32, PANEL_MIN_SCREEN = 110 };    /* columns of the panel with its rule, and of a screen that has room */
+enum { PANEL_COLUMNS = 32, PANEL_MOST_COLUMNS = 48, PANEL_MIN_SCREEN = 110 };   /* columns of the panel with its rule; of a screen that has room */
 
 struct panel_part { const char *what; const char *label; int tokens; const char *note; };       /* "t1 timeline.c", 9800, "file" */
 
@@ -49,6 +49,8 @@ struct panel {
     int  undo_refill;           /* if undo_known: tokens to read again after an undo */
 };
 
+/* Columns of the panel on a screen of `screen` columns: it grows into those that text of `measure` columns leaves. */
+int  panel_columns(int screen, int measure);
 void panel_draw(const struct panel *p, struct cells *c, struct area a); /* fills the area; its first column is a rule */
 
 #endif

@@ -147,9 +147,12 @@ void summary_status(struct summary *sum, struct status *s)
 
 /* --- panel ------------------------------------------------------------------------------------------------------ */
 
-static const char *note_of(const char *what)
+/* The sign of a part, as in the list of /context. */
+static const char *note_of(const struct chat_part *part)
 {
-    return !strcmp(what, "system") || !strcmp(what, "tools") ? "pinned" : NULL;
+    if (!strcmp(part->what, "system") || !strcmp(part->what, "tools"))
+        return "pinned";
+    return part->mark == CHAT_PINNED ? "*" : part->mark == CHAT_DROPPED ? "-" : NULL;
 }
 
 static void put_context(struct summary *sum, struct panel *p)
@@ -158,7 +161,7 @@ static void put_context(struct summary *sum, struct panel *p)
     int n = f->n_parts < MAX_PARTS ? f->n_parts : MAX_PARTS;
     for (int i = 0; i < n; i++) {
         const struct chat_part *part = &f->parts[f->n_parts - n + i];   /* the newest */
-        sum->parts[i] = (struct panel_part){part->what, part->label, part->tokens, note_of(part->what)};
+        sum->parts[i] = (struct panel_part){part->what, part->label, part->tokens, note_of(part)};
     }
     p->parts = sum->parts;
     p->n_parts = n;

@@ -188,7 +188,8 @@ static void draw_all(struct app *a, struct cells *c)
     int legend = a->host.looks.heat.shown != HEAT_NONE && !a->host.looks.bare && !cells_are_tiny(c) && free_rows - queue - progress > 2;
     int rows = free_rows - queue - progress - legend;
     bool beside = a->host.looks.panel && !a->host.looks.bare && c->cols >= PANEL_MIN_SCREEN;
-    struct area text = {0, 0, rows, beside ? c->cols - PANEL_COLUMNS - 1 : c->cols};
+    int panel = panel_columns(c->cols, options_int(a->host.o, OPT_width));
+    struct area text = {0, 0, rows, beside ? c->cols - panel - 1 : c->cols};
     a->host.at.pane = text;
     a->host.at.input = (struct area){c->rows - input, 0, input, c->cols};
     if (a->host.chat)
@@ -203,7 +204,7 @@ static void draw_all(struct app *a, struct cells *c)
     if (progress)
         draw_progress(a, c, (struct area){rows, 0, progress, text.cols});
     if (beside)
-        draw_panel(a, c, (struct area){0, c->cols - PANEL_COLUMNS, rows + progress + legend, PANEL_COLUMNS});
+        draw_panel(a, c, (struct area){0, c->cols - panel, rows + progress + legend, panel});
     if (legend)
         draw_legend(a, c, (struct area){rows + progress, 0, 1, text.cols});
     draw_queue(a, c, (struct area){rows + progress + legend, 0, queue, c->cols});
