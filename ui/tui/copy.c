@@ -63,7 +63,7 @@ static size_t dollar_end(const struct text *t, size_t i)
         return 0;
     for (; i < t->n && i < from + FAR && t->s[i] != '\n' && t->s[i] != '`'; i++) {
         if (t->s[i] == '\\')
-            i++;
+            i += i + 1 < t->n && t->s[i + 1] != '\n';
         else if (t->s[i] == '$')
             return i > from && !is_blank(t->s[i - 1]) && (i + 1 == t->n || t->s[i + 1] < '0' || t->s[i + 1] > '9') ? i + 1 : 0;
     }
