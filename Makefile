@@ -70,7 +70,7 @@ say       = $(if $(V),,@echo "  $(1)")
 
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps says run spark test check asan tsan coverage aarch64 kernels ptxas gpu gpubuild figures bench manual shots install copies package clean FORCE
+.PHONY: help all deps says run spark test models check asan tsan coverage aarch64 kernels ptxas gpu gpubuild figures bench manual shots install copies package clean FORCE
 help:           ## this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
@@ -94,6 +94,15 @@ spark:          ## on a DGX Spark: checks the machine, builds, downloads Qwen3.5
 
 test: says deps ## sets up, builds, and runs every test; the last line counts them
 	@$(MAKE) -j$(JOBS) check
+
+# Small checkpoints with weights that are computed: tests/data/model/README.md.
+models: $(BUILD)/tests/ruled
+	@BUILD=$(BUILD) EMULATOR=$(EMULATOR) sh tests/checkpoints.sh
+
+$(BUILD)/tests/ruled: tests/ruled.c
+	@mkdir -p $(@D)
+	$(call say,LINK $@)
+	$(Q)$(CC) $(CSTD) -O2 $(WARN) -o $@ $<
 
 check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(BUILD)/tests/pty/wire $(BUILD)/tests/pty/kill $(BUILD)/tests/hub/range $(TESTS)  ## builds and runs every test, without the set-up
 	@BUILD=$(BUILD) SAN=$(SAN) EMULATOR=$(EMULATOR) AT_ONCE=$(AT_ONCE) sh tests/run.sh $(TESTS)
@@ -222,7 +231,7 @@ $(BUILD)/tests/unit/%.so: tests/unit/%.c $(BUILD)/knobs
 	$(call say,LINK $@)
 	$(Q)$(CC) $(CSTD) $(WARN) -shared -fPIC -o $@ $<
 
-$(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libui.a $(BUILD)/libq35.a
+$(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libui.a $(BUILD)/libq35.a | models
 	$(call say,LINK $@)
 	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(TESTLIBS) $(LIBS) $(CUDALIBS)
 

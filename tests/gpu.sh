@@ -11,6 +11,7 @@ stop() { echo "not ok $1"; echo "0 passed, 1 failed"; exit 1; }
 
 [ -x "$BUILD/q35chat" ] && [ -x "$BUILD/tests/golden/compare" ] ||
     stop "$BUILD has no q35chat and tests/golden/compare: make gpubuild CUDA=1 BUILD=$BUILD"
+sh tests/checkpoints.sh || stop "the test checkpoints could not be written"
 # Skipped tests must not count as passed: is there a GPU that the program can use?
 why=$("$BUILD/q35chat" debug draft --backend cuda --kv bf16 --model tests/data/model/g0/bf16 2>&1 < /dev/null) ||
     stop "the program cannot use the GPU: $why"

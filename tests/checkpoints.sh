@@ -1,0 +1,7 @@
+#!/bin/sh
+# Writes the test checkpoints whose index is missing or older than its manifest, with the program that BUILD has.
+for manifest in tests/data/model/rules/*/*.txt; do
+    name=${manifest#tests/data/model/rules/}
+    directory=tests/data/model/${name%.txt}
+    [ "$directory/model.safetensors.index.json" -nt "$manifest" ] || ${EMULATOR:-} "${BUILD:-build}/tests/ruled" "$manifest" "$directory" || exit 1
+done
