@@ -68,6 +68,11 @@ door 'xxhash' '^src/base/checksum\.c$'
 door 'microhttpd' '^src/serve/web\.c$'
 door 'openssl/' '^src/fetch/digest\.c$'
 door 'ini\.h' '^src/chat/options_file\.c$'
+# What is printed as JSON comes from base/json.c.  Files of our own, requests and replies may be written by jansson itself.
+hits=$(grep -rnE '\bjson_dump[sbfd_]*\(' src ui --include='*.c' |
+    grep -vE '^(src/(base/json|chat/(record|sessions|tool|local_[a-z]+)|model/config|remote/[a-z]+|serve/[a-z]+)|ui/tui/(unsent|history))\.c:')
+[ -z "$hits" ] && echo "ok one writer of JSON that is printed" || bad "JSON is printed by: $hits"
+
 # The full screen.  A window gets a struct host; only what stands above the table of windows knows the whole.
 hits=$(grep -l '^#include "ui/tui/app.h"' $(find ui -name '*.[ch]') | grep -vE '^ui/tui/(app|tui|view)\.[ch]$')
 [ -z "$hits" ] && echo "ok ui/tui/app.h is seen from above the windows only" || bad "ui/tui/app.h is included by: $hits"

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/json.h"
 #include "base/unicode.h"
 #include "chat/chat.h"
 #include "chat/nearest.h"
@@ -43,21 +43,21 @@ static void put(struct batch *b, json_t *answer)
     json_object_update(j, answer);
     json_object_set_new(j, "exit", json_integer(b->status));
     json_decref(answer);
-    char *text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    struct buf text = {0};
+    json_print(&text, j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     json_decref(j);
-    CHECK(text);
-    if (fprintf(stdout, "%s\n", text) < 0 || fflush(stdout)) {
+    if (puts(text.data) < 0 || fflush(stdout)) {
         fprintf(stderr, "q35chat: cannot write an answer: %s\n", strerror(errno));
         b->over = true;
     }
-    free(text);
+    buf_free(&text);
     b->failed |= b->status != EXIT_ANSWERED;
 }
 
 static void fail(struct batch *b, int status, const char *why)
 {
     b->status = status;
-    put(b, json_pack("{s:o}", "error", reply_text(why, strlen(why))));
+    put(b, json_pack("{s:o}", "error", json_text(why, strlen(why))));
     fprintf(stderr, "q35chat: line %d: ", b->line);
     struct buf safe = {0};
     unicode_safe(&safe, why, strlen(why));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/options.h"
@@ -45,11 +46,12 @@ static int64_t now_ms(void)
 
 static void put_json(json_t *j)
 {
-    char *text = memory_got(json_dumps(memory_got(j), JSON_COMPACT | JSON_REAL_PRECISION(6)));
+    struct buf text = {0};
+    json_print(&text, memory_got(j), JSON_COMPACT | JSON_REAL_PRECISION(6));
     json_decref(j);
-    puts(text);
+    puts(text.data);
     fflush(stdout);
-    free(text);
+    buf_free(&text);
 }
 
 static void json_file(const struct get_file *f)

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/json.h"
 #include "base/unicode.h"
 #include "chat/options.h"
 #include "prepare/hybrid.h"
@@ -27,11 +27,11 @@ static int refused(const struct err *e)
 
 static int print_json(json_t *j)
 {
-    char *text = json_dumps(j, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-    CHECK(text);
-    puts(text);
-    free(text);
+    struct buf text = {0};
+    json_print(&text, j, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     json_decref(j);
+    puts(text.data);
+    buf_free(&text);
     return fflush(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
 }
 

@@ -1,10 +1,10 @@
 /* `q35chat model list`: what is on this machine. */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "prepare/models.h"
@@ -14,11 +14,7 @@
 
 static json_t *text_json(const char *s)
 {
-    struct buf valid = {0};
-    unicode_replace(&valid, s, strlen(s));
-    json_t *j = memory_got(json_stringn(buf_str(&valid), valid.len));
-    buf_free(&valid);
-    return j;
+    return json_text(s, strlen(s));
 }
 
 static void add_json(const struct models_item *it, bool standard, struct buf *out)
@@ -45,10 +41,9 @@ static void add_json(const struct models_item *it, bool standard, struct buf *ou
     }
     if (it->missing || *e.msg)
         json_object_set_new(j, "why", text_json(it->missing ? it->missing : e.msg));
-    char *text = memory_got(json_dumps(j, JSON_COMPACT));
+    json_print(out, j, JSON_COMPACT);
     json_decref(j);
-    buf_addf(out, "%s\n", text);
-    free(text);
+    buf_addc(out, '\n');
 }
 
 static void add_state(const struct models_item *it, struct buf *out)

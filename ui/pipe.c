@@ -3,12 +3,11 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/json.h"
 #include "base/unicode.h"
 #include "chat/attach.h"
 #include "chat/chat.h"
@@ -124,13 +123,13 @@ static void part(struct pipe *p, enum chat_event_kind kind, const struct chat_ev
 
 static void put_json(struct pipe *p, json_t *j)
 {
-    char *text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    struct buf text = {0};
+    json_print(&text, j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     json_decref(j);
-    CHECK(text);
-    out(p, text, strlen(text));
-    out(p, "\n", 1);
+    buf_addc(&text, '\n');
+    out(p, text.data, text.len);
     flush(p);
-    free(text);
+    buf_free(&text);
 }
 
 /* --- events ----------------------------------------------------------------------------------------------------- */
@@ -225,7 +224,7 @@ static void fatal(struct pipe *p, const char *why)
         put_json(p, reply_event_error(why, EXIT_MODEL, p->start_ns));
         put_json(p, reply_event_no_model(why, EXIT_MODEL, p->start_ns));
     } else if (p->json) {
-        put_json(p, json_pack("{s:s, s:s, s:o}", "finish", "error", "version", Q35_VERSION, "error", reply_text(why, strlen(why))));
+        put_json(p, json_pack("{s:s, s:s, s:o}", "finish", "error", "version", Q35_VERSION, "error", json_text(why, strlen(why))));
     } else {
         end_answer(p);
         if (p->printed)

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
-#include "base/unicode.h"
 
 void reply_init(struct reply *r)
 {
@@ -29,20 +29,10 @@ void reply_free(struct reply *r)
     json_decref(r->calls);
 }
 
-json_t *reply_text(const char *s, size_t n)
-{
-    struct buf valid = {0};
-    unicode_replace(&valid, s, n);
-    json_t *j = json_stringn(buf_str(&valid), valid.len);
-    buf_free(&valid);
-    CHECK(j);
-    return j;
-}
-
 static json_t *json_of_arguments(const char *text, size_t n)
 {
     json_t *j = json_loadb(text, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-    return j ? j : reply_text(text, n);
+    return j ? j : json_text(text, n);
 }
 
 /* --- collecting ------------------------------------------------------------------------------------------------- */
@@ -59,7 +49,7 @@ static void collect(struct buf *b, const struct chat_event *ev, bool *new_part)
 static void add_call(struct reply *r, const struct chat_event *ev)
 {
     json_t *j = json_object();
-    json_object_set_new(j, "name", reply_text(ev->name, strlen(ev->name)));
+    json_object_set_new(j, "name", json_text(ev->name, strlen(ev->name)));
     json_object_set_new(j, "arguments", json_of_arguments(ev->text, ev->n));
     if (ev->truncated)
         json_object_set_new(j, "truncated", json_true());
@@ -70,7 +60,7 @@ static void add_call(struct reply *r, const struct chat_event *ev)
 static void add_result(struct reply *r, const struct chat_event *ev)
 {
     json_t *call = json_array_get(r->calls, (size_t)r->n_results++);
-    json_object_set_new(call, "result", reply_text(ev->text, ev->n));
+    json_object_set_new(call, "result", json_text(ev->text, ev->n));
     if (ev->denied)
         json_object_set_new(call, "denied", json_true());
     r->denied |= ev->denied;
@@ -147,7 +137,7 @@ static void add_figures(json_t *j, const struct chat *c, const struct chat_event
     }
     json_object_set_new(j, "finish", json_string(chat_end_name(done->end)));
     if (chat_end_failed(done->end))
-        json_object_set_new(j, "error", reply_text(done->text, done->n));
+        json_object_set_new(j, "error", json_text(done->text, done->n));
     json_object_set_new(j, "tokens", json_pack("{s:i, s:i, s:i}", "prompt", s->n_prompt, "cached", s->n_cached, "generated", s->n_tokens));
     json_object_set_new(j, "context", json_pack("{s:i, s:i}", "used", s->ctx_used, "total", s->ctx_total));
     json_object_set_new(j, "tok_per_s", json_real(s->tok_s));
@@ -171,8 +161,8 @@ static void add_figures(json_t *j, const struct chat *c, const struct chat_event
 json_t *reply_json(const struct reply *r, const struct chat *c, const struct chat_event *done)
 {
     json_t *j = json_object();
-    json_object_set_new(j, "answer", reply_text(buf_str(&r->answer), r->answer.len));
-    json_object_set_new(j, "reasoning", reply_text(buf_str(&r->reasoning), r->reasoning.len));
+    json_object_set_new(j, "answer", json_text(buf_str(&r->answer), r->answer.len));
+    json_object_set_new(j, "reasoning", json_text(buf_str(&r->reasoning), r->reasoning.len));
     json_object_set_new(j, "tool_calls", json_deep_copy(r->calls));
     add_figures(j, c, done);
     return j;
@@ -192,11 +182,11 @@ json_t *reply_event_start(const struct options *o, const struct chat *c, int64_t
     json_t *j = event("start", start_ns);
     const char *dir = c ? chat_model_dir(c) : options_text(o, OPT_model);
     json_object_set_new(j, "version", json_string(Q35_VERSION));
-    json_object_set_new(j, "model_dir", reply_text(dir, strlen(dir)));
+    json_object_set_new(j, "model_dir", json_text(dir, strlen(dir)));
     if (options_given(o, OPT_seed))
         json_object_set_new(j, "seed", json_integer((json_int_t)options_seed(o)));
     if (c && chat_saved_as(c))
-        json_object_set_new(j, "session", reply_text(chat_saved_as(c), strlen(chat_saved_as(c))));
+        json_object_set_new(j, "session", json_text(chat_saved_as(c), strlen(chat_saved_as(c))));
     return j;
 }
 
@@ -204,7 +194,7 @@ json_t *reply_event_error(const char *why, int exit, int64_t start_ns)
 {
     json_t *j = event("error", start_ns);
     json_object_set_new(j, "code", json_integer(exit));
-    json_object_set_new(j, "message", reply_text(why, strlen(why)));
+    json_object_set_new(j, "message", json_text(why, strlen(why)));
     return j;
 }
 
@@ -212,7 +202,7 @@ json_t *reply_event_no_model(const char *why, int exit, int64_t start_ns)
 {
     json_t *j = event("end", start_ns);
     json_object_set_new(j, "finish", json_string(chat_end_name(CHAT_FAILED)));
-    json_object_set_new(j, "error", reply_text(why, strlen(why)));
+    json_object_set_new(j, "error", json_text(why, strlen(why)));
     json_object_set_new(j, "exit", json_integer(exit));
     return j;
 }
@@ -245,14 +235,14 @@ json_t *reply_event(const struct chat *c, const struct chat_event *ev, int64_t s
         break;
     case CHAT_CALL:
     case CHAT_APPROVE:
-        json_object_set_new(j, "name", reply_text(ev->name, strlen(ev->name)));
+        json_object_set_new(j, "name", json_text(ev->name, strlen(ev->name)));
         json_object_set_new(j, "arguments", json_of_arguments(ev->text, ev->n));
         if (ev->truncated)
             json_object_set_new(j, "truncated", json_true());
         break;
     case CHAT_TOOL_RESULT:
-        json_object_set_new(j, "name", reply_text(ev->name, strlen(ev->name)));
-        json_object_set_new(j, "text", reply_text(ev->text, ev->n));
+        json_object_set_new(j, "name", json_text(ev->name, strlen(ev->name)));
+        json_object_set_new(j, "text", json_text(ev->text, ev->n));
         if (ev->denied)
             json_object_set_new(j, "denied", json_true());
         break;
@@ -261,7 +251,7 @@ json_t *reply_event(const struct chat *c, const struct chat_event *ev, int64_t s
         json_object_set_new(j, "exit", json_integer(exit));
         break;
     default:
-        json_object_set_new(j, "text", reply_text(ev->text, ev->n));
+        json_object_set_new(j, "text", json_text(ev->text, ev->n));
         break;
     }
     return j;

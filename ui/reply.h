@@ -37,6 +37,5 @@ struct json_t *reply_event(const struct chat *c, const struct chat_event *ev, in
 struct json_t *reply_event_start(const struct options *o, const struct chat *c, int64_t start_ns);      /* c NULL: it could not be opened */
 struct json_t *reply_event_error(const char *why, int exit, int64_t start_ns);
 struct json_t *reply_event_no_model(const char *why, int exit, int64_t start_ns);        /* the last one, without a turn */
-struct json_t *reply_text(const char *s, size_t n);     /* a JSON string; bytes that are no UTF-8 become U+FFFD */
 
 #endif

@@ -3,12 +3,11 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/json.h"
 #include "base/unicode.h"
 #include "chat/export.h"
 #include "chat/session.h"
@@ -53,12 +52,7 @@ static int print(const struct buf *text, bool always_safe)
 
 static json_t *text_json(const char *s)
 {
-    struct buf valid = {0};
-    unicode_replace(&valid, s, strlen(s));      /* file names can hold any bytes */
-    json_t *j = json_stringn(buf_str(&valid), valid.len);
-    buf_free(&valid);
-    CHECK(j);
-    return j;
+    return json_text(s, strlen(s));             /* file names can hold any bytes */
 }
 
 /* A line each, as `jq` likes it. */
@@ -75,12 +69,9 @@ static void add_json(const struct sessions_item *item, struct buf *out)
     json_object_set_new(j, "turns", json_integer(item->n_turns));
     if (item->hit)
         json_object_set_new(j, "hit", text_json(item->hit));
-    char *text = json_dumps(j, JSON_COMPACT);
+    json_print(out, j, JSON_COMPACT);
     json_decref(j);
-    CHECK(text);
-    buf_adds(out, text);
     buf_addc(out, '\n');
-    free(text);
 }
 
 static void add_name(const char *name, void *out)

@@ -8,18 +8,13 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "bench/version.h"
 
 static void quote(struct buf *out, const char *s)
 {
-    buf_addc(out, '"');
-    for (; *s; s++)
-        if ((unsigned char)*s < 0x20)
-            buf_addf(out, "\\u%04x", *s);
-        else
-            buf_addf(out, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
-    buf_addc(out, '"');
+    json_quote(out, s, strlen(s));
 }
 
 /* As text, what comes now stands apart from the table above it. */

@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/unicode.h"
 #include "chat/fence.h"
@@ -133,11 +133,8 @@ static void json(const struct transcript *t, struct buf *out)
         json_array_append_new(messages, json_entry(t->entries[i]));
     json_t *all = json_pack("{s:s, s:s, s:o}", "title", buf_str(&title), "system", buf_str(&system), "messages", messages);
     CHECK(all);
-    char *text = json_dumps(all, JSON_INDENT(2));
-    CHECK(text);
-    buf_adds(out, text);
+    json_print(out, all, JSON_INDENT(2));
     buf_addc(out, '\n');
-    free(text);
     json_decref(all);
     buf_free(&title);
     buf_free(&system);

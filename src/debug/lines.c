@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
-#include "base/unicode.h"
 #include "text/tokenizer.h"
 
 void debug_list(struct buf *out, const char *key, const int32_t *x, int n)
@@ -16,31 +16,11 @@ void debug_list(struct buf *out, const char *key, const int32_t *x, int n)
     buf_addc(out, ']');
 }
 
-void debug_quote(struct buf *out, const char *s, size_t n)
-{
-    buf_addc(out, '"');
-    for (size_t i = 0; i < n;) {
-        uint32_t cp;
-        i += unicode_decode(s + i, n - i, &cp, NULL);
-        if (cp == '"' || cp == '\\')
-            buf_addf(out, "\\%c", (char)cp);
-        else if (cp == '\n')
-            buf_adds(out, "\\n");
-        else if (cp >= 0x20 && cp < 0x7F)
-            buf_addc(out, (char)cp);
-        else if (cp < 0x10000)
-            buf_addf(out, "\\u%04x", cp);
-        else
-            buf_addf(out, "\\u%04x\\u%04x", 0xD7C0 + (cp >> 10), 0xDC00 + (cp & 0x3FF));
-    }
-    buf_addc(out, '"');
-}
-
 static void answer_error(struct buf *out, const struct err *e)
 {
     buf_reset(out);
     buf_adds(out, "{\"error\": ");
-    debug_quote(out, e->msg, strlen(e->msg));
+    json_quote(out, e->msg, strlen(e->msg));
     buf_addc(out, '}');
 }
 

@@ -22,7 +22,5 @@ int debug_lines_with_tokenizer(const char *model_dir, FILE *in, FILE *out, debug
 
 /* Appends "key": [1, 2]. */
 void debug_list(struct buf *out, const char *key, const int32_t *x, int n);
-/* Appends s as a JSON string, ASCII only, so that no reader can find a line end in it. */
-void debug_quote(struct buf *out, const char *s, size_t n);
 
 #endif

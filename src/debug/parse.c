@@ -3,6 +3,7 @@
 #include <limits.h>
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "debug/lines.h"
 #include "text/pyjson.h"
 #include "text/stream.h"
@@ -11,29 +12,6 @@ struct answer {
     struct buf reasoning, content, calls;
     struct arena a;
 };
-
-/* debug_quote() for the strings inside a JSON text: what is not ASCII there can only be part of a string. */
-static void add_json(struct buf *out, struct text json)
-{
-    while (json.n) {
-        size_t n = 0;
-        while (n < json.n && (unsigned char)json.p[n] < 0x80)
-            n++;
-        buf_add(out, json.p, n);
-        json.p += n;
-        json.n -= n;
-        for (n = 0; n < json.n && (unsigned char)json.p[n] >= 0x80;)
-            n++;
-        if (!n)
-            continue;
-        struct buf quoted = {0};
-        debug_quote(&quoted, json.p, n);
-        buf_add(out, quoted.data + 1, quoted.len - 2);
-        buf_free(&quoted);
-        json.p += n;
-        json.n -= n;
-    }
-}
 
 static void on_delta(const struct delta *d, void *arg)
 {
@@ -47,11 +25,11 @@ static void on_delta(const struct delta *d, void *arg)
         break;
     case DELTA_CALL_BEGIN:
         buf_adds(&x->calls, d->call ? ", {\"name\": " : "{\"name\": ");
-        debug_quote(&x->calls, d->text.p, d->text.n);
+        json_quote(&x->calls, d->text.p, d->text.n);
         break;
     case DELTA_CALL_END:
         buf_adds(&x->calls, ", \"arguments\": ");
-        add_json(&x->calls, d->text);
+        json_escape(&x->calls, d->text.p, d->text.n);
         buf_addf(&x->calls, ", \"truncated\": %s}", d->truncated ? "true" : "false");
         break;
     }
@@ -92,9 +70,9 @@ static bool answer(const char *line, size_t n, struct buf *out, void *arg, struc
     stream_close(s);
 
     buf_adds(out, "{\"reasoning\": ");
-    debug_quote(out, buf_str(&x->reasoning), x->reasoning.len);
+    json_quote(out, buf_str(&x->reasoning), x->reasoning.len);
     buf_adds(out, ", \"content\": ");
-    debug_quote(out, buf_str(&x->content), x->content.len);
+    json_quote(out, buf_str(&x->content), x->content.len);
     buf_addf(out, ", \"tool_calls\": [%s]}", buf_str(&x->calls));
     return true;
 }

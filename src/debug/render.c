@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/json.h"
 #include "debug/lines.h"
 #include "text/template.h"
 
@@ -15,7 +16,7 @@ static bool add_rendered(const struct segments *s, const struct tokenizer *t, st
         segments_text(s, &text);
         tokenizer_encode(t, buf_str(&text), text.len, true, &ids);
         buf_adds(out, "{\"rendered\": ");
-        debug_quote(out, buf_str(&text), text.len);
+        json_quote(out, buf_str(&text), text.len);
         buf_adds(out, ", ");
         debug_list(out, "ids", ids.data, ids.n);
         buf_adds(out, ", ");
@@ -40,7 +41,7 @@ static bool answer(const char *line, size_t n, struct buf *out, void *arg, struc
         ok = add_rendered(&s, arg, out, e);
     } else if (ok) {
         buf_adds(out, "{\"error\": ");
-        debug_quote(out, e->msg, strlen(e->msg));
+        json_quote(out, e->msg, strlen(e->msg));
         buf_addc(out, '}');
     }
     arena_free(&a);

@@ -6,13 +6,14 @@
 #include <jansson.h>
 
 #include "base/ids.h"
+#include "base/json.h"
 #include "debug/lines.h"
 #include "text/tokenizer.h"
 
 static void add_text(struct buf *out, const char *key, const struct buf *text)
 {
     buf_addf(out, "\"%s\": ", key);
-    debug_quote(out, buf_str(text), text->len);
+    json_quote(out, buf_str(text), text->len);
 }
 
 static void answer_encode(const struct tokenizer *t, const json_t *text, struct buf *out)
@@ -49,7 +50,7 @@ static void answer_pieces(const struct tokenizer *t, const struct ids *ids, stru
             detok_flush(&d, &piece);
         if (i)
             buf_adds(out, ", ");
-        debug_quote(out, buf_str(&piece), piece.len);
+        json_quote(out, buf_str(&piece), piece.len);
     }
     buf_addc(out, ']');
     buf_free(&piece);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "backend/dev.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/load.h"
@@ -408,9 +409,8 @@ static void print_json(const struct sheet *s, struct buf *out)
         "ceiling_tok_s", ceiling(s, s->token), "ceiling_tok_s_int8_head", ceiling(s, s->token_int8),
         "available_bytes", (json_int_t)plans[0].available, "memory", memory);
     CHECK(root);
-    char *text = memory_got(json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER));
-    buf_addf(out, "%s\n", text);
-    free(text);
+    json_print(out, root, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+    buf_addc(out, '\n');
     json_decref(root);
 }
 

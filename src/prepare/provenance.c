@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/json.h"
 #include "base/memory.h"
 
 enum { MAX_FILE = 16 << 20, FORMAT = 1 };
@@ -78,10 +78,8 @@ void provenance_print(const struct provenance *p, struct buf *out)
     json_t *root = json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o}", "format", FORMAT, "program", p->program, "layout", p->layout,
                              "int4", origin_json(&p->int4), "fp8", origin_json(&p->fp8), "files", items_json(p->files, p->n_files),
                              "tensors", items_json(p->tensors, p->n_tensors));
-    char *text = memory_got(json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER));
-    buf_adds(out, text);
+    json_print(out, root, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     buf_addc(out, '\n');
-    free(text);
     json_decref(root);
 }
 

@@ -1,0 +1,21 @@
+/* The only writer of JSON that the program prints.  What it writes is safe on a terminal, and the same bytes in a pipe: characters that a
+ * terminal obeys, that change the order of a line or that nobody can see are written as \uXXXX, which is the same value to every reader. */
+#ifndef Q35_BASE_JSON_H
+#define Q35_BASE_JSON_H
+
+#include <stddef.h>
+
+#include "base/buf.h"
+
+struct json_t;
+
+/* Appends j.  `flags` are jansson's, for json_dumps(). */
+void json_print(struct buf *out, const struct json_t *j, size_t flags);
+/* Appends s as a JSON string; bytes that are not UTF-8 become U+FFFD. */
+void json_quote(struct buf *out, const char *s, size_t n);
+/* Appends a piece of JSON text, made safe; it must not end inside a character. */
+void json_escape(struct buf *out, const char *json, size_t n);
+/* Returns s as a JSON string for a document; bytes that are not UTF-8 become U+FFFD.  The caller owns it. */
+struct json_t *json_text(const char *s, size_t n);
+
+#endif
