@@ -28,12 +28,13 @@ struct batch {
     struct buf prompt;
     int64_t  deadline_ns;               /* of this line; 0: none */
     bool     timed_out;
-    int      status;                    /* of this line; -1: it goes on */
-    bool     failed;                    /* some line did */
+    int      status;                    /* of this line; -1: not known yet */
+    bool     failed;                    /* some line failed */
+    bool     unreadable;                /* the rest of the input is */
     bool     over;                      /* the model, the output or the user ended it */
 };
 
-/* --- what a line gives ------------------------------------------------------------------------------------------- */
+/* --- output ------------------------------------------------------------------------------------------------------ */
 
 static void put(struct batch *b, json_t *answer)
 {
@@ -67,7 +68,7 @@ static void fail(struct batch *b, int status, const char *why)
 
 /* --- a JSON line ------------------------------------------------------------------------------------------------- */
 
-/* What a line may say besides the prompt: options that the next request reads. */
+/* The keys of a line: options of its request, then the four that are none. */
 static const char *const keys[] = {
 #define SAMPLING_NUMBER(name, ...) #name,
 #include "config/sampling_numbers.def"
@@ -88,7 +89,7 @@ static bool set_option(struct batch *b, enum option_id id, const json_t *value, 
     else if (json_is_real(value))
         snprintf(number, sizeof number, "%.17g", json_real_value(value));
     else
-        return err_set(e, "%s is neither text nor a number nor true or false", options_key(id));
+        return err_set(e, "%s must be text, a number, true or false", options_key(id));
     return options_set(b->o, id, number, FROM_SET, e);
 }
 
@@ -107,7 +108,7 @@ static bool take_option(struct batch *b, const char *key, const json_t *value, s
         i++;
     if (i == N_KEYS) {
         const char *near = nearest(key, keys, N_KEYS);
-        return err_set(e, "there is no key %s%s%s%s", key, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+        return err_set(e, "unknown key %s%s%s%s", key, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
     }
     if (i >= N_OPTION_KEYS)
         return true;
@@ -117,17 +118,19 @@ static bool take_option(struct batch *b, const char *key, const json_t *value, s
 
 static bool take_files(struct batch *b, const json_t *files, struct err *e)
 {
+    if (files && !options_on(b->o, OPT_batch_files))
+        return err_set(e, "files is allowed only with --batch-files");
     if (files && !json_is_array(files))
-        return err_set(e, "files is no list of paths");
+        return err_set(e, "files must be a list of paths");
     for (size_t i = 0; i < json_array_size(files); i++) {
         const char *path = json_string_value(json_array_get(files, i));
         if (!path || !chat_attach(b->chat, path, e))
-            return path ? false : err_set(e, "files is no list of paths");
+            return path ? false : err_set(e, "files must be a list of paths");
     }
     return true;
 }
 
-/* All but the last one were said before; a system message stands first. */
+/* Takes the messages before the last one into the conversation, the last one as the prompt. */
 static bool take_messages(struct batch *b, const json_t *messages, struct err *e)
 {
     size_t n = json_array_size(messages);
@@ -135,7 +138,7 @@ static bool take_messages(struct batch *b, const json_t *messages, struct err *e
         const json_t *m = json_array_get(messages, i), *content = json_object_get(m, "content");
         const char *role = json_string_value(json_object_get(m, "role")), *text = json_string_value(content);
         if (!role || !text)
-            return err_set(e, "message %zu has no role or no content that is text", i + 1);
+            return err_set(e, "message %zu needs a role and a content, both text", i + 1);
         bool user = !strcmp(role, "user"), last = i + 1 == n;
         if (!strcmp(role, "system") && !i) {
             if (!options_set(b->o, OPT_system, text, FROM_SET, e))
@@ -144,12 +147,12 @@ static bool take_messages(struct batch *b, const json_t *messages, struct err *e
             return err_set(e, "message %zu has the role %s, expected user or assistant, or system in the first one", i + 1, role);
         } else if (last) {
             buf_add(&b->prompt, text, json_string_length(content));
-            return user || err_set(e, "the last message is not of the user: there is nothing to answer");
+            return user || err_set(e, "the last message must be the user's");
         } else if (!chat_recall(b->chat, role, text, json_string_length(content), e)) {
             return false;
         }
     }
-    return err_set(e, "messages is no list with a message of the user at its end");
+    return err_set(e, "messages must be a list that ends with a message of the user");
 }
 
 static bool take_object(struct batch *b, const json_t *j, struct err *e)
@@ -161,7 +164,7 @@ static bool take_object(struct batch *b, const json_t *j, struct err *e)
         if (!take_option(b, key, value, e))
             return false;
     if (!prompt == !messages)
-        return err_set(e, "a line has one of prompt and messages");
+        return err_set(e, "expected one of prompt and messages");
     if (prompt && !json_is_string(prompt))
         return err_set(e, "prompt is not text");
     if (!take_files(b, json_object_get(j, "files"), e))
@@ -173,19 +176,25 @@ static bool take_object(struct batch *b, const json_t *j, struct err *e)
     return true;
 }
 
+/* With words on the command line a line is text, whatever it begins with: it may come from somebody else. */
+static bool is_object(const struct batch *b, const char *line)
+{
+    return options_on(b->o, OPT_batch_json) || (!b->words->len && *line == '{');
+}
+
 static bool take_line(struct batch *b, const char *line, size_t n, struct err *e)
 {
     json_error_t why;
     if (memchr(line, 0, n))
-        return err_set(e, "the line holds a zero byte; text was expected");
-    if (*line != '{') {
+        return err_set(e, "the line holds a zero byte; expected text");
+    if (!is_object(b, line)) {
         buf_add(&b->prompt, buf_str(b->words), b->words->len);
         prompt_join(&b->prompt, line, n);
         return true;
     }
     json_t *j = json_loadb(line, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (!j)
-        return err_set(e, "begins with { and is no JSON object: %s at column %d", why.text, why.column);
+        return err_set(e, "not a JSON object: %s at column %d", why.text, why.column);
     b->id = json_incref(json_object_get(j, "id"));
     bool ok = take_object(b, j, e);
     json_decref(j);
@@ -263,7 +272,7 @@ static void one(struct batch *b, const char *line, size_t n)
     b->deadline_ns = seconds > 0 ? clock_ns() + (int64_t)(seconds * 1e9) : 0;
     bool ok = chat_new(b->chat, &e) && take_line(b, line, n, &e) && attach_files(b, &e);
     if (ok && prompt_is_blank(&b->prompt))
-        ok = err_set(&e, "there is no prompt in it");
+        ok = err_set(&e, "the prompt is empty");
     if (ok && chat_submit(b->chat, buf_str(&b->prompt), b->prompt.len, &e))
         answer(b);
     else
@@ -272,30 +281,46 @@ static void one(struct batch *b, const char *line, size_t n)
     options_pop(b->o);
 }
 
+/* Reads the next line and answers it unless it is blank.  False at the end of the input, for whatever reason. */
+static bool next(struct batch *b, struct buf *line)
+{
+    enum { LONGEST = 16 << 20 };
+    enum buf_line got;
+    buf_reset(line);
+    while ((got = buf_read_line(line, stdin, LONGEST)) == BUF_LINE_INTERRUPTED && !interrupt_signal())
+        ;
+    b->line += got == BUF_LINE || got == BUF_LINE_TOO_LONG;
+    b->id = NULL;
+    b->unreadable = got == BUF_LINE_UNREADABLE || got == BUF_LINE_TOO_LONG;
+    if (got == BUF_LINE_UNREADABLE)
+        fprintf(stderr, "q35chat: cannot read line %d of stdin: %s\n", b->line + 1, strerror(errno));
+    if (got == BUF_LINE_TOO_LONG)
+        fail(b, EXIT_USAGE, "longer than 16 MiB; the rest of the input was not read");
+    while (line->len && strchr("\r\n", line->data[line->len - 1]))
+        line->data[--line->len] = 0;
+    if (got == BUF_LINE && !prompt_is_blank(line))
+        one(b, line->data, line->len);
+    return got == BUF_LINE;
+}
+
 int batch_run(struct options *o, const struct buf *words)
 {
     static const struct chat_front front = {.tools = "none"};
     struct batch b = {.o = o, .words = words};
     struct err e = {0};
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
+    struct buf line = {0};
     interrupt_open();
-    b.chat = chat_open(ui_responder(o, &e), o, &front, &e);  /* loads while the first line is awaited */
+    b.chat = chat_open(ui_responder(o, &e), o, &front, &e);  /* loads while the first line is read */
     if (!b.chat) {
         prompt_say(e.msg);
         return EXIT_MODEL;
     }
     reply_init(&b.reply);
-    while (!b.over && (n = getline(&line, &cap, stdin)) >= 0) {
-        b.line++;
-        while (n && strchr("\r\n", line[n - 1]))
-            line[--n] = 0;
-        if (strspn(line, " \t") < (size_t)n)
-            one(&b, line, (size_t)n);
-    }
-    int status = interrupt_signal() ? EXIT_SIGNAL + interrupt_signal() : b.failed || b.over ? EXIT_FAILED : EXIT_ANSWERED;
-    free(line);
+    while (!b.over && next(&b, &line))
+        ;
+    int status = interrupt_signal() ? EXIT_SIGNAL + interrupt_signal()
+               : b.unreadable ? EXIT_USAGE : b.failed || b.over ? EXIT_FAILED : EXIT_ANSWERED;
+    buf_free(&line);
     reply_free(&b.reply);
     buf_free(&b.prompt);
     chat_close(b.chat);

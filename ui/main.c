@@ -44,6 +44,8 @@ static bool agree(const struct options *o, const char *first_word, struct err *e
                            options_key(no_batch[i]));
     if (options_on(o, OPT_batch) && options_name(o, OPT_save))
         return err_set(e, "--batch keeps no conversations: --save is for one");
+    if (!options_on(o, OPT_batch) && (options_on(o, OPT_batch_json) || options_on(o, OPT_batch_files)))
+        return err_set(e, "--batch-json and --batch-files need --batch");
     if (options_name(o, OPT_save) && (options_given(o, OPT_resume) || options_on(o, OPT_continue)))
         return err_set(e, "--save NAME begins a conversation; -r and -c go on with one");
     int n_files;

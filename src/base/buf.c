@@ -178,6 +178,36 @@ bool buf_read_stream(struct buf *b, const char *path, size_t max, int patience_m
     return ok;
 }
 
+/* A stream has no more bytes now.  True: it may have some again, after a wait. */
+static bool wait_for_more(FILE *in)
+{
+    struct pollfd p = {.fd = fileno(in), .events = POLLIN};
+    bool later = ferror(in) && errno == EAGAIN && poll(&p, 1, -1) >= 0;
+    if (later)
+        clearerr(in);
+    return later;
+}
+
+enum buf_line buf_read_line(struct buf *b, FILE *in, size_t max)
+{
+    size_t from = b->len;
+    for (int c;;) {
+        while ((c = getc_unlocked(in)) != EOF && c != '\n' && b->len - from < max)
+            buf_addc(b, (char)c);
+        if (c == '\n')
+            return BUF_LINE;
+        if (c != EOF)
+            return BUF_LINE_TOO_LONG;
+        if (wait_for_more(in))
+            continue;
+        if (!ferror(in))
+            return b->len > from ? BUF_LINE : BUF_LINE_END;
+        enum buf_line result = errno == EINTR ? BUF_LINE_INTERRUPTED : BUF_LINE_UNREADABLE;
+        clearerr(in);
+        return result;
+    }
+}
+
 bool buf_write(int fd, const void *bytes, size_t n)
 {
     for (const char *s = bytes; n;) {

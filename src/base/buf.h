@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 struct buf {
     char  *data;
@@ -31,6 +32,10 @@ bool buf_read_file(struct buf *b, const char *path, size_t max, struct err *e);
 bool buf_read_stream(struct buf *b, const char *path, size_t max, int patience_ms, struct err *e);
 /* Reads the rest of an open file of any kind. */
 bool buf_read_fd(struct buf *b, int fd, const char *path, size_t max, struct err *e);
+/* Appends the next line of a stream, without its newline.  A last line needs none.  After BUF_LINE_INTERRUPTED, which a signal causes, another
+ * call continues the line; BUF_LINE_UNREADABLE leaves the reason in errno. */
+enum buf_line { BUF_LINE, BUF_LINE_END, BUF_LINE_INTERRUPTED, BUF_LINE_TOO_LONG, BUF_LINE_UNREADABLE };
+enum buf_line buf_read_line(struct buf *b, FILE *in, size_t max);
 /* Writes all n bytes, with as many write() calls as needed; false with errno. */
 bool buf_write(int fd, const void *bytes, size_t n);
 /* Replaces the file atomically by a new one that only its owner can read; false with errno, and the old file is unchanged. */

@@ -1,7 +1,6 @@
 #include "debug/lines.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -26,17 +25,14 @@ static void answer_error(struct buf *out, const struct err *e)
 
 int debug_lines(FILE *in, FILE *out, debug_line_fn *fn, void *arg)
 {
+    enum { LONGEST = 1 << 30 };
     int status = 0;
-    char *line = NULL;
-    size_t cap = 0;
-    struct buf answer = {0};
-    ssize_t n;
-    while ((n = getline(&line, &cap, in)) >= 0) {
+    struct buf line = {0}, answer = {0};
+    enum buf_line got;
+    for (; (got = buf_read_line(&line, in, LONGEST)) == BUF_LINE; buf_reset(&line)) {
         struct err e = {0};
-        if (n && line[n - 1] == '\n')
-            n--;
         buf_reset(&answer);
-        if (!fn(line, (size_t)n, &answer, arg, &e)) {
+        if (!fn(buf_str(&line), line.len, &answer, arg, &e)) {
             answer_error(&answer, &e);
             status = 1;
         }
@@ -48,7 +44,12 @@ int debug_lines(FILE *in, FILE *out, debug_line_fn *fn, void *arg)
             break;
         }
     }
-    free(line);
+    if (got == BUF_LINE_TOO_LONG)
+        log_warn("a line has more than %d bytes", LONGEST);
+    if (got > BUF_LINE_TOO_LONG || got == BUF_LINE_INTERRUPTED)
+        log_warn("cannot read the input: %s", strerror(errno));
+    status |= got > BUF_LINE_END;
+    buf_free(&line);
     buf_free(&answer);
     return status;
 }
