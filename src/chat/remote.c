@@ -91,6 +91,14 @@ static void tell_given(const struct remote *r, enum news_kind kind, struct text 
         responder_tell(&r->base, &(struct news){.kind = kind, .text = t, .replayed = true});
 }
 
+/* Bytes that no answer exceeds: every token is as long as the longest of any vocabulary. */
+static size_t most_bytes(const struct remote *r, const struct request *q)
+{
+    enum { TOKEN_BYTES = 256, BESIDE = 1 << 16 };
+    int n = r->info.chat.n_ctx, most = q->sampling.max_tokens;
+    return (size_t)(most && most < n ? most : n) * TOKEN_BYTES + BESIDE;
+}
+
 static enum request_result request(struct responder *base, const struct request *q, struct err *e)
 {
     struct remote *r = own(base);
@@ -109,7 +117,7 @@ static enum request_result request(struct responder *base, const struct request 
     r->speaking = SPEAKING;
     tell_given(r, NEWS_REASONING, q->prefix.reasoning);
     tell_given(r, NEWS_TEXT, q->prefix.content);
-    client_ask(r->client, &body, q->prefix.content.n > 0);
+    client_ask(r->client, &body, q->prefix.content.n > 0, most_bytes(r, q));
     return REQUEST_TAKEN;
 }
 

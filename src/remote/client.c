@@ -34,6 +34,7 @@ struct client {
     bool quit;
     struct buf ordered;                 /* body of the question, or name of the model; "": which there are */
     bool goes_on;                       /* ... whose answer continues one */
+    size_t most;                        /* ... and has at most so many bytes */
     const char *reasoning;
     atomic_bool stop;                   /* the request under way ends */
 
@@ -272,6 +273,7 @@ static enum client_end try_answer(struct client *c, struct buf *body, struct com
     enum client_end how = CLIENT_FAILED;
     pthread_mutex_lock(&c->lock);
     t.answer = completion_open(on_delta, &t, c->goes_on);
+    completion_limit(t.answer, c->most);
     pthread_mutex_unlock(&c->lock);
     enum http_result result = ask(c, "/chat/completions", body, c->silence_s, &t, &r, &refused, e);
     bool ok = result == HTTP_ANSWERED && r.status == 200 && completion_end(t.answer, e) && !is_interrupted(c, t.answer, e);
@@ -518,10 +520,11 @@ static void give_order(struct client *c, int order, struct buf *with)
     pthread_cond_signal(&c->woken);
 }
 
-void client_ask(struct client *c, struct buf *body, bool goes_on)
+void client_ask(struct client *c, struct buf *body, bool goes_on, size_t most)
 {
     pthread_mutex_lock(&c->lock);
     c->goes_on = goes_on;
+    c->most = most;
     give_order(c, QUESTION, body);
     pthread_mutex_unlock(&c->lock);
 }

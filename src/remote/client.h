@@ -48,8 +48,8 @@ int  client_fd(const struct client *c);                         /* readable whil
 /* The *n events since the last call; valid until the next one. */
 const struct client_event *client_drain(struct client *c, int *n);
 /* Asks for an answer and empties `body` (remote/body.h).  Only after CLIENT_READY, and not while an answer is under way.  goes_on: the answer
- * continues an earlier one.  One CLIENT_DONE follows. */
-void client_ask(struct client *c, struct buf *body, bool goes_on);
+ * continues an earlier one.  An answer of more than `most` bytes fails.  One CLIENT_DONE follows. */
+void client_ask(struct client *c, struct buf *body, bool goes_on, size_t most);
 /* Changes to the model of this name.  Only after CLIENT_READY or CLIENT_OFFER, and not while an answer is under way.  CLIENT_READY follows, with the
  * former model if the server refuses this one, or CLIENT_OFFER if there was none.  "": asks for the list; CLIENT_OFFER or CLIENT_NOTE follows. */
 void client_choose(struct client *c, const char *name);

@@ -27,6 +27,7 @@ struct completion {
     struct open_call call;
     enum completion_finish finish;
     struct completion_figures figures;
+    size_t bytes, most;                 /* of the answer so far; the limit, 0: none */
     bool done;                          /* [DONE] came */
     bool says[COMPLETION_TEXT + 1];     /* reasoning, text: more than blank lines came */
 };
@@ -52,6 +53,11 @@ void completion_close(struct completion *c)
     free(c);
 }
 
+void completion_limit(struct completion *c, size_t most)
+{
+    c->most = most;
+}
+
 static struct text string_of(const json_t *v)
 {
     return json_is_string(v) ? (struct text){json_string_value(v), json_string_length(v)} : (struct text){0};
@@ -59,6 +65,7 @@ static struct text string_of(const json_t *v)
 
 static void tell(struct completion *c, enum completion_kind kind, struct text text)
 {
+    c->bytes += text.n;
     if (text.n)
         c->fn(&(struct completion_delta){.kind = kind, .text = text}, c->arg);
 }
@@ -136,10 +143,12 @@ static void take_call(struct completion *c, const json_t *part)
         char *text = memory_got(json_dumps(arguments, JSON_COMPACT));
         buf_reset(&c->call.arguments);
         buf_adds(&c->call.arguments, text);
+        c->bytes += c->call.arguments.len;
         free(text);
     } else {
         struct text t = string_of(arguments);
         buf_add(&c->call.arguments, t.p ? t.p : "", t.n);
+        c->bytes += t.n;
     }
 }
 
@@ -251,7 +260,7 @@ static void say_error(const json_t *v, struct err *e)
     if (m.n)
         err_set(e, "the server says: %.*s", (int)(m.n < 400 ? m.n : 400), m.p);
     else
-        err_set(e, "the server told an error without a message");
+        err_set(e, "the server reported an error without a message");
 }
 
 void completion_error(const char *body, size_t n, struct err *e)
@@ -263,7 +272,7 @@ void completion_error(const char *body, size_t n, struct err *e)
     else if (plain.n && !text_starts(plain, "<"))
         err_set(e, "the server says: %.*s", (int)(plain.n < 200 ? plain.n : 200), plain.p);
     else
-        err_set(e, "the server told an error without a message");
+        err_set(e, "the server reported an error without a message");
     json_decref(v);
 }
 
@@ -299,6 +308,8 @@ static bool take_event(void *arg, struct text name, struct text data, struct err
         ok = false;
     } else {
         take_chunk(c, v);
+        if (c->most && c->bytes > c->most)
+            ok = err_set(e, "the server does not stop: its answer has more than %zu bytes, which is longer than what was asked for", c->most);
     }
     json_decref(v);
     return ok;

@@ -49,6 +49,8 @@ struct completion;
 /* goes_on: the answer continues an earlier one, so that blank lines at its beginning are kept. */
 struct completion *completion_open(completion_fn *fn, void *arg, bool goes_on);
 void completion_close(struct completion *c);
+/* An answer of more than so many bytes is an error, reported by completion_push(): its server does not stop. */
+void completion_limit(struct completion *c, size_t most);
 
 /* Takes bytes of the body as they arrive.  False with the reason: the server sent an error, or the body is no stream of events. */
 bool completion_push(struct completion *c, const char *bytes, size_t n, struct err *e);

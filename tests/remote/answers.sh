@@ -61,6 +61,9 @@ has "a page of a proxy is no answer" "$err" "refused (status 502)"
 ask sglang/big
 is "an endless event ends" "$found" 1
 has "... with a sentence" "$err" "an event of more than 16 MiB"
+ask sglang/flood -n 10
+is "an answer without an end is stopped" "$found $(wc -c < "$tmp/out" | awk '{print ($1 > 60000 && $1 < 100000)}')" "1 1"
+has "... with a sentence" "$err" "the server does not stop: its answer has more than 68096 bytes"
 
 ask sglang/key
 is "without its key a server is not used" "$found" 3

@@ -102,6 +102,31 @@ static void test_completion__streams_of_all_servers_read_the_same_however_they_a
     }
 }
 
+static void test_completion__an_answer_without_an_end_is_stopped(void **state)
+{
+    static const char *const endless[] = {
+        "data: {\"choices\": [{\"delta\": {\"content\": \"0123456789\"}}]}\n\n",
+        "data: {\"choices\": [{\"delta\": {\"reasoning\": \"0123456789\"}}]}\n\n",
+        "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 0, \"id\": \"a\", \"function\": {\"name\": \"f\", \"arguments\": "
+        "\"0123456789\"}}]}}]}\n\n",
+        "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"function\": {\"name\": \"names\", \"arguments\": {}}}]}}]}\n\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof endless / sizeof *endless; i++) {
+        struct story s = {0};
+        struct err e = {0};
+        struct completion *c = completion_open(note, &s, false);
+        int n = 0;
+        completion_limit(c, 1000);
+        while (n < 1000 && completion_push(c, endless[i], strlen(endless[i]), &e))
+            n++;
+        assert_in_range(n, 50, 150);
+        assert_string_equal(e.msg, "the server does not stop: its answer has more than 1000 bytes, which is longer than what was asked for");
+        completion_close(c);
+        buf_free(&s.text);
+    }
+}
+
 /* What an answer goes on with belongs to it. */
 static void test_completion__blank_lines_are_dropped_at_the_beginning_alone(void **state)
 {
@@ -135,9 +160,9 @@ static void test_completion__an_error_of_any_shape_is_one_sentence(void **state)
     assert_error("{\"detail\": \"Unauthorized\"}", "the server says: Unauthorized");
     assert_error("{\"detail\": [{\"loc\": [\"body\"], \"msg\": \"field required\"}]}", "the server says: field required");
     assert_error("upstream connect error\n", "the server says: upstream connect error");
-    assert_error("<html><body>502</body></html>", "the server told an error without a message");
-    assert_error("", "the server told an error without a message");
-    assert_error("{}", "the server told an error without a message");
+    assert_error("<html><body>502</body></html>", "the server reported an error without a message");
+    assert_error("", "the server reported an error without a message");
+    assert_error("{}", "the server reported an error without a message");
 }
 
 static void test_completion__what_is_no_stream_is_refused(void **state)
@@ -159,6 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_completion__streams_of_all_servers_read_the_same_however_they_are_cut),
+        cmocka_unit_test(test_completion__an_answer_without_an_end_is_stopped),
         cmocka_unit_test(test_completion__blank_lines_are_dropped_at_the_beginning_alone),
         cmocka_unit_test(test_completion__an_error_of_any_shape_is_one_sentence),
         cmocka_unit_test(test_completion__what_is_no_stream_is_refused),
