@@ -82,7 +82,9 @@ static void end_run(struct chat *c, const struct buf *result)
 static void look_at_run(struct chat *c)
 {
     struct buf result = {0};
-    if (tool_step(c->calls.run, &result) || (c->turn.state == TURN_STOPPING && clock_ms_since(c->calls.asked_ns) > INTERRUPT_MS))
+    if (c->turn.state == TURN_STOPPING && clock_ms_since(c->calls.asked_ns) > INTERRUPT_MS)
+        tool_kill(c->calls.run);
+    if (tool_step(c->calls.run, &result))
         end_run(c, &result);
     else
         show_output(c);
@@ -189,6 +191,5 @@ void calls_stop(struct chat *c)
 
 void calls_kill(struct chat *c)
 {
-    end_run(c, &(struct buf){0});
-    next_calls(c);
+    tool_kill(c->calls.run);
 }

@@ -77,7 +77,7 @@ int chat_timeout(const struct chat *c)
     if (outbox_waiting(&c->out) || needs_another(c))
         return 0;
     if (c->calls.run)
-        return TOOL_TICK_MS;
+        return tool_timeout(c->calls.run);
     if (!c->persist.part.due_ns)
         return ahead_timeout(c);
     int64_t left = (c->persist.part.due_ns - clock_ns()) / 1000000 + 1;

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/grow.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -76,7 +76,7 @@ static int cgroup_file(const struct child *c, const char *name)
     return fd;
 }
 
-/* The file that takes a process into a new one; -1: there is none. */
+/* Makes a cgroup and opens the file through which a process enters it; -1 where that is not possible. */
 static int cgroup_make(struct child *c)
 {
     cgroup_path(c);
@@ -97,33 +97,42 @@ static int cgroup_make(struct child *c)
     return door;
 }
 
-static void moment(void)
+/* True when it is gone.  Its processes, which were killed, may take a moment. */
+static bool cgroup_removed(struct child *c)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (*c->cgroup && rmdir(c->cgroup) && errno == EBUSY)
+        return false;
+    *c->cgroup = 0;
+    return true;
 }
 
-static void cgroup_end(struct child *c)
+static void cgroup_kill(const struct child *c)
 {
-    enum { PATIENCE = 500 };
     int fd = *c->cgroup ? cgroup_file(c, "cgroup.kill") : -1;
-    if (fd >= 0) {
-        if (write(fd, "1", 1) < 0) {}
+    if (fd >= 0 && write(fd, "1", 1) < 0) {}
+    if (fd >= 0)
         close(fd);
-    }
-    for (int i = 0; *c->cgroup && rmdir(c->cgroup) && errno == EBUSY && i < PATIENCE; i++)
-        moment();
-    *c->cgroup = 0;
 }
 
 /* --- its start ---------------------------------------------------------------------------------------------------- */
 
+enum { N_LIMITS = 6 };
+
 struct plan {
     char *const *argv, *const *env;
-    struct { int what; struct rlimit to; } limits[5];
+    struct { int what; struct rlimit to; } limits[N_LIMITS];
     int in, out, door;
 };
 
-/* Tasks of the whole machine: at least as many as our user has. */
+/* Our own limit of file locks, which no kernel since 2.4.25 looks at.  A tool's is lower: a mark that its processes inherit and that none of
+ * them can take off. */
+static rlim_t own_mark(void)
+{
+    struct rlimit now;
+    return getrlimit(RLIMIT_LOCKS, &now) ? 0 : now.rlim_max;
+}
+
+/* Returns the number of tasks of the whole machine, which is at least that of our user. */
 static rlim_t n_tasks(void)
 {
     char text[128] = "";
@@ -137,9 +146,11 @@ static rlim_t n_tasks(void)
 
 static void set_limits(struct plan *p, const struct child_limits *l)
 {
-    const rlim_t most[] = {0, (rlim_t)l->files, (rlim_t)l->file_mb << 20, (rlim_t)l->memory_mb << 20, n_tasks() + (rlim_t)l->processes};
-    static const int what[] = {RLIMIT_CORE, RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_NPROC};
-    for (int i = 0; i < 5; i++) {
+    rlim_t mark = own_mark();
+    const rlim_t most[] = {mark ? mark - 1 : 0, 0, (rlim_t)l->files, (rlim_t)l->file_mb << 20, (rlim_t)l->memory_mb << 20,
+                           n_tasks() + (rlim_t)l->processes};
+    static const int what[] = {RLIMIT_LOCKS, RLIMIT_CORE, RLIMIT_NOFILE, RLIMIT_FSIZE, RLIMIT_AS, RLIMIT_NPROC};
+    for (int i = 0; i < N_LIMITS; i++) {
         struct rlimit now;
         rlim_t to = getrlimit(what[i], &now) || now.rlim_max > most[i] ? most[i] : now.rlim_max;
         p->limits[i].what = what[i];
@@ -147,7 +158,17 @@ static void set_limits(struct plan *p, const struct child_limits *l)
     }
 }
 
-/* In the new process, which shares our memory until it runs its program: nothing but system calls. */
+/* Whatever a library has opened without the flag is not the program's. */
+static void close_files_on_exec(void)
+{
+    struct rlimit open;
+    if (!close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) || getrlimit(RLIMIT_NOFILE, &open))
+        return;
+    for (int fd = 3; fd < (int)open.rlim_cur; fd++)     /* Linux before 5.11 */
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/* Runs the program, in the new process, which shares our memory until then: nothing but system calls. */
 static void become(const struct plan *p)
 {
     sigset_t none;
@@ -163,8 +184,9 @@ static void become(const struct plan *p)
     sigemptyset(&none);
     if (dup2(p->in, 0) < 0 || dup2(p->out, 1) < 0 || dup2(p->out, 2) < 0)
         return;
+    close_files_on_exec();
     sigprocmask(SIG_SETMASK, &none, NULL);
-    for (int i = 0; i < 5; i++)         /* last: a sanitizer's runtime in here would need more memory than they allow */
+    for (int i = 0; i < N_LIMITS; i++)         /* last: a sanitizer's runtime in here would need more memory than they allow */
         setrlimit(p->limits[i].what, &p->limits[i].to);
     execvpe(p->argv[0], p->argv, p->env);
 }
@@ -201,91 +223,81 @@ int child_start(struct child *c, char *const *argv, const char *pass, const stru
         if (c->pid > 0)
             waitpid(c->pid, NULL, 0);
         c->pid = 0;
-        child_sweep(c);
+        child_end(c);
     }
     return why;
 }
 
 /* --- its end ------------------------------------------------------------------------------------------------------ */
 
-struct process {
-    pid_t pid, parent, session;
-};
-
-struct processes {
-    struct process *items;
-    int n, cap;
-};
-
-static bool read_process(const char *pid, struct process *p)
+/* Returns the parent of a process; 0: it is gone. */
+static pid_t parent_of(pid_t pid)
 {
     char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC), group;
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
     if (fd >= 0)
         close(fd);
     text[n > 0 ? n : 0] = 0;
     const char *end = strrchr(text, ')');       /* its name may hold anything */
-    p->pid = atoi(pid);
-    return end && sscanf(end + 1, " %*c %d %d %d", &p->parent, &group, &p->session) == 3;
+    return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-static void list_processes(struct processes *l)
-{
-    DIR *d = opendir("/proc");
-    l->n = 0;
-    for (struct dirent *f; d && (f = readdir(d));) {
-        struct process p;
-        if (!isdigit((unsigned char)*f->d_name) || !read_process(f->d_name, &p))
-            continue;
-        l->items = grow(l->items, l->n, &l->cap, sizeof *l->items);
-        l->items[l->n++] = p;
-    }
-    if (d)
-        closedir(d);
-}
-
-static const struct process *find(const struct processes *l, pid_t pid)
-{
-    for (int i = 0; i < l->n; i++)
-        if (l->items[i].pid == pid)
-            return &l->items[i];
-    return NULL;
-}
-
-/* Nobody comes back into our session who was put out of it. */
-static bool is_its(const struct processes *l, const struct process *p)
+/* True for what has the mark and descends from us.  Other children of ours, such as the owner of a clipboard, have no mark. */
+static bool is_tools(pid_t pid, rlim_t own)
 {
     enum { DEEPEST = 1000 };
-    if (p->session == getsid(0))
+    struct rlimit its;
+    if (prlimit(pid, RLIMIT_LOCKS, NULL, &its) || (own && its.rlim_max >= own))
         return false;
-    for (int i = 0; p && i < DEEPEST; i++) {
-        if (p->parent == getpid())
+    for (int i = 0; pid > 1 && i < DEEPEST; i++)
+        if ((pid = parent_of(pid)) == getpid())
             return true;
-        p = find(l, p->parent);
-    }
     return false;
 }
 
-void child_sweep(struct child *c)
+/* Kills every process that is the tool's; false: there was one, and it may have started more meanwhile. */
+static bool kill_all(void)
 {
-    enum { PASSES = 2000 };             /* of a millisecond */
-    struct processes l = {0};
-    cgroup_end(c);
-    for (int pass = 0, found = 1; found && pass < PASSES; pass++) {
-        list_processes(&l);
-        found = 0;
-        for (int i = 0; i < l.n; i++)
-            if (is_its(&l, &l.items[i])) {
-                kill(l.items[i].pid, SIGKILL);
-                waitpid(l.items[i].pid, NULL, WNOHANG);
-                found++;
-            }
-        if (found)
-            moment();
+    rlim_t own = own_mark();
+    bool none = true;
+    DIR *d = opendir("/proc");
+    for (struct dirent *f; d && (f = readdir(d));) {
+        pid_t pid = isdigit((unsigned char)*f->d_name) ? atoi(f->d_name) : 0;
+        if (pid <= 0 || !is_tools(pid, own))
+            continue;
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, WNOHANG);
+        none = false;
     }
-    free(l.items);
-    prctl(PR_SET_CHILD_SUBREAPER, 0);
-    c->pid = 0;
+    if (d)
+        closedir(d);
+    return none;
+}
+
+bool child_sweep(struct child *c)
+{
+    enum { SLICE_MS = 2, PATIENCE_MS = 2000 };
+    int64_t now = clock_ns();
+    if (!c->swept_ns) {
+        c->swept_ns = now;
+        cgroup_kill(c);
+    }
+    bool over = kill_all();
+    while (!over && clock_ms_since(now) < SLICE_MS)
+        over = kill_all();
+    over = (over && cgroup_removed(c)) || clock_ms_since(c->swept_ns) > PATIENCE_MS;
+    if (over) {
+        prctl(PR_SET_CHILD_SUBREAPER, 0);
+        *c = (struct child){0};
+    }
+    return over;
+}
+
+void child_end(struct child *c)
+{
+    while (!child_sweep(c))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }

@@ -385,6 +385,8 @@ struct tool_run {
     struct child child;                 /* .pid 0: a built-in */
     int     fd;                         /* its stdout and stderr */
     int64_t start_ns;
+    bool ended;                         /* its process was waited for; what it has started is being ended */
+    int  status;
     const char *killed;                 /* why we ended it */
 };
 
@@ -438,7 +440,8 @@ static void end_child(struct tool_run *r, const char *why)
 {
     if (!r->killed)
         r->killed = why;
-    kill(-r->child.pid, SIGKILL);
+    if (!r->ended)
+        kill(-r->child.pid, SIGKILL);
 }
 
 /* False when there is nothing to read at the moment, or never again. */
@@ -458,7 +461,7 @@ static bool read_some(struct tool_run *r)
     return n > 0 && !r->killed;
 }
 
-static void report(struct tool_run *r, int status, struct buf *result)
+static void report(struct tool_run *r, struct buf *result)
 {
     struct buf text = {0};
     size_t whole = r->killed ? unicode_complete(buf_str(&r->out), r->out.len) : r->out.len;
@@ -470,10 +473,10 @@ static void report(struct tool_run *r, int status, struct buf *result)
         buf_addf(&text, "%s[ended: more than %zu bytes of output]", gap, r->tool->max_output);
     else if (r->killed)
         buf_addf(&text, "%s[ended: longer than %d s]", gap, r->tool->timeout_s);
-    else if (WIFSIGNALED(status))
-        buf_addf(&text, "%s[ended by signal %d]", gap, WTERMSIG(status));
-    else if (WEXITSTATUS(status))
-        buf_addf(&text, "%s[exit status %d]", gap, WEXITSTATUS(status));
+    else if (WIFSIGNALED(r->status))
+        buf_addf(&text, "%s[ended by signal %d]", gap, WTERMSIG(r->status));
+    else if (WEXITSTATUS(r->status))
+        buf_addf(&text, "%s[exit status %d]", gap, WEXITSTATUS(r->status));
     else if (!text.len)
         buf_adds(&text, "[no output]");
     buf_add(result, text.data, text.len);
@@ -486,17 +489,16 @@ bool tool_step(struct tool_run *r, struct buf *result)
         buf_add(result, buf_str(&r->out), r->out.len);
         return true;
     }
-    int status = 0;
     while (read_some(r))
         ;
-    if (clock_ms_since(r->start_ns) > r->tool->timeout_s * 1000.0)
+    if (!r->ended && clock_ms_since(r->start_ns) > r->tool->timeout_s * 1000.0)
         end_child(r, "time limit");
-    if (waitpid(r->child.pid, &status, WNOHANG) == 0)
+    r->ended = r->ended || waitpid(r->child.pid, &r->status, WNOHANG);
+    if (!r->ended || !child_sweep(&r->child))
         return false;
-    child_sweep(&r->child);             /* what it left behind */
     while (!r->killed && read_some(r))
         ;
-    report(r, status, result);
+    report(r, result);
     return true;
 }
 
@@ -511,19 +513,31 @@ const char *tool_output(const struct tool_run *r, size_t *n)
 
 void tool_interrupt(struct tool_run *r)
 {
-    if (r->child.pid)
+    if (r->child.pid && !r->ended)
         kill(-r->child.pid, SIGINT);
+}
+
+void tool_kill(struct tool_run *r)
+{
+    if (r->child.pid)
+        end_child(r, "interrupted");
+}
+
+int tool_timeout(const struct tool_run *r)
+{
+    return r->ended ? 1 : TOOL_TICK_MS;
 }
 
 void tool_close(struct tool_run *r)
 {
     if (!r)
         return;
-    if (r->child.pid) {
+    if (r->child.pid && !r->ended) {
         kill(-r->child.pid, SIGKILL);
         waitpid(r->child.pid, NULL, 0);
-        child_sweep(&r->child);
     }
+    if (r->child.pid)
+        child_end(&r->child);
     if (r->fd >= 0)
         close(r->fd);
     buf_free(&r->out);

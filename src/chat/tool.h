@@ -48,7 +48,8 @@ bool tool_check_arguments(const char *text, size_t n, struct err *e);           
 struct tool_run;
 /* Starts a call; NULL if the child could not be started. */
 struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t n, struct err *e);
-int  tool_fd(const struct tool_run *r);         /* to poll for reading, or -1; step it every TOOL_TICK_MS as well */
+int  tool_fd(const struct tool_run *r);         /* to poll for reading, or -1 */
+int  tool_timeout(const struct tool_run *r);    /* milliseconds until it is to be stepped without that, at most TOOL_TICK_MS */
 enum { TOOL_TICK_MS = 20 };
 /* True when it has ended: `result` then holds what the model is told (UTF-8).  */
 bool tool_step(struct tool_run *r, struct buf *result);
@@ -56,6 +57,7 @@ bool tool_step(struct tool_run *r, struct buf *result);
  * character.  Valid until the next step. */
 const char *tool_output(const struct tool_run *r, size_t *n);
 void tool_interrupt(struct tool_run *r);        /* asks it to end, as Ctrl-C in a terminal does */
-void tool_close(struct tool_run *r);            /* kills what still runs */
+void tool_kill(struct tool_run *r);             /* ends it; tool_step() returns true soon */
+void tool_close(struct tool_run *r);            /* kills what still runs, and waits until it has ended */
 
 #endif

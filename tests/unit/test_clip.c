@@ -2,12 +2,16 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "chat/tool.h"
 #include "tests/tmpdir.h"
 #include "ui/tui/clip.h"
 
@@ -201,6 +205,45 @@ static void test_clip__a_program_may_stay_in_the_background(void **state)
     assert_string_equal(said.data, "copied 1 byte to the clipboard (xclip)");
 }
 
+/* As wl-copy and xclip do: a process that nobody waits for keeps the text until somebody else copies. */
+static void test_clip__what_serves_the_clipboard_outlives_a_tool(void **state)
+{
+    static const char conf[] = "[tool waits]\ncommand = sleep 600\n";
+    struct err e = {0};
+    struct buf owner = {0};
+    struct options *o = options_open();
+    char path[192];
+    (void)state;
+    setenv("WAYLAND_DISPLAY", "wayland-0", 1);
+    program("wl-copy", "#!/bin/sh\ncat > $Q35_TEST_DIR/input\nsleep 600 &\necho $! > $Q35_TEST_DIR/new\n");
+    assert_true(tmpdir_put(&dir, "arguments", conf, strlen(conf)));
+    snprintf(path, sizeof path, "%s/arguments", dir.path);
+    assert_true(options_read_file(o, path, &e));
+    struct tools *tools = tools_open(o, &e);
+    assert_true(tools && tools_offer(tools, "waits", &e));
+    struct tool_run *r = tool_start(tools_find(tools, "waits"), "{}", 2, &e);
+    assert_non_null(r);
+    assert_true(copy("x"));
+    tool_close(r);
+    snprintf(path, sizeof path, "%s/new", dir.path);
+    assert_true(buf_read_file(&owner, path, 100, &e));
+    assert_int_equal(kill(atoi(owner.data), SIGKILL), 0);
+    tools_close(tools);
+    options_close(o);
+    buf_free(&owner);
+}
+
+static void test_clip__a_program_gets_no_other_descriptor(void **state)
+{
+    (void)state;
+    int leaked = fcntl(2, F_DUPFD, 100);
+    setenv("DISPLAY", ":0", 1);
+    program("xclip", "#!/bin/sh\nls /proc/self/fd > $Q35_TEST_DIR/arguments\n");
+    assert_true(copy("x"));
+    assert_file("arguments", "0\n1\n2\n3\n");      /* ls has the directory as 3 */
+    close(leaked);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +257,8 @@ int main(void)
         T(a_program_that_does_not_read_is_no_harm),
         T(a_program_that_hangs_is_given_up),
         T(a_program_may_stay_in_the_background),
+        T(what_serves_the_clipboard_outlives_a_tool),
+        T(a_program_gets_no_other_descriptor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -254,6 +255,33 @@ static void test_tool__what_has_left_its_group_is_ended_too(void **state)
     assert_int_equal(n_named(line), 0);
 }
 
+static void test_tool__no_process_gets_rid_of_its_mark(void **state)
+{
+    char conf[400], nap[32], line[64];
+    (void)state;
+    if (emulated())
+        skip();
+    snprintf(nap, sizeof nap, "7%d", (int)getpid());
+    snprintf(line, sizeof line, "[7]%s", nap + 1);
+    snprintf(conf, sizeof conf, "[tool tries]\ncommand = bash -c 'ulimit -S -x 5; ulimit -H -x 5; env -i setsid /bin/sleep %s & echo done'\n", nap);
+    with(conf);
+    assert_string_equal(call("tries", "{}"), "done");
+    assert_int_equal(n_named(line), 0);
+}
+
+static void test_tool__a_process_inherits_no_descriptor(void **state)
+{
+    (void)state;
+    if (emulated())
+        skip();
+    with("[tool list]\ncommand = ls /proc/self/fd\n");
+    int leaked[] = {dup(2), fcntl(2, F_DUPFD, 100)};
+    assert_true(leaked[0] > 2 && leaked[1] >= 100);
+    assert_string_equal(call("list", "{}"), "0\n1\n2\n3");       /* ls has the directory as 3 */
+    close(leaked[0]);
+    close(leaked[1]);
+}
+
 static void test_tool__a_tree_of_processes_is_ended(void **state)
 {
     enum { DEPTH = 5, N = 1 << DEPTH };
@@ -409,6 +437,8 @@ int main(void)
         TEST(how_a_call_ended_is_said_in_a_word),
         TEST(limits_end_the_whole_group),
         TEST(what_has_left_its_group_is_ended_too),
+        TEST(no_process_gets_rid_of_its_mark),
+        TEST(a_process_inherits_no_descriptor),
         TEST(a_tree_of_processes_is_ended),
         TEST(a_process_has_a_small_environment_and_limits),
         TEST(bad_definitions_are_refused_with_their_section),

@@ -42,6 +42,7 @@ static pid_t spawn(const char *const *argv, int in, int out)
     posix_spawn_file_actions_adddup2(&files, in, 0);
     posix_spawn_file_actions_adddup2(&files, out, 1);
     posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addclosefrom_np(&files, 3);        /* a library's, opened without O_CLOEXEC */
     int rc = posix_spawnp(&pid, argv[0], &files, &attr, (char *const *)argv, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attr);

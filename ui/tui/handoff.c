@@ -76,6 +76,7 @@ static int run(const char *command, const char *path)
     char *const argv[] = {"sh", "-c", (char *)command, "q35chat", (char *)path, NULL};
     static const int ours[] = {SIGINT, SIGQUIT};
     struct sigaction before[2], ignore = {.sa_handler = SIG_IGN};
+    posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     sigset_t none, usual;
     pid_t pid;
@@ -88,11 +89,14 @@ static int run(const char *command, const char *path)
         sigaddset(&usual, ours[i]);
         sigaction(ours[i], &ignore, &before[i]);
     }
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addclosefrom_np(&files, 3);
     posix_spawnattr_init(&attr);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setsigdefault(&attr, &usual);
     posix_spawnattr_setsigmask(&attr, &none);
-    int rc = posix_spawn(&pid, "/bin/sh", NULL, &attr, argv, environ);
+    int rc = posix_spawn(&pid, "/bin/sh", &files, &attr, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attr);
     while (!rc && waitpid(pid, &status, 0) < 0)
         rc = errno == EINTR ? 0 : errno;
