@@ -45,6 +45,15 @@ done
 hits=$(grep -HnE '^#include "kernels/(cpu|cuda)/' kernels/*.h)
 [ -z "$hits" ] && echo "ok contracts name no device" || bad "contracts: $hits"
 
+# No program that we start gets a descriptor of ours: each is opened with its flag.  main() makes a missing stdin, stdout or stderr; the debug
+# commands start no programs.
+hits=$({ grep -rnE '\b(open|openat|socket|accept4|pipe2|eventfd|epoll_create1|timerfd_create|memfd_create|mkostemps?)\([^)]' \
+            src ui --include='*.c' |
+        grep -vE 'CLOEXEC|[a-z_]+->open\(|FLAGS|"/dev/null", modes'
+    grep -rnE '\bfopen\([^;]*"[rwab+]*"\)|\b(creat|popen|tmpfile|pipe|accept|mkstemp|epoll_create|dup|system)\([^)]|F_DUPFD\b' src ui --include='*.c' |
+        grep -v '^src/debug/'; } | grep -vE '^[^:]*:[0-9]+: *(/\*|\*)|^[^:]*:[0-9]+:/\*')
+[ -z "$hits" ] && echo "ok descriptors are opened with O_CLOEXEC" || bad "a descriptor would be inherited: $hits"
+
 # Only the backend and the option tables know the names of devices; struct dev_caps says what a device can do.
 hits=$(grep -rnE '"(cpu|cuda)"' src ui --include='*.[ch]' | grep -v '^src/backend/')
 [ -z "$hits" ] && echo "ok backends are named by the backend alone" || bad "a backend is named: $hits"

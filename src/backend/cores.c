@@ -12,7 +12,7 @@ static long told(const char *root, int cpu, const char *file)
     char path[512];
     long n = 0;
     snprintf(path, sizeof path, "%s/cpu%d/%s", root, cpu, file);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(path, "re");
     if (f && fscanf(f, "%ld", &n) != 1)
         n = 0;
     if (f)

@@ -27,7 +27,7 @@ struct machine {
 
 static bool read_number(const char *path, double *out)
 {
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(path, "re");
     bool ok = f && fscanf(f, "%lf", out) == 1;
     if (f)
         fclose(f);
@@ -73,7 +73,7 @@ static double meminfo(const struct machine *m, const char *name)
     double kib = 0;
     size_t n = strlen(name);
     snprintf(path, sizeof path, "%s/meminfo", m->proc);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(path, "re");
     while (f && fgets(line, sizeof line, f))
         if (!strncmp(line, name, n) && line[n] == ':')
             kib = strtod(line + n + 1, NULL);
@@ -87,7 +87,7 @@ static double resident(const struct machine *m)
     char path[192];
     double size, pages = 0;
     snprintf(path, sizeof path, "%s/self/statm", m->proc);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(path, "re");
     if (f && fscanf(f, "%lf %lf", &size, &pages) != 2)
         pages = 0;
     if (f)

@@ -220,6 +220,19 @@ bool buf_write(int fd, const void *bytes, size_t n)
     return true;
 }
 
+bool buf_append_file(const char *path, const void *bytes, size_t n)
+{
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    bool ok = fd >= 0 && buf_write(fd, bytes, n);
+    int why = errno;
+    if (fd >= 0 && close(fd) && ok) {
+        ok = false;
+        why = errno;
+    }
+    errno = why;
+    return ok;
+}
+
 static bool replace_file(const char *path, const void *bytes, size_t n, bool synced)
 {
     struct buf fresh = {0};

@@ -38,6 +38,8 @@ enum buf_line { BUF_LINE, BUF_LINE_END, BUF_LINE_INTERRUPTED, BUF_LINE_TOO_LONG,
 enum buf_line buf_read_line(struct buf *b, FILE *in, size_t max);
 /* Writes all n bytes, with as many write() calls as needed; false with errno. */
 bool buf_write(int fd, const void *bytes, size_t n);
+/* Appends to a file, which is made if need be; false with errno.  Does not wait for the reader of a FIFO. */
+bool buf_append_file(const char *path, const void *bytes, size_t n);
 /* Replaces the file atomically by a new one that only its owner can read; false with errno, and the old file is unchanged. */
 bool buf_replace_file(const char *path, const void *bytes, size_t n);
 /* The same for the thread of the screen, which does not wait for the disk: if power fails soon, the file may be the old one, or empty. */

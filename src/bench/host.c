@@ -12,7 +12,7 @@ static bool look_up(const char *path, const char *key, char separator, char *val
     char line[512];
     bool found = false;
     size_t n = strlen(key);
-    FILE *f = fopen(path, "r");
+    FILE *f = fopen(path, "re");
     while (f && !found && fgets(line, sizeof line, f)) {
         const char *at = n ? strchr(line, separator) : line;
         found = at && !strncmp(line, key, n);

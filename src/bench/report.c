@@ -199,7 +199,7 @@ int report_close(struct report *r, const struct err *failure)
     if (ok && r->o->json)
         fputs(buf_str(&json), stdout);
     if (ok && r->o->out_file) {
-        FILE *f = fopen(r->o->out_file, "w");
+        FILE *f = fopen(r->o->out_file, "we");
         ok = f && fputs(buf_str(&json), f) >= 0;
         ok = f && !fclose(f) && ok;
         if (!ok)

@@ -131,7 +131,7 @@ static bool answer(const char *line, size_t n_line, struct buf *out, void *arg, 
 
 static bool write_file(struct job *j, struct err *e)
 {
-    FILE *f = fopen(j->o->out_file, "wb");
+    FILE *f = fopen(j->o->out_file, "wbe");
     if (!f)
         return err_set(e, "cannot write %s: %s", j->o->out_file, strerror(errno));
     struct buf head = {0};

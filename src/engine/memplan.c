@@ -216,7 +216,7 @@ size_t memplan_available(void)
 {
     size_t kib = 0;
     char line[128];
-    FILE *f = fopen("/proc/meminfo", "r");
+    FILE *f = fopen("/proc/meminfo", "re");
     while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
             break;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/dev.h"
+#include "base/buf.h"
 
 static const size_t whole = (size_t)256 << 20, little = (size_t)8 << 20;       /* bytes: no cache holds the first, a GB10's holds the second */
 static const double faster = 1.02, cached = 1.5;
@@ -29,24 +30,24 @@ static bool figures_of(const char *line, const char *key, struct placement *p)
 
 static bool recall(struct placement *p, const char *key, const char *file)
 {
-    char line[512];
+    enum { LONGEST = 1 << 20 };
+    struct buf text = {0};
     bool found = false;
-    FILE *f = file ? fopen(file, "r") : NULL;
-    while (f && fgets(line, sizeof line, f))
+    const char *line = file && buf_read_file(&text, file, LONGEST, NULL) ? buf_str(&text) : NULL;
+    for (; line; line = strchr(line, '\n'), line += line != NULL)
         found |= figures_of(line, key, p);
-    if (f)
-        fclose(f);
+    buf_free(&text);
     return found;
 }
 
 /* The next time measures again where this cannot be written. */
 static void remember(const struct placement *p, const char *key, const char *file)
 {
-    FILE *f = file ? fopen(file, "a") : NULL;
-    if (!f)
-        return;
-    fprintf(f, "%.1f %.1f %.1f %s\n", p->device, p->host, p->again, key);
-    fclose(f);
+    struct buf line = {0};
+    buf_addf(&line, "%.1f %.1f %.1f %s\n", p->device, p->host, p->again, key);
+    if (file)
+        buf_append_file(file, line.data, line.len);
+    buf_free(&line);
 }
 
 static double read_of(struct dev *d, bool in_host, size_t bytes)

@@ -42,13 +42,13 @@ static double figure_of(const char *line, const char *device)
 
 double reads_best(const char *path, const char *device)
 {
-    char line[512];
+    enum { LONGEST = 1 << 20 };
+    struct buf text = {0};
     double best = 0;
-    FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f))
+    const char *line = buf_read_file(&text, path, LONGEST, NULL) ? buf_str(&text) : NULL;
+    for (; line; line = strchr(line, '\n'), line += line != NULL)
         best = figure_of(line, device) > best ? figure_of(line, device) : best;
-    if (f)
-        fclose(f);
+    buf_free(&text);
     return best;
 }
 
@@ -56,9 +56,10 @@ bool reads_remember(const char *path, const char *device, double now, struct err
 {
     if (now <= reads_best(path, device))
         return true;
-    FILE *f = fopen(path, "a");
-    bool ok = f && fprintf(f, "%.1f %s\n", now, device) > 0;
-    ok = f && !fclose(f) && ok;
+    struct buf line = {0};
+    buf_addf(&line, "%.1f %s\n", now, device);
+    bool ok = buf_append_file(path, line.data, line.len);
+    buf_free(&line);
     return ok || err_set(e, "cannot remember the best read in %s: %s", path, strerror(errno));
 }
 

@@ -250,7 +250,7 @@ static bool write_text(struct writer *w, const char *name, const struct buf *tex
 {
     struct buf path = {0};
     buf_addf(&path, "%s/%s", w->dir, name);
-    FILE *f = fopen(buf_str(&path), "wb");
+    FILE *f = fopen(buf_str(&path), "wbe");
     buf_free(&path);
     if (!f)
         return fault(w, name, e);

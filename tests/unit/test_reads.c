@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/reads.h"
@@ -62,10 +63,27 @@ static void test_reads__the_best_is_remembered_by_device(void **state)
     assert_non_null(strstr(e.msg, "/nonexistent/file"));
 }
 
+static void test_reads__a_file_that_does_not_end_is_not_read(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/q35health.XXXXXX";
+    struct err e;
+    assert_true(reads_best("/dev/zero", "one") == 0);
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_true(reads_best(path, "one") == 0);
+    assert_false(reads_remember(path, "one", 100, &e));
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads__a_read_that_lost_a_third_is_slow),
+        cmocka_unit_test(test_reads__a_file_that_does_not_end_is_not_read),
         cmocka_unit_test(test_reads__the_best_is_remembered_by_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
