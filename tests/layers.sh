@@ -50,8 +50,9 @@ hits=$(grep -HnE '^#include "kernels/(cpu|cuda)/' kernels/*.h)
 hits=$({ grep -rnE '\b(open|openat|socket|accept4|pipe2|eventfd|epoll_create1|timerfd_create|memfd_create|mkostemps?)\([^)]' \
             src ui --include='*.c' |
         grep -vE 'CLOEXEC|[a-z_]+->open\(|FLAGS|"/dev/null", modes'
-    grep -rnE '\bfopen\([^;]*"[rwab+]*"\)|\b(creat|popen|tmpfile|pipe|accept|mkstemp|epoll_create|dup|system)\([^)]|F_DUPFD\b' src ui --include='*.c' |
-        grep -v '^src/debug/'; } | grep -vE '^[^:]*:[0-9]+: *(/\*|\*)|^[^:]*:[0-9]+:/\*')
+    grep -rnE '\bfopen\([^;]*"[rwab+]*"\)|\b(creat|popen|tmpfile|pipe|accept|mkstemp|epoll_create|dup|system)\([^)]|F_DUPFD\b' \
+            src ui --include='*.c' |
+        grep -v "^src/debug/"; } | grep -vE '^[^:]*:[0-9]+: *(/\*|\*)|^[^:]*:[0-9]+:/\*')
 [ -z "$hits" ] && echo "ok descriptors are opened with O_CLOEXEC" || bad "a descriptor would be inherited: $hits"
 
 # Only the backend and the option tables know the names of devices; struct dev_caps says what a device can do.

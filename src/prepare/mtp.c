@@ -141,27 +141,22 @@ static bool list_all(const char *dir, struct err *e)
 }
 
 /* Adds the new file to the provenance record. */
-static bool record(const char *dir, struct err *e)
+static bool record(const char *dir, struct provenance *p, struct err *e)
 {
-    struct provenance p;
     struct buf path = {0}, text = {0};
-    bool there, ok = provenance_read(&p, dir, &there, e);
     buf_addf(&path, "%s/" EXTRA_FILE, dir);
     struct hash_job job = {.path = buf_str(&path), .bytes = UINT64_MAX};
     struct safetensors s = {.fd = -1};
-    if (ok && !provenance_find(p.files, p.n_files, EXTRA_FILE)) {
-        ok = hash_jobs(&job, 1, NULL, e) && safetensors_open(&s, buf_str(&path), e);
-        if (ok) {
-            provenance_add_file(&p, EXTRA_FILE, s.size, job.hex);
-            provenance_print(&p, &text);
-            ok = index_write_text(dir, PROVENANCE_FILE, buf_str(&text), text.len, e);
-        }
-        safetensors_close(&s);
+    bool ok = hash_jobs(&job, 1, NULL, e) && safetensors_open(&s, buf_str(&path), e);
+    if (ok) {
+        provenance_add_file(p, EXTRA_FILE, s.size, job.hex);
+        provenance_print(p, &text);
+        ok = index_write_text(dir, PROVENANCE_FILE, buf_str(&text), text.len, e);
     }
-    provenance_free(&p);
+    safetensors_close(&s);
     buf_free(&path);
     buf_free(&text);
-    return ok || !there;
+    return ok;
 }
 
 /* Checks that every tensor of the block exists with its shape. */
@@ -173,10 +168,35 @@ static bool check_block(const char *dir, const struct model_config *c, struct er
     return ok;
 }
 
+/* Copies the block and lists it; nothing of it stays where it does not fit. */
+static bool add_block(const char *dir, const struct model_config *c, struct source *from, struct provenance *p, struct err *e)
+{
+    if (!copy_block(dir, from, e))
+        return false;
+    if (!check_block(dir, c, e)) {
+        struct buf path = {0};
+        buf_addf(&path, "%s/" EXTRA_FILE, dir);
+        unlink(buf_str(&path));
+        buf_free(&path);
+        return false;
+    }
+    return list_all(dir, e) && (!p || provenance_find(p->files, p->n_files, EXTRA_FILE) || record(dir, p, e));
+}
+
+/* The record is read before anything is copied. */
+static bool add_recorded_block(const char *dir, const struct model_config *c, struct source *from, struct err *e)
+{
+    struct provenance p;
+    bool there, readable = provenance_read(&p, dir, &there, e);
+    bool ok = (readable || !there) && add_block(dir, c, from, readable ? &p : NULL, e);
+    provenance_free(&p);
+    return ok;
+}
+
 bool mtp_add(const char *dir, struct source *from, struct mtp_report *r, struct err *e)
 {
     struct model_config c;
-    bool listed, copied = false;
+    bool listed;
     *r = (struct mtp_report){.state = MTP_THERE};
     if (!config_load(&c, dir, e) || !look(dir, &r->n_tensors, &listed, e))
         return false;
@@ -185,22 +205,9 @@ bool mtp_add(const char *dir, struct source *from, struct mtp_report *r, struct 
     if (!r->n_tensors && !from)
         return err_set(e, "%s has no tensor of an MTP block (" PREFIX "...): name a checkpoint that has it with --from, for example the INT4 one",
                        dir);
-    if (!r->n_tensors) {
-        if (!copy_block(dir, from, e))
-            return false;
-        copied = true;
-        r->state = MTP_ADDED;
-    } else if (listed)
+    if (r->n_tensors && listed)
         return check_block(dir, &c, e);
-    else
-        r->state = MTP_INDEXED;
-    if (!check_block(dir, &c, e)) {
-        struct buf path = {0};
-        buf_addf(&path, "%s/" EXTRA_FILE, dir);
-        if (copied)
-            unlink(buf_str(&path));
-        buf_free(&path);
-        return false;
-    }
-    return list_all(dir, e) && (!copied || record(dir, e)) && look(dir, &r->n_tensors, &listed, e);
+    r->state = r->n_tensors ? MTP_INDEXED : MTP_ADDED;
+    bool ok = r->n_tensors ? check_block(dir, &c, e) && list_all(dir, e) : add_recorded_block(dir, &c, from, e);
+    return ok && look(dir, &r->n_tensors, &listed, e);
 }

@@ -83,20 +83,55 @@ void provenance_print(const struct provenance *p, struct buf *out)
     json_decref(root);
 }
 
-static void read_origin(struct provenance_origin *o, const json_t *j)
+/* ---- reading */
+
+static bool is_text_or_null(const json_t *v)
 {
-    const char *fingerprint = json_string_value(json_object_get(j, "fingerprint"));
-    o->repo = copy_text(json_string_value(json_object_get(j, "repo")));
-    o->commit = copy_text(json_string_value(json_object_get(j, "commit")));
-    snprintf(o->fingerprint, sizeof o->fingerprint, "%s", fingerprint ? fingerprint : "");
+    return !v || json_is_null(v) || json_is_string(v);
 }
 
-static void read_items(struct provenance_item **list, int *n, const json_t *j)
+static bool is_hash_or_null(const json_t *v)
+{
+    return is_text_or_null(v) && json_string_length(v) < DIGEST_HEX;
+}
+
+static bool read_origin(struct provenance_origin *o, const json_t *j)
+{
+    const json_t *repo = json_object_get(j, "repo"), *commit = json_object_get(j, "commit"), *fingerprint = json_object_get(j, "fingerprint");
+    const char *hash = json_string_value(fingerprint);
+    if (!json_is_object(j) || !is_text_or_null(repo) || !is_text_or_null(commit) || !is_hash_or_null(fingerprint))
+        return false;
+    o->repo = copy_text(json_string_value(repo));
+    o->commit = copy_text(json_string_value(commit));
+    snprintf(o->fingerprint, sizeof o->fingerprint, "%s", hash ? hash : "");
+    return true;
+}
+
+static bool read_items(struct provenance_item **list, int *n, const json_t *j)
 {
     const char *name;
     json_t *v;
-    json_object_foreach((json_t *)(uintptr_t)j, name, v)
-        add_item(list, n, name, (uint64_t)json_integer_value(json_object_get(v, "bytes")), json_string_value(json_object_get(v, "sha256")));
+    json_object_foreach((json_t *)(uintptr_t)j, name, v) {
+        const json_t *bytes = json_object_get(v, "bytes"), *hash = json_object_get(v, "sha256");
+        if (!json_is_integer(bytes) || json_integer_value(bytes) < 0 || !is_hash_or_null(hash))
+            return false;
+        add_item(list, n, name, (uint64_t)json_integer_value(bytes), json_string_value(hash));
+    }
+    return json_is_object(j);
+}
+
+/* Returns the name of the first field that is missing or is not what provenance_print() writes; NULL: all is read. */
+static const char *read_fields(struct provenance *p, const json_t *root)
+{
+    p->program = copy_text(json_string_value(json_object_get(root, "program")));
+    p->layout = copy_text(json_string_value(json_object_get(root, "layout")));
+    return json_integer_value(json_object_get(root, "format")) != FORMAT                ? "format"
+         : !p->program                                                                  ? "program"
+         : !p->layout                                                                   ? "layout"
+         : !read_origin(&p->int4, json_object_get(root, "int4"))                        ? "int4"
+         : !read_origin(&p->fp8, json_object_get(root, "fp8"))                          ? "fp8"
+         : !read_items(&p->files, &p->n_files, json_object_get(root, "files"))          ? "files"
+         : !read_items(&p->tensors, &p->n_tensors, json_object_get(root, "tensors"))    ? "tensors" : NULL;
 }
 
 bool provenance_read(struct provenance *p, const char *dir, bool *there, struct err *e)
@@ -108,19 +143,11 @@ bool provenance_read(struct provenance *p, const char *dir, bool *there, struct 
     *there = !access(buf_str(&path), F_OK);
     bool ok = buf_read_file(&text, buf_str(&path), MAX_FILE, e);
     json_t *root = ok ? json_loadb(buf_str(&text), text.len, JSON_REJECT_DUPLICATES, &je) : NULL;
-    const char *layout = json_string_value(json_object_get(root, "layout"));
+    const char *wrong = root ? read_fields(p, root) : NULL;
     if (ok && !root)
         ok = err_set(e, "%s: not valid JSON: %s (line %d)", buf_str(&path), je.text, je.line);
-    else if (ok && (json_integer_value(json_object_get(root, "format")) != FORMAT || !layout))
-        ok = err_set(e, "%s: format is not %d or layout is missing: another version of q35chat wrote it", buf_str(&path), FORMAT);
-    if (ok) {
-        p->program = copy_text(json_string_value(json_object_get(root, "program")));
-        p->layout = copy_text(layout);
-        read_origin(&p->int4, json_object_get(root, "int4"));
-        read_origin(&p->fp8, json_object_get(root, "fp8"));
-        read_items(&p->files, &p->n_files, json_object_get(root, "files"));
-        read_items(&p->tensors, &p->n_tensors, json_object_get(root, "tensors"));
-    }
+    else if (wrong)
+        ok = err_set(e, "%s: %s is missing or damaged, or another version of q35chat wrote it", buf_str(&path), wrong);
     json_decref(root);
     buf_free(&text);
     buf_free(&path);

@@ -609,6 +609,50 @@ static void test_mtp__a_block_that_is_gone_comes_from_another_checkpoint(void **
     }
 }
 
+static void test_mtp__a_damaged_record_is_refused_before_anything_is_copied(void **state)
+{
+#define BEGIN "{\"format\": 1, \"program\": \"q35chat\", \"layout\": \"linked\""
+#define ORIGINS ", \"int4\": {\"repo\": null}, \"fp8\": {}"
+    static const struct { const char *record, *says; } rows[] = {
+        {"{\"format\": 1, \"layout\": \"linked\"}", "program is missing or damaged"},
+        {"{\"format\": 1, \"program\": null, \"layout\": \"linked\"}", "program is missing or damaged"},
+        {"{\"format\": 1, \"program\": \"q\", \"layout\": 3}", "layout is missing or damaged"},
+        {"{\"format\": 2}", "format is missing or damaged"},
+        {"[]", "format is missing or damaged"},
+        {"{", "not valid JSON"},
+        {BEGIN "}", "int4 is missing or damaged"},
+        {BEGIN ", \"int4\": {\"repo\": 1}}", "int4 is missing or damaged"},
+        {BEGIN ", \"int4\": {}, \"fp8\": {\"fingerprint\": \"01234567890123456789012345678901234567890123456789012345678901234\"}}",
+         "fp8 is missing or damaged"},
+        {BEGIN ORIGINS ", \"files\": []}", "files is missing or damaged"},
+        {BEGIN ORIGINS ", \"files\": {\"a\": {\"bytes\": -1}}}", "files is missing or damaged"},
+        {BEGIN ORIGINS ", \"files\": {\"a\": {\"bytes\": 1, \"sha256\": {}}}}", "files is missing or damaged"},
+        {BEGIN ORIGINS ", \"files\": {}, \"tensors\": {\"a\": 1}}", "tensors is missing or damaged"},
+    };
+    (void)state;
+    struct place p;
+    struct source s;
+    struct mtp_report r;
+    char extra[200], record[200];
+    start(&p);
+    copy_dir(G0 "hybrid", p.out);
+    drop_from_index(p.out);
+    snprintf(extra, sizeof extra, "%s/model_extra_tensors.safetensors", p.out);
+    snprintf(record, sizeof record, "%s/q35chat-provenance.json", p.out);
+    assert_int_equal(unlink(extra), 0);
+    source_open_dir(&s, G0 "hybrid");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err e = {0};
+        assert_true(buf_replace_file(record, rows[i].record, strlen(rows[i].record)));
+        assert_false(mtp_add(p.out, &s, &r, &e));
+        if (!strstr(e.msg, rows[i].says))
+            fail_msg("%s: %s", rows[i].record, e.msg);
+        assert_true(access(extra, F_OK) != 0);
+    }
+    source_close(&s);
+    stop_hub(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -625,6 +669,7 @@ int main(void)
         cmocka_unit_test(test_hybrid__the_cache_of_the_hub_tells_repository_commit_and_hashes),
         cmocka_unit_test(test_mtp__a_block_that_the_index_lost_is_listed_again),
         cmocka_unit_test(test_mtp__a_block_that_is_gone_comes_from_another_checkpoint),
+        cmocka_unit_test(test_mtp__a_damaged_record_is_refused_before_anything_is_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
