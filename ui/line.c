@@ -53,7 +53,7 @@ static enum chat_answer ask_approval(struct turn *t, const char *name, const cha
     turn_say(t, answer.data);
     buf_reset(&answer);
     bool known = false;
-    while (!known && lineedit_line(l->edit, t->speaks ? "Your answer: " : "[y/n/always] ", &answer)) {
+    while (!known && lineedit_answer(l->edit, t->speaks ? "Your answer: " : "[y/n/always] ", &answer)) {
         known = decision(buf_str(&answer), &result);
         buf_reset(&answer);
     }
@@ -75,7 +75,7 @@ static void ask_about_summary(struct line *l)
         buf_adds(&text, "?  y: yes, /undo goes back; n: no, all stays\n");
         turn_say(&l->turn, text.data);
         buf_reset(&text);
-        while (!known && lineedit_line(l->edit, "[y/n] ", &text)) {
+        while (!known && lineedit_answer(l->edit, "[y/n] ", &text)) {
             known = decision(buf_str(&text), &answer);
             buf_reset(&text);
         }

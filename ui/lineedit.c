@@ -33,6 +33,8 @@ struct lineedit {
     struct buf typed;                   /* bytes that were read and not yet given to libedit */
     bool in_paste, broken_line;         /* inside a bracketed paste; the line just read was ended by its newline */
     bool quoted;                        /* the next character goes in as it is */
+    bool typed_only;                    /* of lineedit_answer() */
+    bool dropped;                       /* something was pasted all the same: nothing counts until no key comes for a while */
     bool interrupted, hung_up;
     bool asks_model;                    /* of lineedit_asks_model() */
     bool pastes;                        /* the terminal brackets them */
@@ -42,7 +44,7 @@ struct lineedit {
 
 #define PASTE_BEGIN "\033[200~"
 #define PASTE_END   "\033[201~"
-enum { MARK = 6, MARK_WAIT_MS = 30, CTRL_V = 22 };
+enum { MARK = 6, MARK_WAIT_MS = 30, PASTE_REST_MS = 500, CTRL_V = 22 };
 
 /* --- keys ------------------------------------------------------------------------------------------------------- */
 
@@ -190,10 +192,13 @@ static int next_key(EditLine *el, wchar_t *c)
             return 0;
         if (!l->typed.len)
             tell_draft(l);
-        if (!l->typed.len && !wait_key(l, -1)) {
+        if (!l->typed.len && !wait_key(l, l->dropped ? PASTE_REST_MS : -1)) {
             if (l->interrupted || l->asks_model)
                 return -1;
-            continue;
+            if (!l->dropped || l->hung_up)
+                continue;
+            *c = '\n';                  /* the line ends, to be refused */
+            return 1;
         }
         if (follow_size(l)) {           /* libedit takes the new screen for an empty one */
             fputc('\r', stdout);
@@ -204,6 +209,7 @@ static int next_key(EditLine *el, wchar_t *c)
                 continue;
             if (l->typed.len >= MARK) {
                 l->in_paste = l->typed.data[3] == '0' && l->typed.data[4] == '0';
+                l->dropped = l->dropped || l->typed_only;
                 buf_consume(&l->typed, MARK);
                 continue;
             }
@@ -213,6 +219,9 @@ static int next_key(EditLine *el, wchar_t *c)
             continue;
         buf_consume(&l->typed, unicode_decode(l->typed.data, l->typed.len, &cp, NULL));
         *c = (wchar_t)cp;
+        l->dropped = l->dropped || (l->typed_only && l->in_paste);
+        if (l->dropped)
+            continue;
         if (!l->in_paste || pasted(l, c))
             return 1;
     }
@@ -327,6 +336,19 @@ bool lineedit_line(struct lineedit *l, const char *prompt, struct buf *out)
     }
     buf_add(out, s, (size_t)n - (s[n - 1] == '\n'));
     return true;
+}
+
+bool lineedit_answer(struct lineedit *l, const char *prompt, struct buf *out)
+{
+    l->typed_only = true;
+    bool ok = lineedit_line(l, prompt, out);
+    if (ok && (l->dropped || l->typed.len)) {   /* or the terminal does not mark pastes, and several lines came at once */
+        lineedit_forget(l);
+        buf_reset(out);
+        turn_say(l->turn, "pasted text is not an answer: type it\n");
+    }
+    l->typed_only = l->dropped = false;
+    return ok;
 }
 
 static bool message_ends_with(const struct buf *b, const char *end)
@@ -452,18 +474,15 @@ void lineedit_put(struct lineedit *l, const struct buf *text)
 
 /* --- opening and closing ---------------------------------------------------------------------------------------- */
 
-/* What was typed before, on the full screen too.  "history" is what libedit once wrote of this front end alone. */
+/* Gives libedit what was typed before, on the full screen too. */
 static void load_history(struct lineedit *l)
 {
     HistEvent ev;
     struct err e = {0};
-    struct buf old = {0}, path = {0};
-    if (paths_state(&old, "history", &e))
-        history(l->history, &ev, H_LOAD, old.data);
+    struct buf path = {0};
     l->past = history_open(paths_state(&path, "history.jsonl", &e) ? path.data : NULL, options_int(l->o, OPT_history_size) + 1);
     for (int i = 0; i < history_n(l->past); i++)
         history(l->history, &ev, H_ENTER, history_at(l->past, i));
-    buf_free(&old);
     buf_free(&path);
 }
 

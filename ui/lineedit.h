@@ -17,6 +17,9 @@ bool lineedit_edits(const struct lineedit *l);          /* it is libedit */
 
 /* Adds one line without its end to `out`.  False at Ctrl-C, Ctrl-D or the end of the terminal. */
 bool lineedit_line(struct lineedit *l, const char *prompt, struct buf *out);
+/* The same for a question of which the answer decides something: only keys that are typed count.  A line with a key that was pasted, and what
+ * follows a paste within half a second, is dropped; then `out` stays empty and a sentence says so. */
+bool lineedit_answer(struct lineedit *l, const char *prompt, struct buf *out);
 /* A message: a line, lines that end with a backslash, lines between two """, or a paste.  False as above. */
 bool lineedit_message(struct lineedit *l, struct buf *out);
 bool lineedit_interrupted(const struct lineedit *l);    /* by Ctrl-C, while the newest line was typed */

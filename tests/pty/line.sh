@@ -5,8 +5,10 @@
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 fill=$(printf '\357\277\275')           # what the endless answer consists of
+mkdir -p "$XDG_STATE_HOME/q35chat"
+mkfifo "$XDG_STATE_HOME/q35chat/history"        # libedit's own, as an early version kept it
 begin --no-think --tools none --no-loop-guard
-seen "the prompt is there at once" "> "
+seen "the prompt is there at once, and nobody waits for a file that is not the history" "> "
 type 'Hello\r'
 seen "an answer ends with its figures" " ctx "
 type '/hel\t\r'

@@ -54,6 +54,30 @@ type '\003'
 seen "Ctrl-C at the question stops the turn" "[stopped]"
 is "... and nothing ran again" "$(cat arguments)" '{"city": "Oslo"}'
 type '/new\r'
+seen "a conversation for pastes" "a new conversation"
+cp arguments before
+type 'What is the weather in Oslo?\r'
+seen "it is asked for pastes" "[y/n/always] "
+type '\033[200~y\r\033[201~'
+seen "a paste of an answer is refused" "pasted text is not an answer"
+seen "... and asked again" "[y/n/always] "
+type '\033[200~first\ralways\rlast\033[201~'
+seen "... a line of several, too" "pasted text is not an answer"
+seen "... and asked again" "[y/n/always] "
+type '\033[200~x\033[201~y\r\033[201~'
+seen "... and what follows an end of the paste within it" "pasted text is not an answer"
+seen "... and asked again" "[y/n/always] "
+type 'alw\033[200~ays\033[201~\r'
+seen "... and a word of which a part was typed" "pasted text is not an answer"
+seen "... and asked again" "[y/n/always] "
+type 'no\rone\ralways\r'
+seen "... and lines that a terminal does not mark" "pasted text is not an answer"
+seen "... and asked again" "[y/n/always] "
+is "... nothing ran" "$(cmp arguments before && echo same)" same
+type 'n\r'
+seen "a typed answer counts" "did not allow"
+seen "... and the turn ends" " ctx "
+type '/new\r'
 seen "one more new conversation" "a new conversation"
 type 'What is the weather in Oslo?\r'
 seen "it is asked once more" "[y/n/always] "

@@ -80,6 +80,21 @@ static void test_app__a_paste_never_sends_and_never_answers(void **state)
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
     assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     assert_string_equal(stage_draft(), "y\n");
+    stage_type("y");                    /* behind an end of the paste that stood within it */
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    stage_pass(400);
+    stage_key("Enter");
+    stage_type("y");
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    stage_pass(600);
+    stage_type("e");                    /* the arguments are edited */
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = " ", .n = 1}, stage.ms);
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
+    stage_key("Enter");
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    stage_pass(600);
+    stage_key("Enter");
+    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
     stage_end();
 }
 

@@ -296,8 +296,9 @@ static bool is_deaf(struct host *h, const struct key_event *ev)
         return false;
     if (q->deaf_until != INT64_MAX)
         q->deaf_until = h->ms + APPROVE_DEAF_MS;
-    if (ev->kind == KEYS_TEXT && window_front(h) == WINDOW_input)
-        editor_insert(input_editor(h), ev->text, ev->n);
+    struct editor *to = replies(q) ? q->reply : window_front(h) == WINDOW_input ? input_editor(h) : NULL;
+    if (ev->kind == KEYS_TEXT && to)
+        editor_insert(to, ev->text, ev->n);
     return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
 }
 
@@ -312,8 +313,13 @@ static bool is_by_habit(struct host *h, const struct key_event *ev)
     return true;
 }
 
+/* A paste approves nothing, nor do keys that follow it at once: some terminals let a false end of it through. */
 static bool take_unmeant(struct host *h, const struct key_event *ev)
 {
+    struct approve *q = approve(h);
+    bool pasted = ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END;
+    if (pasted && window_is_open(h, WINDOW_approve) && q->deaf_until != INT64_MAX)
+        q->deaf_until = h->ms + APPROVE_DEAF_MS;
     return (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(h, ev) || is_by_habit(h, ev));
 }
 
