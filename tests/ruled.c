@@ -223,7 +223,7 @@ int main(int argc, char **argv)
 {
     static struct tensor tensors[MAX_TENSORS];
     struct file file = {.tensors = tensors}, next = {.tensors = tensors};
-    char line[LINE], path[4 * LINE], part[4 * LINE];
+    char line[LINE], path[4 * LINE], part[4 * LINE + 8];
     uint64_t seed = 0, total = 0;
     bool more = true, listed = false;
     if (argc != 3)
