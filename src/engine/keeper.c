@@ -176,6 +176,8 @@ struct keeper *keeper_open(const struct keeper_hooks *h, struct err *e)
     if (!rc)
         return k;
     err_set(e, "cannot start the thread that saves: %s", strerror(rc));
+    pthread_cond_destroy(&k->changed);
+    pthread_mutex_destroy(&k->lock);
     free(k);
     return NULL;
 }

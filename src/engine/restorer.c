@@ -285,6 +285,8 @@ struct restorer *restorer_open(const struct restorer_hooks *h, struct err *e)
     if (!rc)
         return t;
     err_set(e, "cannot start the thread that reads what was saved: %s", strerror(rc));
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
     free(t);
     return NULL;
 }
