@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "bench/run.h"
+#include "bench/text.h"
 #include "tests/tmpdir.h"
 
 static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
@@ -48,10 +49,29 @@ static void test_bench_head__counts_positions_misses_and_completed_ids(void **st
     tmpdir_remove(&dir);
 }
 
+static void test_bench_text__errors_name_the_file(void **state)
+{
+    static const struct { const char *path, *says; } rows[] = {
+        {"/nonexistent", "cannot open /nonexistent: No such file or directory"}, {"/tmp", "/tmp is a directory, expected a file"},
+        {"/dev/zero", "/dev/zero is larger than the 268435456 bytes that such a file may have"},
+        {"LICENSE", "LICENSE has "},
+    };
+    struct model m = {.dir = "assets/demo"};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct ids ids = {0};
+        struct err e = {0};
+        assert_false(text_ids(&m, rows[i].path, 1 << 30, 1 << 30, &ids, &e));
+        assert_ptr_equal(strstr(e.msg, rows[i].says), e.msg);
+        ids_free(&ids);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bench_head__counts_positions_misses_and_completed_ids),
+        cmocka_unit_test(test_bench_text__errors_name_the_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

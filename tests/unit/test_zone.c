@@ -69,8 +69,8 @@ static void test_zone__every_zone_of_the_machine_is_that_of_the_c_library(void *
 
 static void test_zone__what_is_no_zone_is_refused(void **state)
 {
-    static const char *const names[] = {"", "Mars/Olympus", "Europe", "../../../etc/passwd", "/etc/localtime", "Europe/../UTC", "zone.tab", "leapseconds",
-                                        "-", "+1", "Europe/Paris ", "Europe/Paris\n"};
+    static const char *const names[] = {"", "Mars/Olympus", "Europe", "../../../etc/passwd", "/etc/localtime", "Europe/../UTC", "zone.tab",
+                                        "leapseconds", "-", "+1", "Europe/Paris ", "Europe/Paris\n"};
     struct tm tm;
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
