@@ -26,7 +26,7 @@ struct line {
 
 /* --- questions -------------------------------------------------------------------------------------------------- */
 
-/* Only a clear word decides: a message typed at the wrong moment must not. */
+/* Recognizes a clear word only: a message typed at the wrong moment decides nothing. */
 static bool decision(const char *typed, enum chat_answer *answer)
 {
     static const struct { const char *word; enum chat_answer answer; } words[] = {
@@ -41,13 +41,13 @@ static bool decision(const char *typed, enum chat_answer *answer)
     return false;
 }
 
-/* A question that typed-ahead keys must not answer. */
+/* Asks whether a tool may run.  Keys typed before the question, and pastes, are no answer. */
 static enum chat_answer ask_approval(struct turn *t, const char *name, const char *arguments)
 {
     struct line *l = (struct line *)t;
     struct buf answer = {0};
     enum chat_answer result = CHAT_NO;
-    (void)arguments;                    /* stands on the screen already */
+    (void)arguments;                    /* on the screen already */
     lineedit_forget(l->edit);
     buf_addf(&answer, "run %s?  y: yes, n: no, always: not asked again in this chat\n", name);
     turn_say(t, answer.data);
@@ -64,15 +64,15 @@ static enum chat_answer ask_approval(struct turn *t, const char *name, const cha
     return result;
 }
 
-/* The model has written a summary, which stands on the screen. */
+/* Asks whether the summary that the model has written, which is on the screen, is to replace the messages. */
 static void ask_about_summary(struct line *l)
 {
     struct buf text = {0};
     enum chat_answer answer = CHAT_NO;
     bool known = false;
-    buf_adds(&text, "take this summary ");
+    buf_adds(&text, "accept this summary ");
     if (chat_proposes(l->chat, &text)) {
-        buf_adds(&text, "?  y: yes, /undo goes back; n: no, all stays\n");
+        buf_adds(&text, "?  y: yes (/undo reverts it), n: no\n");
         turn_say(&l->turn, text.data);
         buf_reset(&text);
         while (!known && lineedit_answer(l->edit, "[y/n] ", &text)) {
@@ -80,7 +80,7 @@ static void ask_about_summary(struct line *l)
             buf_reset(&text);
         }
         chat_decide(l->chat, known && answer != CHAT_NO);
-        turn_say(&l->turn, known && answer != CHAT_NO ? "taken\n" : "left; nothing has changed\n");
+        turn_say(&l->turn, known && answer != CHAT_NO ? "summary accepted\n" : "summary discarded; nothing has changed\n");
     }
     buf_free(&text);
 }
@@ -94,11 +94,11 @@ static void answer_turn(struct line *l)
     lineedit_resume(l->edit);
 }
 
-/* A terminal that edits its lines cannot be given one. */
+/* Shows a line that was to be edited, on a terminal that edits its lines itself and cannot be given one. */
 static void say_again(struct line *l, const struct buf *text)
 {
     struct buf told = {0};
-    buf_addf(&told, "it was: %s\n%s", buf_str(text), chat_edited(l->chat) < 0 ? "what is typed next takes its place\n" : "");
+    buf_addf(&told, "it was: %s\n%s", buf_str(text), chat_edited(l->chat) < 0 ? "your next message replaces it\n" : "");
     turn_say(&l->turn, told.data);
     buf_free(&told);
 }
@@ -131,7 +131,7 @@ static bool choose_model(struct line *l, const char *name)
     return ok;
 }
 
-/* False: none was chosen.  What is typed and names none is a message that came too soon: it is put back. */
+/* False: no model was chosen.  A line that names none is a message that came too soon: it is put back. */
 static bool ask_model(struct line *l)
 {
     const char *const *names, *meant = NULL;
@@ -143,7 +143,7 @@ static bool ask_model(struct line *l)
         if (!meant && typed.len) {
             buf_reset(&message);
             buf_add(&message, typed.data, typed.len);
-            turn_say(&l->turn, "that is none of them: a number or a name chooses, Ctrl-C leaves it open\n");
+            turn_say(&l->turn, "no such entry: type a number or a name, or Ctrl-C to cancel\n");
         }
         if (!meant)
             buf_reset(&typed);
@@ -159,7 +159,7 @@ static bool ask_model(struct line *l)
     return ok;
 }
 
-/* A message waits for it; without it the message comes back. */
+/* Asks for the model that a message waits for; without one the message comes back. */
 static void choose_in_turn(struct turn *t)
 {
     struct line *l = (struct line *)t;
@@ -171,14 +171,13 @@ static void choose_in_turn(struct turn *t)
 
 /* --- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Of an earlier message that is being edited: what sending it does. */
+/* Says what sending does while an earlier message is edited. */
 static void tell_edit(struct line *l)
 {
     struct buf told = {0};
-    int message = chat_edited(l->chat), behind = chat_n_messages(l->chat) - message - 1;
+    int message = chat_edited(l->chat), after = chat_n_messages(l->chat) - message - 1;
     if (message >= 0)
-        buf_addf(&told, "what is sent now takes the place of that message%s; an empty line leaves all as it is\n",
-                 behind > 1 ? " and of those behind it" : behind ? " and of the one behind it" : "");
+        buf_addf(&told, "your next message replaces that one%s; an empty line cancels\n", after ? " and everything after it" : "");
     turn_say(&l->turn, buf_str(&told));
     buf_free(&told);
 }
@@ -190,7 +189,7 @@ static void leave_edit(struct line *l)
     chat_edit_end(l->chat);
 }
 
-/* Where one is in the conversation: the last message and its answer. */
+/* Shows where the conversation is: the last message and its answer. */
 static void show_end(struct line *l)
 {
     struct buf text = {0};
@@ -204,22 +203,22 @@ static void show_end(struct line *l)
     buf_free(&text);
 }
 
-/* What a plain terminal has for a command of the full screen. */
+/* Shows what a plain terminal has instead of a command of the full screen. */
 static void do_without_screen(struct line *l, const char *command)
 {
     struct buf text = {0};
     if (!strcmp(command, "keys") && !lineedit_edits(l->edit))
-        buf_adds(&text, "Enter     sends; a line that ends in \\ goes on in the next one, so do lines between two \"\"\"\n"
-                        "          Backspace, Ctrl-W and Ctrl-U take back a letter, a word, the line\n"
+        buf_adds(&text, "Enter     sends; end a line with \\ to continue it, or put several lines between two \"\"\"\n"
+                        "          Backspace, Ctrl-W and Ctrl-U delete a letter, a word, the line\n"
                         "Ctrl-C    stops the answer, which is kept; clears the line; Ctrl-D ends\n");
     else if (!strcmp(command, "keys"))
-        buf_adds(&text, "Enter     sends; a line that ends in \\ goes on in the next one, so do lines between two \"\"\" and a paste\n"
+        buf_adds(&text, "Enter     sends; end a line with \\ to continue it, or put several lines between two \"\"\", or paste them\n"
                         "Tab       completes commands, options and files; Ctrl-R searches what was typed before\n"
                         "Ctrl-C    stops the answer, which is kept; clears the line; Ctrl-D ends\n");
     else if (!strcmp(command, "resume"))
         buf_adds(&text, "/resume needs a name; /sessions lists them, Tab completes them\n");
     else if (!strcmp(command, "theme"))
-        buf_adds(&text, "that is for the full screen\n");
+        buf_adds(&text, "/theme needs the full screen\n");
     else
         buf_addf(&text, "/%s needs the full screen\n", command);
     turn_say(&l->turn, text.data);

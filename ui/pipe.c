@@ -35,12 +35,12 @@ struct pipe {
     struct waiting waiting;
     int64_t start_ns, deadline_ns;      /* deadline 0: none */
     bool  timed_out;
-    int   status;                       /* -1: goes on */
+    int   status;                       /* -1: not known yet */
 };
 
 /* --- output ----------------------------------------------------------------------------------------------------- */
 
-/* A write that fails for another reason than a closed pipe (that one kills us, as it should) is a failure. */
+/* Writes.  A closed pipe kills us, as it should; any other error is a failure of the program. */
 static void out(struct pipe *p, const char *text, size_t n)
 {
     if (fwrite(text, 1, n, stdout) == n)
@@ -101,7 +101,7 @@ static void print_answer(struct pipe *p, const char *text, size_t n)
     buf_free(&lines);
 }
 
-/* What the printer holds back of the answer. */
+/* Prints what the printer holds back of the answer. */
 static void end_answer(struct pipe *p)
 {
     struct buf lines = {0};
@@ -146,7 +146,7 @@ static int interrupted(const struct pipe *p)
     return p->timed_out ? EXIT_TIMEOUT : EXIT_SIGNAL + interrupt_signal();
 }
 
-/* What was held back until the end. */
+/* Prints what was held back until the end. */
 static void print_whole(struct pipe *p)
 {
     if (p->show_reasoning)
@@ -157,7 +157,7 @@ static void print_whole(struct pipe *p)
         print_answer(p, buf_str(&p->reply.answer), p->reply.answer.len);
 }
 
-/* False: there was none. */
+/* Prints the code blocks.  False: the answer has none. */
 static bool print_code(struct pipe *p)
 {
     struct buf code = {0};
@@ -246,7 +246,7 @@ static void tell(const struct pipe *p, const struct chat_event *ev)
     buf_free(&line);
 }
 
-/* What was planned before the weights were read. */
+/* Shows the memory plan, made before the weights were read. */
 static void tell_memory(struct pipe *p)
 {
     const struct chat_info *info = chat_info(p->chat);
@@ -262,7 +262,7 @@ static void tell_memory(struct pipe *p)
 static void take(struct pipe *p, const struct chat_event *ev)
 {
     bool plain = !p->json && !p->jsonl && p->streams;
-    if (p->jsonl && ev->kind != CHAT_TOOL_OUTPUT && ev->kind != CHAT_DONE && ev->kind != CHAT_FATAL)     /* a result says what was output */
+    if (p->jsonl && ev->kind != CHAT_TOOL_OUTPUT && ev->kind != CHAT_DONE && ev->kind != CHAT_FATAL)     /* a result has what was output */
         put_json(p, reply_event(p->chat, ev, p->start_ns, 0));
     bool shown = plain && ((ev->kind == CHAT_REASONING && p->show_reasoning) || (ev->kind == CHAT_TEXT && p->show_answer));
     waiting_event(&p->waiting, ev, !shown && !(p->terminal && p->printed));
@@ -293,7 +293,7 @@ static void take(struct pipe *p, const struct chat_event *ev)
 
 /* --- a turn ----------------------------------------------------------------------------------------------------- */
 
-/* Files that cannot be attached are told before a model is loaded for them. */
+/* Finds files that cannot be attached before a model is loaded. */
 static bool check_files(struct options *o, struct err *e)
 {
     int n;
@@ -316,7 +316,7 @@ static bool attach_files(struct pipe *p, struct err *e)
     return true;
 }
 
-/* The prompt is handed over, or the status says why not. */
+/* Sends the prompt, or sets the status. */
 static void submit(struct pipe *p, struct buf *prompt)
 {
     struct buf told = {0};
@@ -368,7 +368,7 @@ static void leave_if_loading(const struct pipe *p)
     _exit(p->status);
 }
 
-/* Who sees the answer on a terminal and named no model hears which one answers, if it has to say something. */
+/* Shows the model's notice to a user who sees the answer on a terminal and named no model. */
 static void tell_notice(const struct pipe *p)
 {
     bool unnamed = p->terminal && isatty(2) && options_from(p->o, OPT_model) == FROM_DEFAULT;
@@ -425,9 +425,9 @@ int pipe_run(struct options *o, struct buf *prompt)
     struct err e = {0};
     bool use_stdin = options_on(o, OPT_stdin) && !isatty(0);
     if (!use_stdin && prompt_is_blank(prompt))
-        return refuse("there is no prompt: give one as arguments or on stdin");
+        return refuse("no prompt: give one as arguments or on stdin");
     if (options_given(o, OPT_resume) && !*options_text(o, OPT_resume))
-        return refuse("-r needs the name of a conversation here; q35chat session list tells them");
+        return refuse("-r needs the name of a conversation here; q35chat session list shows them");
     if (!check_files(o, &e))
         return refuse(e.msg);
     if (prompt_ignores_file(prompt) && p.strict)
@@ -447,7 +447,7 @@ int pipe_run(struct options *o, struct buf *prompt)
     if (status)
         p.status = status;
     else if (prompt_is_blank(prompt))
-        p.status = refuse("there is no prompt: stdin is empty");
+        p.status = refuse("no prompt: stdin is empty");
     else
         submit(&p, prompt);
     run_turn(&p);

@@ -37,7 +37,7 @@ static json_t *json_of_arguments(const char *text, size_t n)
 
 /* --- collecting ------------------------------------------------------------------------------------------------- */
 
-/* With the same paragraph between two parts that plain output has. */
+/* Adds the text of an event, with the same empty line between two parts as in plain output. */
 static void collect(struct buf *b, const struct chat_event *ev, bool *new_part)
 {
     if (*new_part && b->len)
@@ -113,11 +113,11 @@ bool reply_complaint(const struct reply *r, const struct chat_event *done, struc
     else if (done->end == CHAT_CONTEXT)
         buf_adds(out, empty ? "the answer is empty: the context was full before it began" : "the answer was cut off: the context is full");
     else if (done->end == CHAT_LOOP)
-        buf_addf(out, "the answer was cut off: %s; --no-loop-guard lets it", done->text);
+        buf_addf(out, "the answer was cut off: %s; --no-loop-guard allows it", done->text);
     else if (done->end != CHAT_INTERRUPTED && empty)
         buf_adds(out, "the answer is empty: the model said nothing");
     if (r->denied)
-        buf_addf(out, "%sa tool call was not allowed; --tools-approve says which are", out->len ? "; " : "");
+        buf_addf(out, "%sa tool call was not allowed; --tools-approve NAME allows it", out->len ? "; " : "");
     return out->len > 0;
 }
 

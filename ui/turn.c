@@ -30,14 +30,14 @@ void turn_free(struct turn *t)
     wrap_free(&t->wrap);
 }
 
-/* Of the terminal, as it is now: windows change.  0: unknown. */
+/* Returns the width of the terminal now: windows change.  0: unknown. */
 static int columns(void)
 {
     struct winsize size;
     return ioctl(1, TIOCGWINSZ, &size) ? 0 : size.ws_col;
 }
 
-/* Only what changes is told: words come one by one. */
+/* Sends a sequence only when the state changes: words come one by one. */
 static void dim(struct turn *t, bool on)
 {
     if (t->color && on != t->dimmed)
@@ -76,7 +76,7 @@ void turn_say(struct turn *t, const char *text)
 
 /* --- the parts of an answer ------------------------------------------------------------------------------------- */
 
-/* What is held back because its word may go on. */
+/* Prints what is held back because its word may continue. */
 static void flush_words(struct turn *t)
 {
     struct buf lines = {0};
@@ -168,7 +168,7 @@ static void show_call(struct turn *t, const struct chat_event *ev)
     buf_free(&line);
 }
 
-/* Nobody decides about what was not shown. */
+/* Shows all of a call before asking: nobody decides about what was not shown. */
 static void approve(struct turn *t, const struct chat_event *ev)
 {
     end_line(t);
@@ -217,7 +217,7 @@ static const char *ended(enum chat_end end)
 {
     switch (end) {
     case CHAT_LENGTH:      return "[cut off: max_tokens is reached]\n";
-    case CHAT_CONTEXT:     return "[cut off: the context is full; /compact and /drop N make room, /undo goes back, /new begins again]\n";
+    case CHAT_CONTEXT:     return "[cut off: the context is full; free space with /compact or /drop N, or start over with /new]\n";
     case CHAT_INTERRUPTED: return "[stopped]\n";
     case CHAT_TOOL_ROUNDS: return "[ended: too many rounds of tool calls, see /set tool_rounds]\n";
     default:               return NULL;
@@ -235,7 +235,7 @@ static void show_done(struct turn *t, const struct chat_event *ev)
     }
     if (ev->end == CHAT_LOOP) {
         struct buf line = {0};
-        buf_addf(&line, "[cut off: %s; /continue goes on anyway]\n", ev->text);
+        buf_addf(&line, "[cut off: %s; /continue continues anyway]\n", ev->text);
         turn_say(t, line.data);
         buf_free(&line);
     }
@@ -262,12 +262,11 @@ static void show_fatal(struct turn *t, const struct chat_event *ev)
     struct buf line = {0};
     end_line(t);
     t->dead = true;
-    buf_addf(&line, "the model has ended: %s\n", ev->text);
+    buf_addf(&line, "the engine has stopped: %s\n", ev->text);
     say(t, line.data, line.len, false);
     buf_free(&line);
 }
 
-/* Thinking is shown to whoever asks for it. */
 static bool shows_thinking(const struct turn *t)
 {
     const char *how = options_text(t->o, OPT_reasoning);
@@ -279,7 +278,7 @@ static bool shows_answer(const struct turn *t)
     return strcmp(options_text(t->o, OPT_reasoning), "only") != 0;
 }
 
-/* What comes now is not shown. */
+/* True if the event shows nothing. */
 static bool is_silent(const struct turn *t, const struct chat_event *ev)
 {
     return ev->kind == CHAT_LOADING || ev->kind == CHAT_PREFILL || (ev->kind == CHAT_REASONING && !shows_thinking(t)) ||
@@ -289,7 +288,7 @@ static bool is_silent(const struct turn *t, const struct chat_event *ev)
 void turn_event(struct turn *t, const struct chat_event *ev)
 {
     waiting_event(&t->waiting, ev, !t->in_line && is_silent(t, ev));
-    if (ev->replayed)                   /* /continue: it stands above already */
+    if (ev->replayed)                   /* /continue: it is on the screen already */
         return;
     switch (ev->kind) {
     case CHAT_LOADING:
@@ -317,7 +316,7 @@ void turn_event(struct turn *t, const struct chat_event *ev)
         approve(t, ev);
         break;
     case CHAT_TOOL_OUTPUT:
-        break;                          /* the result says it all */
+        break;                          /* the result has it all */
     case CHAT_NOTE:
         show_note(t, ev);
         break;

@@ -40,7 +40,7 @@ bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent
     if (ok && (fd = open(where.data, O_RDONLY | O_NONBLOCK | O_CLOEXEC)) < 0)
         ok = err_set(e, "cannot open %s: %s", path, strerror(errno));
     if (ok && (size_t)st.st_size > ATTACH_MAX)
-        ok = err_set(e, "%s has %.1f MiB, more than the %zu that are attached", path, (double)st.st_size / (1 << 20), ATTACH_MAX >> 20);
+        ok = err_set(e, "%s is %.1f MiB; the limit is %zu", path, (double)st.st_size / (1 << 20), ATTACH_MAX >> 20);
     ok = ok && is_text(fd, path, e);
     if (ok && text && (ok = buf_read_fd(&raw, fd, path, ATTACH_MAX, e)))
         unicode_replace(text, buf_str(&raw), raw.len);

@@ -26,7 +26,7 @@ static void refuse_call(struct chat *c, const char *why)
 static void unknown_call(struct chat *c, const char *name)
 {
     struct buf why = {0};
-    buf_addf(&why, "error: there is no tool %s; there are ", name);
+    buf_addf(&why, "error: unknown tool %s; there are ", name);
     tools_names(c->calls.tools, true, &why);
     answer_call(c, why.data, why.len);
     buf_free(&why);

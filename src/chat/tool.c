@@ -89,7 +89,7 @@ static const struct policy {
 };
 enum { N_POLICIES = sizeof policies / sizeof *policies };
 
-/* The row of this name; NULL if it is a list of tools. */
+/* Returns the policy of this name; NULL: a list of tools. */
 static const struct policy *find_policy(const char *name)
 {
     for (int i = 0; i < N_POLICIES; i++)
@@ -229,7 +229,7 @@ static bool known_names(const struct tools *l, const char *list, struct err *e)
         if (!known) {
             struct buf names = {0};
             tools_names(l, false, &names);
-            err_set(e, "there is no tool %.*s; there are %s", (int)len, p, buf_str(&names));
+            err_set(e, "unknown tool %.*s; expected one of %s", (int)len, p, buf_str(&names));
             buf_free(&names);
             return false;
         }
@@ -370,9 +370,9 @@ bool tool_check_arguments(const char *text, size_t n, struct err *e)
     json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
     bool ok = json_is_object(j);
     if (!j)
-        err_set(e, "line %d of the arguments is no JSON: %s", why.line, why.text);
+        err_set(e, "line %d of the arguments is not JSON: %s", why.line, why.text);
     else if (!ok)
-        err_set(e, "arguments are a JSON object: {\"name\": value}");
+        err_set(e, "arguments must be a JSON object: {\"name\": value}");
     json_decref(j);
     return ok;
 }
@@ -390,7 +390,7 @@ struct tool_run {
     const char *killed;                 /* why we ended it */
 };
 
-/* The arguments as a file that nobody else can see: no second pipe to feed, no SIGPIPE. */
+/* Puts the arguments into a file that nobody else can see: no second pipe to feed, no SIGPIPE. */
 static int arguments_fd(const char *arguments, size_t n)
 {
     int fd = memfd_create("arguments", MFD_CLOEXEC);
@@ -444,7 +444,7 @@ static void end_child(struct tool_run *r, const char *why)
         kill(-r->child.pid, SIGKILL);
 }
 
-/* False when there is nothing to read at the moment, or never again. */
+/* Reads what there is.  False when there is no more now, or never again. */
 static bool read_some(struct tool_run *r)
 {
     char chunk[4096];

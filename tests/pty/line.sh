@@ -18,7 +18,7 @@ seen "Tab completes an option" "temperature = 0"
 type '/nosuch\r'
 seen "an unknown command is not sent" "there is no command /nosuch"
 type 'one\\\rtwo\r'
-seen "a backslash goes on in the next line" ". two"
+seen "a backslash continues the line" ". two"
 seen "... and the message is answered" " ctx "
 type '"""\rthree\rfour"""\r'
 seen "a block between quotes is one message" " ctx "
@@ -46,12 +46,12 @@ type '\003'
 seen "... and stops again" "[stopped]"
 seen "... with its figures" " ctx "
 type '/edit 2\r'
-seen "/edit says what the message would take the place of" "that message and of those behind it"
+seen "/edit says what the message would take the place of" "replaces that one and everything after it; an empty line cancels"
 seen "... and puts it into the input" "> five"
 type '\003'
 seen "... Ctrl-C leaves it" "nothing was changed"
 type '/edit 1\r'
-seen "... of the last one, too" "of the one behind it"
+seen "... of the last one, too" "everything after it"
 type '\025\r'
 seen "... and so does an empty line" "nothing was changed"
 type '/tree\r'

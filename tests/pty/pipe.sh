@@ -62,8 +62,8 @@ while IFS='|' read -r flag value sentence; do
     XDG_STATE_HOME=$tmp/none ask "$flag" "$value" x < /dev/null
     is "$flag $value is a usage error, told before the model loads" "$rc $(cat out err)" "2 q35chat: $sentence"
 done << EOF
---tools|nosuch|there is no tool nosuch; there are clock, calculator
---tools-approve|nosuch|tools_approve is neither auto, ask, always, never nor names of tools: there is no tool nosuch; there are clock, calculator
+--tools|nosuch|unknown tool nosuch; expected one of clock, calculator
+--tools-approve|nosuch|tools_approve is neither auto, ask, always, never nor names of tools: unknown tool nosuch; expected one of clock, calculator
 --kv|nosuch|--kv is 'nosuch', expected one of auto|f32|bf16|int8|k8v4|tq4|k4v3
 --endpoint|nosuch|the endpoint is 'nosuch', $addresses
 --endpoint|ftp://nosuch|the endpoint is 'ftp://nosuch', $addresses
@@ -166,7 +166,7 @@ ask --no-think -n 4 --strict x < /dev/null
 is "with --strict a cut answer fails" "$rc $([ -s out ] && echo printed)" "5 printed"
 ask ${endless% --no-loop-guard} --strict x < /dev/null
 is "an answer that repeats itself is cut" "$rc $([ -s out ] && echo printed)" "5 printed"
-has "... with a word" "$(cat err)" "times in a row; --no-loop-guard lets it"
+has "... with a word" "$(cat err)" "times in a row; --no-loop-guard allows it"
 ask -n 4 x < /dev/null
 is "an empty answer is told" "$rc $(cat err)" "0 q35chat: the answer is empty: max_tokens was reached before it began"
 ask -n 4 --strict x < /dev/null
@@ -257,7 +257,7 @@ is "... and -c finds it" "$rc $(grep -c '"role":"user"' state/q35chat/sessions/t
 ask --save more -c Hello < /dev/null
 is "--save is not for -c" "$rc" 2
 ask -r < /dev/null
-is "-r needs a name here" "$rc $(cat out err)" "2 q35chat: -r needs the name of a conversation here; q35chat session list tells them"
+is "-r needs a name here" "$rc $(cat out err)" "2 q35chat: -r needs the name of a conversation here; q35chat session list shows them"
 
 # One answer per line.
 cat > in <<'END'

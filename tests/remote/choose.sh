@@ -60,7 +60,7 @@ leave
 line two
 seen "it asks" "which model? [1-2] "
 type 'hello there\r'
-seen "what names none chooses none" "that is none of them"
+seen "what names none chooses none" "no such entry: type a number or a name"
 type 'other\r'
 seen "... a name does" "answers come from other now"
 type '\r'
@@ -121,7 +121,7 @@ modes=-echo
 line two --accessible
 seen "for a reader of screens it asks in words" "Which model, 1 to 2: "
 type 'hi\n'
-seen "... what names none is not lost" "that is none of them"
+seen "... what names none is not lost" "no such entry: type a number or a name"
 type '2\n'
 seen "... and is told" "it was: hi"
 seen "... after the choice" "answers come from other now"

@@ -104,7 +104,7 @@ static void test_attach__what_is_there_and_cannot_be_sent_refuses_the_message(vo
 {
     static const struct { const char *message, *why; } rows[] = {
         {"@binary", "binary looks binary: it holds a zero byte; only text is attached"},
-        {"@main.c @large", "large has 16.0 MiB, more than the 16 that are attached"},
+        {"@main.c @large", "large is 16.0 MiB; the limit is 16"},
         {"@folder", "folder is a directory"},
         {"see (@main.c) and (@nothere.c).", "cannot open nothere.c: No such file or directory"},
         {"@\"no such\"", "cannot open no such: No such file or directory"},

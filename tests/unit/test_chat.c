@@ -782,7 +782,7 @@ static void test_chat__an_unknown_tool_is_answered_with_an_error(void **state)
     fake_say("y</think>Sorry.");
     start(&t);
     ask(&t, "?");
-    assert_string_equal(t.s.results.data, "weather=error: there is no tool weather; there are calculator;");
+    assert_string_equal(t.s.results.data, "weather=error: unknown tool weather; there are calculator;");
     assert_string_equal(t.s.text.data, "Sorry.");
     end(&t);
 }
@@ -852,7 +852,7 @@ static void test_chat__an_approval_that_names_no_tool_is_refused(void **state)
     begin(&t);
     set(&t, OPT_tools_approve, "alwys");
     assert_null(chat_open(local_open(t.o, &e), t.o, &front, &e));
-    assert_non_null(strstr(e.msg, "there is no tool alwys"));
+    assert_non_null(strstr(e.msg, "unknown tool alwys"));
     end(&t);
 }
 

@@ -590,7 +590,7 @@ static void test_stop__arguments_are_edited_and_the_model_is_told(void **state)
     assert_shows("> {\"expression\": \"2+3\"}");
     stage_keys("Backspace Enter");      /* no JSON: the question stands */
     assert_true(window_is_open(&stage.app.host, WINDOW_approve));
-    assert_shows("of the arguments is no JSON");
+    assert_shows("of the arguments is not JSON");
     stage_keys("Backspace Backspace");
     stage_type("7\"}");
     stage_key("Enter");

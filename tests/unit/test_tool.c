@@ -398,7 +398,7 @@ static void test_tool__only_offered_tools_are_found(void **state)
     assert_non_null(tools_find(tools, "mine"));
     assert_null(tools_find(tools, "calculator"));
     assert_false(tools_offer(tools, "clock,nope", &e));
-    assert_string_equal(e.msg, "there is no tool nope; there are clock, calculator, mine");
+    assert_string_equal(e.msg, "unknown tool nope; expected one of clock, calculator, mine");
     assert_true(tools_offer(tools, "none", &e));
     tools_schemas(tools, &n);
     assert_int_equal(n, 0);

@@ -166,7 +166,7 @@ bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *tex
 {
     const char *where;
     if (!n) {
-        buf_adds(said, "there is nothing to copy");
+        buf_adds(said, "nothing to copy");
         return false;
     }
     if (to_tmux(text, n, &where) || to_desktop(text, n, &where)) {
@@ -177,11 +177,11 @@ bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *tex
     }
     if (fn && n <= CLIP_TERMINAL_MAX) {
         fn(arg, text, n);
-        buf_adds(said, "sent ");
+        buf_adds(said, "copied ");
         count_bytes(n, said);
-        buf_adds(said, " to the terminal's clipboard (OSC 52, which gives no answer)");
+        buf_adds(said, " with OSC 52 (the terminal does not confirm)");
         return true;
     }
-    return into_file(text, n, fn ? ": it is more than a terminal's clipboard takes" : "", said);
+    return into_file(text, n, fn ? ": too long for a terminal's clipboard" : "", said);
 }
 
