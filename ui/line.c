@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/when.h"
 #include "chat/chat.h"
 #include "chat/command.h"
 #include "ui/exits.h"
@@ -197,7 +199,13 @@ static void show_end(struct line *l)
     for (int i = n > 2 ? n - 2 : 0; i < n; i++) {
         struct chat_message m = chat_message(l->chat, i);
         bool user = !strcmp(m.role, "user");
-        buf_addf(&text, "%s%s%s\n", l->turn.speaks ? user ? "You: " : "Answer: " : user ? "> " : "", m.text, m.stopped ? " [stopped]" : "");
+        buf_addf(&text, "%s%s%s", l->turn.speaks ? user ? "You: " : "Answer: " : user ? "> " : "", m.text, m.stopped ? " [stopped]" : "");
+        if (options_on(l->o, OPT_times) && m.time_s) {
+            buf_adds(&text, " [");
+            when_clock(&text, m.time_s, time(NULL));
+            buf_addc(&text, ']');
+        }
+        buf_addc(&text, '\n');
     }
     turn_say(&l->turn, buf_str(&text));
     buf_free(&text);

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/unicode.h"
+#include "base/when.h"
 #include "ui/interrupt.h"
 #include "ui/tui/figure.h"
 #include "ui/tui/look.h"
@@ -190,24 +192,38 @@ static void approve(struct turn *t, const struct chat_event *ev)
     chat_approve(t->chat, t->ask ? t->ask(t, ev->name, ev->text) : CHAT_NO);
 }
 
-static void show_figures(struct turn *t, const struct chat_stats *s)
+static void add_figures(struct buf *line, const struct chat_stats *s)
 {
-    struct buf line = {0};
-    buf_addc(&line, '[');
-    figure_turn(&line, s->n_prompt - s->n_cached, s->prefill_ms, s->n_tokens, s->decode_ms);
-    buf_addf(&line, ", %.1f tok/s, ", s->tok_s);
+    figure_turn(line, s->n_prompt - s->n_cached, s->prefill_ms, s->n_tokens, s->decode_ms);
+    buf_addf(line, ", %.1f tok/s, ", s->tok_s);
     if (s->acceptance >= 0)
-        buf_addf(&line, "accept %.0f %%, ", 100 * s->acceptance);
-    buf_adds(&line, "ctx ");
-    figure_tokens(&line, s->ctx_used);
+        buf_addf(line, "accept %.0f %%, ", 100 * s->acceptance);
+    buf_adds(line, "ctx ");
+    figure_tokens(line, s->ctx_used);
     if (s->ctx_total) {
-        buf_addc(&line, '/');
-        figure_window(&line, s->ctx_total);
+        buf_addc(line, '/');
+        figure_window(line, s->ctx_total);
     }
     if (s->joules > 0) {
-        buf_adds(&line, ", ");
-        figure_joules(&line, s->joules);
+        buf_adds(line, ", ");
+        figure_joules(line, s->joules);
     }
+}
+
+/* The line below an answer: its time, its figures, as far as the options want them. */
+static void show_figures(struct turn *t, const struct chat_stats *s)
+{
+    const bool times = options_on(t->o, OPT_times), stats = options_on(t->o, OPT_stats);
+    struct buf line = {0};
+    if (!times && !stats)
+        return;
+    buf_addc(&line, '[');
+    if (times)
+        when_clock(&line, time(NULL), time(NULL));
+    if (times && stats)
+        buf_adds(&line, ", ");
+    if (stats)
+        add_figures(&line, s);
     buf_adds(&line, "]\n");
     turn_say(t, line.data);
     buf_free(&line);
@@ -244,7 +260,7 @@ static void show_done(struct turn *t, const struct chat_event *ev)
     if (ev->taken_back)
         turn_say(t, t->recalls ? "[nothing was answered; the message is taken back, Up brings it to the prompt]\n" :
                                  "[nothing was answered; the message is taken back]\n");
-    else if (options_on(t->o, OPT_stats))
+    else
         show_figures(t, &ev->stats);
 }
 

@@ -442,6 +442,7 @@ struct chat_message chat_message(const struct chat *c, int i)
         .text = m->m.content.p ? m->m.content.p : "",
         .reasoning = m->m.reasoning.p ? m->m.reasoning.p : "",
         .name = m->tool.p ? m->tool.p : "",
+        .time_s = m->time_s,
         .n_calls = m->m.n_calls,
         .stopped = m->stopped,
     };

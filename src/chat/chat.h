@@ -346,6 +346,7 @@ void chat_stats_now(const struct chat *c, struct chat_stats *s);
 /* Message i of the shown path.  Valid until the conversation changes. */
 struct chat_message {
     const char *role, *text, *reasoning, *name;         /* role: "user", "assistant", "tool", "summary" (of the messages before it); name: the tool */
+    int64_t time_s;                                     /* when it was sent, or the answer ended, Unix time; 0: not known */
     int  n_calls;                                       /* tool calls of an assistant message */
     bool stopped;                                       /* the user or a limit stopped the answer */
 };

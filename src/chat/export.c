@@ -9,6 +9,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/unicode.h"
+#include "base/when.h"
+#include "chat/callline.h"
 #include "chat/fence.h"
 #include "chat/paths.h"
 #include "chat/record.h"
@@ -53,12 +55,25 @@ static void fenced(struct buf *out, const char *language, struct text t)
     buf_adds(out, "\n\n");
 }
 
-static void md_entry(struct buf *out, const struct entry *m)
+/* "You (2026-01-31 14:02)"; without the time if that is not known. */
+static void speaker(struct buf *out, const struct entry *m)
 {
     if (m->m.role == ROLE_TOOL)
-        buf_addf(out, "## Tool %.*s\n\n", (int)m->tool.n, m->tool.p);
+        buf_addf(out, "Tool %.*s", (int)m->tool.n, m->tool.p);
     else
-        buf_adds(out, m->summary ? "## Summary\n\n" : m->m.role == ROLE_USER ? "## You\n\n" : "## Assistant\n\n");
+        buf_adds(out, m->summary ? "Summary" : m->m.role == ROLE_USER ? "You" : "Answer");
+    if (m->time_s) {
+        buf_adds(out, " (");
+        when_minute(out, m->time_s);
+        buf_addc(out, ')');
+    }
+}
+
+static void md_entry(struct buf *out, const struct entry *m)
+{
+    buf_adds(out, "## ");
+    speaker(out, m);
+    buf_adds(out, "\n\n");
     quoted(out, m->m.reasoning);
     if (m->m.role == ROLE_TOOL)
         fenced(out, "", m->m.content);
@@ -92,14 +107,35 @@ static void md(const struct transcript *t, struct buf *out)
 
 /* --- plain text --------------------------------------------------------------------------------------------------- */
 
+/* "[calculator 17 + 25 = 42]"; a result of several lines begins on a line of its own. */
+static void txt_call(struct buf *out, const struct call *call, const struct entry *result)
+{
+    struct buf name = {0}, arguments = {0};
+    buf_add(&name, call->name.p, call->name.n);
+    buf_add(&arguments, call->arguments.p, call->arguments.n);
+    buf_addc(out, '[');
+    call_line(out, buf_str(&name), buf_str(&arguments));
+    const struct text said = text_trim(result ? result->m.content : text_of("(no result)"));
+    buf_adds(out, memchr(said.p, '\n', said.n) ? " =\n" : " = ");
+    add(out, said);
+    buf_adds(out, "]\n\n");
+    buf_free(&name);
+    buf_free(&arguments);
+}
+
 static void txt(const struct transcript *t, struct buf *out)
 {
     for (int i = 0; i < t->n; i++) {
         const struct entry *m = t->entries[i];
-        if (m->m.role == ROLE_TOOL || !m->m.content.n)
+        if (m->m.role == ROLE_TOOL || !(m->m.content.n || m->m.n_calls))
             continue;
-        buf_adds(out, m->summary ? "Summary:\n" : m->m.role == ROLE_USER ? "You:\n" : "Assistant:\n");
+        speaker(out, m);
+        buf_adds(out, ":\n");
         paragraph(out, m->m.content);
+        for (int k = 0; k < m->m.n_calls; k++) {
+            const struct entry *next = i + 1 + k < t->n ? t->entries[i + 1 + k] : NULL;
+            txt_call(out, &m->m.calls[k], next && next->m.role == ROLE_TOOL ? next : NULL);
+        }
     }
 }
 
@@ -150,7 +186,7 @@ bool export_transcript(const struct transcript *t, const char *format, struct bu
             writers[i](t, out);
             return true;
         }
-    return err_set(e, "there is no format %s; there are md, json and txt", format);
+    return err_set(e, "unknown format %s; the formats are md, json and txt", format);
 }
 
 static const char *find_format(const char *word)
@@ -176,8 +212,8 @@ bool export_choose(const char **format, const char *file, struct err *e)
     const char *first = said ? said : file;             /* "html", "html talk.html": what was meant is a format */
     size_t n = strcspn(first, " ./");
     if (said || !first[n] || first[n] == ' ')
-        return err_set(e, "there is no format %.*s; there are md, json and txt", (int)n, first);
-    return err_set(e, "%s does not tell the format: end it in .md, .json or .txt, or write the format before it", file);
+        return err_set(e, "unknown format %.*s; the formats are md, json and txt", (int)n, first);
+    return err_set(e, "%s does not name a format: end it in .md, .json or .txt, or write the format before it", file);
 }
 
 bool export_write(const char *file, const struct buf *text, struct err *e)
@@ -185,8 +221,7 @@ bool export_write(const char *file, const struct buf *text, struct err *e)
     struct buf path = {0};
     paths_expand(&path, file);
     int fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    const char *why = fd < 0 && errno == EEXIST ? "it exists already, choose another name" : strerror(errno);
-    bool ok = fd >= 0 || err_set(e, "cannot make %s: %s", file, why);
+    bool ok = fd >= 0 || err_set(e, errno == EEXIST ? "%s exists; choose another name" : "cannot make %s: %s", file, strerror(errno));
     if (ok && !buf_write(fd, text->data, text->len))
         ok = err_set(e, "cannot write %s: %s", file, strerror(errno));
     if (fd >= 0 && close(fd) && ok)

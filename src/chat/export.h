@@ -1,5 +1,5 @@
-/* A conversation as a document: what is on the shown path, in full.  "md" has reasoning as a quote, calls and results fenced;
- * "txt" has only what was said; "json" has the messages as a session has them, without token ids. */
+/* A conversation as a document: the messages of the shown path, with their times.  "md" has reasoning as a quote, calls and results fenced;
+ * "txt" has messages and answers, and a line for each call with its result; "json" has the messages as a session has them, without token ids. */
 #ifndef Q35_CHAT_EXPORT_H
 #define Q35_CHAT_EXPORT_H
 

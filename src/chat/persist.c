@@ -1,4 +1,5 @@
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -73,9 +74,10 @@ static struct session *own_session(struct chat *c, struct err *e)
     return s;
 }
 
-void persist_entry(struct chat *c, const struct entry *m)
+void persist_entry(struct chat *c, struct entry *m)
 {
     struct err e = {0};
+    m->time_s = time(NULL);
     struct session *s = session_for_records(c);
     if (s) {
         kept(c, (c->persist.place == INSTEAD ? session_replace : c->persist.place == BESIDE ? session_beside : session_append)(s, m, &e), &e);
@@ -155,7 +157,7 @@ void persist_part(struct chat *c)
     if (gained < BYTES && clock_ns() < d->due_ns)
         return;
     struct answer_part p = {
-        .reasoning_at = d->reasoning, .content_at = d->content, .ids_at = d->ids,
+        .reasoning_at = d->reasoning, .content_at = d->content, .ids_at = d->ids, .time_s = time(NULL),
         .reasoning = {a->reasoning.data + d->reasoning, a->reasoning.len - d->reasoning},
         .content = {a->content.data + d->content, a->content.len - d->content},
         .ids = a->ids.n ? a->ids.data + d->ids : NULL, .n_ids = a->ids.n - d->ids,

@@ -26,7 +26,7 @@ struct persist {
     struct persist_part part;
 };
 
-void persist_entry(struct chat *c, const struct entry *m);      /* it is in the transcript already */
+void persist_entry(struct chat *c, struct entry *m);            /* m is in the transcript already; it gets the time of now */
 /* The next entry takes the place of `old`, or stands beside it if others came since.  On disk the path still ends with it. */
 void persist_instead(struct chat *c, const struct entry *old);
 void persist_cut(struct chat *c, int n);

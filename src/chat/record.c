@@ -34,16 +34,22 @@ static json_t *string(struct text t)
     return s;
 }
 
+#define TIME_FORMAT "%Y-%m-%dT%H:%M:%SZ"
+
+static void set_time(json_t *r, const char *key, int64_t time_s)
+{
+    char text[32];
+    const time_t t = (time_t)time_s;
+    struct tm tm;
+    if (time_s > 0 && gmtime_r(&t, &tm) && strftime(text, sizeof text, TIME_FORMAT, &tm))
+        json_object_set_new(r, key, json_string(text));
+}
+
 void record_header(struct buf *out, const char *model)
 {
-    char date[32];
-    time_t now = time(NULL);
-    struct tm tm;
-    gmtime_r(&now, &tm);
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &tm);
     json_t *r = json_object();
     json_object_set_new(r, "q35chat", json_integer(FORMAT));
-    json_object_set_new(r, "created", json_string(date));
+    set_time(r, "created", time(NULL));
     json_object_set_new(r, "model", string(text_of(model)));
     put(out, r);
 }
@@ -82,6 +88,7 @@ static void entry(struct buf *out, const struct entry *m, const char *key, json_
         json_object_set_new(r, key, place);
     if (m->m.role == ROLE_TOOL)
         json_object_set_new(r, "name", string(m->tool));
+    set_time(r, "time", m->time_s);
     if (m->m.reasoning.n)
         json_object_set_new(r, "reasoning", string(m->m.reasoning));
     json_object_set_new(r, "content", string(m->m.content));
@@ -134,6 +141,7 @@ void record_part(struct buf *out, const struct answer_part *p)
 {
     json_t *r = json_pack("{s:[I, I, i]}", "answering", (json_int_t)p->reasoning_at, (json_int_t)p->content_at, p->ids_at);
     CHECK(r);
+    set_time(r, "time", p->time_s);
     if (p->reasoning.n)
         json_object_set_new(r, "reasoning", string(p->reasoning));
     if (p->content.n)
@@ -249,6 +257,15 @@ static struct text field(const json_t *object, const char *key)
     return (struct text){json_is_string(s) ? json_string_value(s) : "", json_is_string(s) ? json_string_length(s) : 0};
 }
 
+/* The time of the line, as set_time() writes it; 0: the line has none. */
+static int64_t read_time(const json_t *r)
+{
+    struct tm tm = {0};
+    const char *end = strptime(field(r, "time").p, TIME_FORMAT, &tm);
+    const int64_t time_s = end && !*end ? (int64_t)timegm(&tm) : 0;
+    return time_s > 0 ? time_s : 0;
+}
+
 /* All or none of them: the text is what counts. */
 static bool read_ids(const json_t *list, struct ids *ids)
 {
@@ -302,6 +319,7 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
         return false;
     struct entry *m = transcript_add(t, role, content.p, content.n);
     read_ids(json_object_get(r, "ids"), &m->ids);
+    m->time_s = read_time(r);
     m->stopped = json_is_true(json_object_get(r, "stopped"));
     m->cut = json_is_true(json_object_get(r, "cut"));
     m->summary = role == ROLE_USER && json_is_true(json_object_get(r, "summary"));
@@ -403,6 +421,7 @@ static bool read_part(const json_t *r, const struct transcript *t, struct unfini
         ids_append(&u->ids, before->ids.data, before->ids.n);
     }
     u->any = true;
+    u->time_s = read_time(r);
     if (!add_at(&u->reasoning, json_array_get(at, 0), field(r, "reasoning")) || !add_at(&u->content, json_array_get(at, 1), field(r, "content")))
         return false;
     u->no_ids = u->no_ids || !number(json_array_get(at, 2), u->ids.n + 1, &n_ids);
@@ -427,6 +446,7 @@ bool record_finish(struct transcript *t, struct unfinished *u, struct buf *out)
     entry_reasoning(m, buf_str(&u->reasoning), u->reasoning.len);
     if (!u->no_ids)
         ids_append(&m->ids, u->ids.data, u->ids.n);
+    m->time_s = u->time_s;
     m->stopped = m->cut = true;
     (instead ? record_instead : before ? record_beside : record_entry)(out, m);
     return true;

@@ -17,6 +17,7 @@ struct answer_part {
     size_t reasoning_at, content_at;    /* bytes */
     int    ids_at;                      /* ids */
     struct text reasoning, content;
+    int64_t time_s;                     /* now, Unix time */
     const int32_t *ids;
     int    n_ids;
 };
@@ -26,6 +27,7 @@ struct unfinished {
     bool any, no_ids;                   /* any: there was such a line; no_ids: one of them had none, so the ids are incomplete and not used */
     struct buf reasoning, content;
     struct ids ids;
+    int64_t time_s;                     /* of the last line; 0: not known */
 };
 
 /* Changes the model that a header line names.  False: it names this one already. */

@@ -369,7 +369,7 @@ struct session *session_create(const char *name, const char *model, struct err *
             break;
     }
     if (fd < 0) {
-        err_set(e, "cannot make %s: %s", path.data, errno == EEXIST ? "it exists already, choose another name" : strerror(errno));
+        err_set(e, errno == EEXIST ? "%s exists; choose another name" : "cannot make %s: %s", path.data, strerror(errno));
         goto out;
     }
     s = session_of(fd, path.data, header.data, header.len);

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -27,6 +28,7 @@ struct entry_file {
 struct entry {
     struct message m;           /* its texts lie in `mem` */
     struct text tool;           /* ROLE_TOOL: name of the tool */
+    int64_t     time_s;         /* when it was sent or had come to its end, Unix time; 0: not known */
     struct ids  ids;            /* ROLE_ASSISTANT: ids as they were sampled, stop id included; may be empty */
     struct tokens made;         /* ROLE_ASSISTANT: how each token was chosen; empty: not known, or not worked out yet */
     bool        foreign;        /* the loaded tokenizer does not decode `ids` to the texts of `m`: the ids are not used */

@@ -29,7 +29,7 @@ static size_t below(size_t n)
 
 static const char *const pieces[] = {
     "{", "}", "[", "]", "\"", "\n", "\\u0000", "null", "-1", "99999999999999999999", "{\"keep\":0}\n", "{\"go\":1}\n",
-    "{\"keep\":1,\"forget\":true}\n", "\"content\":", "\"role\":\"tool\"",
+    "{\"keep\":1,\"forget\":true}\n", "\"content\":", "\"role\":\"tool\"", "\"time\":\"9999-12-31T23:59:60Z\",", "\"time\":\"",
     "=", "[tool x]\n", "command = ", "'", " ;", "\t", "(", "^", "e", "1e999", "%", "\xff", "\xc3", "\xe2\x88\x92",
 };
 
@@ -82,7 +82,7 @@ static void test_session__damaged_transcripts_load_or_are_refused(void **state)
 {
     static const char good[] =
         "{\"q35chat\":1,\"created\":\"2026-01-01T00:00:00Z\",\"model\":\"m\"}\n{\"role\":\"system\",\"content\":\"s\"}\n"
-        "{\"role\":\"user\",\"content\":\"hello \\u0000 \xc3\xa9\"}\n"
+        "{\"role\":\"user\",\"time\":\"2026-01-31T14:02:03Z\",\"content\":\"hello \\u0000 \xc3\xa9\"}\n"
         "{\"role\":\"assistant\",\"reasoning\":\"r\",\"content\":\"\",\"calls\":[{\"name\":\"clock\",\"arguments\":\"{}\"}],\"ids\":[1,2,3]}\n"
         "{\"role\":\"tool\",\"name\":\"clock\",\"content\":\"noon\"}\n{\"keep\":1}\n"
         "{\"role\":\"assistant\",\"reasoning\":\"\",\"content\":\"hi\",\"ids\":[5],\"stopped\":true}\n"

@@ -45,7 +45,7 @@ has "export prints to stdout" "$(cat out)" '"content": "In Norway."'
 run session export trip talk.md
 is "... or writes a file" "$rc $(head -c 2 talk.md)" "0 # "
 run session export trip talk.md
-is "... and never over one" "$rc $(grep -c 'exists already' err)" "1 1"
+is "... and never over one" "$rc $(grep -c 'exists; choose another name' err)" "1 1"
 run session rm greeting nothere
 is "rm says what it could not delete" "$rc $(cat err)" "1 q35chat: there is no conversation nothere"
 is "... and deletes the rest" "$(ls "$dir")" "trip.jsonl"
@@ -63,7 +63,7 @@ run session rm "$dir/trip.jsonl"
 is "a path is not deleted" "$rc $(ls "$dir")" "1 trip.jsonl"
 run session export trip html
 is "a format that is not there is no file name" "$rc $(cat err)" \
-    "2 q35chat: session export: there is no format html; there are md, json and txt (q35chat session export --help tells more)"
+    "2 q35chat: session export: unknown format html; the formats are md, json and txt (q35chat session export --help tells more)"
 is "... and nothing is written" "$(ls html 2>&1 | grep -c '^html')" 0
 run session export trip talk.html
 is "nor is markdown written into another kind of file" "$rc $(ls talk.html 2>&1 | grep -c '^talk')" "2 0"

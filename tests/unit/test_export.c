@@ -50,14 +50,49 @@ static void test_export__markdown_has_everything_on_the_path(void **state)
 {
     (void)state;
     is("md", "# The time\n\n## System\n\nBe brief.\n\n## You\n\nWhen is\n@now?\n\nAttached: now (3 bytes)\n\n"
-             "## Assistant\n\n> I look.\n>\n> At it.\n\nCalls clock:\n\n```json\n{\"zone\": \"UTC\"}\n```\n\n"
-             "## Tool clock\n\n````\n```\nnoon\n````\n\n## Assistant\n\nAt *noon*.\n\n(stopped)\n\n");
+             "## Answer\n\n> I look.\n>\n> At it.\n\nCalls clock:\n\n```json\n{\"zone\": \"UTC\"}\n```\n\n"
+             "## Tool clock\n\n````\n```\nnoon\n````\n\n## Answer\n\nAt *noon*.\n\n(stopped)\n\n");
 }
 
-static void test_export__text_has_what_was_said(void **state)
+static void test_export__text_has_what_was_said_and_each_call_with_its_result(void **state)
 {
+    struct transcript t = {0};
+    struct buf out = {0};
+    struct err e = {0};
     (void)state;
-    is("txt", "You:\nWhen is\n@now?\n\nAssistant:\nAt *noon*.\n\n");
+    is("txt", "You:\nWhen is\n@now?\n\nAnswer:\n[clock UTC =\n```\nnoon]\n\nAnswer:\nAt *noon*.\n\n");
+    transcript_add(&t, ROLE_USER, "Add", 3);
+    struct entry *m = transcript_add(&t, ROLE_ASSISTANT, "", 0);
+    entry_call(m, "calculator", "{\"expression\": \"17 + 25\"}", 25);
+    entry_call(m, "clock", "{}", 2);
+    entry_tool(transcript_add(&t, ROLE_TOOL, "42", 2), "calculator");
+    assert_true(export_transcript(&t, "txt", &out, &e));
+    assert_string_equal(out.data, "You:\nAdd\n\nAnswer:\n[calculator 17 + 25 = 42]\n\n[clock = (no result)]\n\n");
+    transcript_free(&t);
+    buf_free(&out);
+}
+
+static void test_export__every_format_has_the_times_that_are_known(void **state)
+{
+    static const struct { const char *format, *has, *has_too; } formats[] = {
+        {"txt", "You (2026-01-31 14:02):\nHello\n", "Answer:\nHi\n"}, {"md", "## You (2026-01-31 14:02)\n", "## Answer\n"},
+        {"json", "\"role\": \"user\",\n      \"time\": \"2026-01-31T14:02:03Z\",\n", "\"role\": \"assistant\",\n      \"content\""},
+    };
+    struct transcript t = {0};
+    struct buf out = {0};
+    struct err e = {0};
+    (void)state;
+    setenv("TZ", "UTC", 1);
+    transcript_add(&t, ROLE_USER, "Hello", 5)->time_s = 1769868123;
+    transcript_add(&t, ROLE_ASSISTANT, "Hi", 2);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        buf_reset(&out);
+        assert_true(export_transcript(&t, formats[i].format, &out, &e));
+        assert_non_null(strstr(out.data, formats[i].has));
+        assert_non_null(strstr(out.data, formats[i].has_too));
+    }
+    transcript_free(&t);
+    buf_free(&out);
 }
 
 static void test_export__json_has_the_messages_of_the_session(void **state)
@@ -79,13 +114,13 @@ static void test_export__formats_are_known_by_name_and_ending(void **state)
     struct err e = {0};
     (void)state;
     assert_false(export_transcript(&t, "pdf", &out, &e));
-    assert_string_equal(e.msg, "there is no format pdf; there are md, json and txt");
+    assert_string_equal(e.msg, "unknown format pdf; the formats are md, json and txt");
     static const struct { const char *said, *file, *format, *why; } chosen[] = {
         {NULL, NULL, "md", NULL}, {"txt", NULL, "txt", NULL}, {NULL, "a.b/talk.json", "json", NULL}, {"md", "talk.json", "md", NULL},
         {"md", "talk", "md", NULL}, {NULL, "my talk.md", "md", NULL},
-        {"html", NULL, NULL, "there is no format html"}, {NULL, "html", NULL, "there is no format html"},
-        {NULL, "html talk.html", NULL, "there is no format html"}, {NULL, "talk.pdf", NULL, "talk.pdf does not tell the format"},
-        {NULL, "./talk", NULL, "./talk does not tell the format"}, {NULL, "a.md/talk", NULL, "does not tell the format"},
+        {"html", NULL, NULL, "unknown format html"}, {NULL, "html", NULL, "unknown format html"},
+        {NULL, "html talk.html", NULL, "unknown format html"}, {NULL, "talk.pdf", NULL, "talk.pdf does not name a format"},
+        {NULL, "./talk", NULL, "./talk does not name a format"}, {NULL, "a.md/talk", NULL, "does not name a format"},
     };
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++) {
         const char *format = chosen[i].said;
@@ -116,7 +151,7 @@ static void test_export__a_file_that_is_there_stays(void **state)
     buf_adds(&b, "two");
     assert_true(export_write("~/talk.md", &a, &e));
     assert_false(export_write(file, &b, &e));
-    assert_non_null(strstr(e.msg, "exists already"));
+    assert_non_null(strstr(e.msg, "exists; choose another name"));
     assert_true(buf_read_file(&back, file, 100, &e));
     assert_string_equal(back.data, "one");
     assert_int_equal(stat(file, &st), 0);
@@ -132,7 +167,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_export__markdown_has_everything_on_the_path),
-        cmocka_unit_test(test_export__text_has_what_was_said),
+        cmocka_unit_test(test_export__text_has_what_was_said_and_each_call_with_its_result),
+        cmocka_unit_test(test_export__every_format_has_the_times_that_are_known),
         cmocka_unit_test(test_export__json_has_the_messages_of_the_session),
         cmocka_unit_test(test_export__formats_are_known_by_name_and_ending),
         cmocka_unit_test(test_export__a_file_that_is_there_stays),

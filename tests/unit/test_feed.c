@@ -1,3 +1,5 @@
+#include <time.h>
+
 #include "stage.h"
 
 static struct pane *pane(void)
@@ -81,6 +83,32 @@ static void test_feed__another_answer_takes_the_place_of_the_first_and_is_counte
     stage_keys("Alt-V Left");
     assert_item(1, ITEM_ANSWER, 1, "One.");
     assert_shows("<1/2>");
+    stage_end();
+}
+
+static void test_feed__messages_have_their_times_beside_them_if_that_is_wanted(void **state)
+{
+    char today[16];
+    const time_t now = time(NULL);
+    struct tm tm;
+    (void)state;
+    strftime(today, sizeof today, "%H:", localtime_r(&now, &tm));
+    stage_begin(24, 80);
+    stage_set(OPT_think, "off");
+    fake_say("One.");
+    fake_say("Two.");
+    stage_open();
+    stage_say("Say");
+    stage_answer();
+    assert_hides(today);
+    stage_say("/set times on");
+    assert_shows(today);
+    stage_keys("Alt-V r");
+    stage_answer();
+    assert_shows("  <2/2>");
+    stage_key("Esc");
+    stage_say("/set times off");
+    assert_hides(today);
     stage_end();
 }
 
@@ -200,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_feed__a_turn_becomes_a_message_a_thought_and_an_answer),
         cmocka_unit_test(test_feed__what_streamed_in_is_what_a_load_would_show),
         cmocka_unit_test(test_feed__another_answer_takes_the_place_of_the_first_and_is_counted),
+        cmocka_unit_test(test_feed__messages_have_their_times_beside_them_if_that_is_wanted),
         cmocka_unit_test(test_feed__what_was_taken_back_leaves_the_screen_and_returns_to_the_input),
         cmocka_unit_test(test_feed__notes_above_stay_when_the_path_changes_below),
         cmocka_unit_test(test_feed__a_stopped_answer_goes_on_in_its_place),

@@ -89,6 +89,19 @@ static struct session *save(const struct transcript *t)
     return s;
 }
 
+enum { PART_S = 1769870000 };
+
+static void part(struct session *s, size_t reasoning_at, size_t content_at, int ids_at, const char *reasoning, const char *content, int32_t id)
+{
+    struct err e = {0};
+    struct answer_part p = {
+        .reasoning_at = reasoning_at, .content_at = content_at, .ids_at = ids_at, .reasoning = text_of(reasoning), .content = text_of(content),
+        .time_s = PART_S, .ids = &id, .n_ids = 1,
+    };
+    if (!session_part(s, &p, &e))
+        fail_msg("%s", e.msg);
+}
+
 static void test_session__what_was_saved_is_loaded(void **state)
 {
     struct transcript t = {0}, back = {0};
@@ -155,7 +168,7 @@ static void test_session__files_are_for_the_owner_alone_and_never_overwritten(vo
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     assert_null(session_create(path, "dir", &e));
-    assert_non_null(strstr(e.msg, "exists already"));
+    assert_non_null(strstr(e.msg, "exists; choose another name"));
 }
 
 static void test_session__names_live_in_the_state_directory(void **state)
@@ -343,6 +356,52 @@ static void test_session__a_session_in_use_is_not_opened_twice(void **state)
     session_close(s);
 }
 
+static void test_session__a_message_keeps_its_time(void **state)
+{
+    enum { SENT_S = 1769868123 };
+    struct transcript t = {0}, back = {0};
+    struct buf lines = {0};
+    struct err e = {0};
+    (void)state;
+    fill(&t);
+    for (int i = 0; i < t.n; i++)
+        t.entries[i]->time_s = SENT_S + i;
+    struct session *s = save(&t);
+    part(s, 0, 0, 0, "", "half of", 1);
+    session_close(s);
+    read_file(&lines);
+    assert_non_null(strstr(lines.data, "{\"role\":\"tool\",\"name\":\"clock\",\"time\":\"2026-01-31T14:02:05Z\","));
+    assert_true(read_only(path, &back, &e));
+    assert_int_equal(back.n, 4);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(back.entries[i]->time_s, SENT_S + i);
+    assert_int_equal(back.entries[3]->time_s, PART_S);          /* the program ended within this one */
+    buf_free(&lines);
+    transcript_free(&t);
+    transcript_free(&back);
+}
+
+static void test_session__a_message_without_a_time_that_can_be_read_has_none(void **state)
+{
+    static const char *const times[] = {
+        "", "\"time\":\"\",", "\"time\":7,", "\"time\":\"2026-01-31\",", "\"time\":\"2026-01-31T14:02:05Z \",", "\"time\":\"1969-01-31T14:02:05Z\",",
+        "\"time\":null,", "\"time\":\"99999999999999999999-01-31T14:02:05Z\",",
+    };
+    struct err e = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        struct transcript t = {0};
+        struct buf file = {0};
+        buf_addf(&file, HEAD "{\"role\":\"user\",%s\"content\":\"x\"}\n", times[i]);
+        write_file(file.data);
+        assert_true(read_only(path, &t, &e));
+        assert_int_equal(t.n, 1);
+        assert_int_equal(t.entries[0]->time_s, 0);
+        transcript_free(&t);
+        buf_free(&file);
+    }
+}
+
 static void test_session__unknown_records_are_skipped(void **state)
 {
     struct transcript t = {0};
@@ -389,6 +448,7 @@ static void same(const struct transcript *a, const struct transcript *b)
         assert_int_equal(x->depth, y->depth);
         assert_int_equal(number_of(x->parent), number_of(y->parent));
         assert_int_equal(number_of(x->shown), number_of(y->shown));
+        assert_int_equal(x->time_s, y->time_s);
         assert_string_equal(x->m.content.p, y->m.content.p);
     }
     for (int i = 0; i < a->n; i++)
@@ -411,7 +471,9 @@ static void add_something(struct session *s, struct transcript *t, struct err *e
     static const enum role roles[] = {ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL};
     char text[32];
     snprintf(text, sizeof text, "text %d", below(1000000));
-    assert_true(session_append(s, transcript_add(t, roles[below(3)], text, strlen(text)), e));
+    struct entry *m = transcript_add(t, roles[below(3)], text, strlen(text));
+    m->time_s = below(2) ? 1 + below(INT32_MAX) : 0;
+    assert_true(session_append(s, m, e));
 }
 
 static void do_something(struct session *s, struct transcript *t, struct err *e)
@@ -626,17 +688,6 @@ static void test_session__a_rewrite_follows_no_link(void **state)
 
 /* --- answers under way ------------------------------------------------------------------------------------------- */
 
-static void part(struct session *s, size_t reasoning_at, size_t content_at, int ids_at, const char *reasoning, const char *content, int32_t id)
-{
-    struct err e = {0};
-    struct answer_part p = {
-        .reasoning_at = reasoning_at, .content_at = content_at, .ids_at = ids_at, .reasoning = text_of(reasoning), .content = text_of(content),
-        .ids = &id, .n_ids = 1,
-    };
-    if (!session_part(s, &p, &e))
-        fail_msg("%s", e.msg);
-}
-
 static struct session *reopen(struct session *s, struct transcript *t)
 {
     struct err e = {0};
@@ -800,6 +851,8 @@ int main(void)
         TEST(parts_of_finished_answers_do_not_stay_for_ever),
         TEST(a_rewrite_follows_no_link),
         TEST(a_session_in_use_is_not_opened_twice),
+        TEST(a_message_keeps_its_time),
+        TEST(a_message_without_a_time_that_can_be_read_has_none),
         TEST(unknown_records_are_skipped),
         TEST(any_tree_is_loaded_as_it_was),
         TEST(any_bushy_tree_is_written_at_once_as_it_was),

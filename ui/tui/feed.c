@@ -2,7 +2,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/when.h"
 #include "chat/tool.h"
 #include "ui/tui/figure.h"
 
@@ -72,14 +74,17 @@ static void loaded_thought_head(struct feed *f, int item, int message, size_t by
     pane_head(f->pane, item, head);
 }
 
-/* What stands at the side of a message: its place among those beside it. */
+/* Shown at the side of a message: its time, if that is wanted, and its place among its siblings. */
 static void message_head(struct feed *f, int item, int message)
 {
-    char head[32] = "";
+    struct buf head = {0};
     int which, n = chat_siblings(f->chat, message, &which);
+    if (options_on(f->o, OPT_times))
+        when_clock(&head, chat_message(f->chat, message).time_s, time(NULL));
     if (n > 1)
-        snprintf(head, sizeof head, "<%d/%d>", which + 1, n);
-    pane_head(f->pane, item, head);
+        buf_addf(&head, "%s<%d/%d>", head.len ? "  " : "", which + 1, n);
+    pane_head(f->pane, item, buf_str(&head));
+    buf_free(&head);
 }
 
 /* "main.c  6.1 kB  1.9k tok" */
