@@ -8,9 +8,11 @@
 #include "base/unicode.h"
 #include "chat/command.h"
 
-static void add_choice(const char *word, void *arg)
+static void add_choice(const char *word, const char *note, void *arg)
 {
     struct choices *c = arg;
+    if (strncmp(word, c->word, c->have))
+        return;                         /* its title matches, but here words can only grow */
     if (!c->n)
         buf_adds(&c->common, word);
     size_t same = 0;
@@ -21,7 +23,7 @@ static void add_choice(const char *word, void *arg)
     c->common.len = same;
     if (c->common.data)
         c->common.data[same] = 0;
-    buf_addf(&c->all, "%s  ", word);
+    buf_addf(&c->all, note && *note ? "%s (%s)  " : "%s  ", word, note);
     c->n++;
 }
 
@@ -41,7 +43,7 @@ static void add_file_names(const char *word, struct choices *c)
         bool is_dir = fstatat(dirfd(d), f->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode);
         buf_reset(&name);
         buf_addf(&name, "%.*s%s%s", (int)(base - word), word, f->d_name, is_dir ? "/" : "");
-        add_choice(name.data, c);
+        add_choice(name.data, NULL, c);
     }
     if (d)
         closedir(d);
@@ -52,12 +54,12 @@ static void add_file_names(const char *word, struct choices *c)
 void choices_find(struct choices *c, const char *line)
 {
     const char *blank = strrchr(line, ' '), *word = blank ? blank + 1 : line;
-    *c = (struct choices){0};
+    *c = (struct choices){.word = word, .have = strlen(word)};
     if (command_complete(line, add_choice, c)) {
-        word += *word == '@';
+        c->word = word += *word == '@';
+        c->have = strlen(word);
         add_file_names(word, c);
     }
-    c->have = strlen(word);
 }
 
 void choices_free(struct choices *c)

@@ -8,7 +8,8 @@
 
 struct choices {
     int    n;
-    size_t have;                        /* bytes of the word that are there */
+    const char *word;                   /* the word, in the line */
+    size_t have;                        /* its bytes */
     struct buf common;                  /* what all of them begin with */
     struct buf all;                     /* to be shown, two blanks behind each */
 };

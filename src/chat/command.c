@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/when.h"
 #include "chat/commands.h"
 #include "chat/export.h"
 #include "chat/nearest.h"
@@ -202,7 +204,7 @@ enum command_result command_run(struct chat *chat, struct options *o, const char
 
 struct ways {
     const char *begin;                  /* of the word */
-    void (*fn)(const char *word, void *arg);
+    command_word_fn *fn;
     void *arg;
 };
 
@@ -210,7 +212,26 @@ static void offer(const char *word, void *arg)
 {
     const struct ways *w = arg;
     if (!strncmp(word, w->begin, strlen(w->begin)))
-        w->fn(word, w->arg);
+        w->fn(word, NULL, w->arg);
+}
+
+/* Conversations whose names begin like the argument, or whose titles have its words. */
+static void offer_sessions(const struct ways *w)
+{
+    struct sessions s;
+    struct buf note = {0};
+    sessions_complete(&s, w->begin);
+    for (int i = 0; i < s.n; i++) {
+        buf_reset(&note);
+        if (s.items[i].title) {
+            sessions_label(&s.items[i], &note);
+            buf_adds(&note, ", ");
+            when_ago(&note, s.items[i].changed_s, time(NULL));
+        }
+        w->fn(s.items[i].name, buf_str(&note), w->arg);
+    }
+    buf_free(&note);
+    sessions_free(&s);
 }
 
 static void offer_commands(struct ways *w, const char *slash)
@@ -270,7 +291,7 @@ static bool complete_argument(enum completion what, struct ways *w)
     case SESSIONS:
         if (strchr(w->begin, '/'))
             return true;
-        sessions_names(false, offer, w);
+        offer_sessions(w);
         break;
     case DELETED:
         sessions_names(true, offer, w);
@@ -289,7 +310,7 @@ static bool complete_argument(enum completion what, struct ways *w)
     return false;
 }
 
-bool command_complete(const char *line, void (*fn)(const char *word, void *arg), void *arg)
+bool command_complete(const char *line, command_word_fn *fn, void *arg)
 {
     size_t n = strcspn(line, " \t");
     if (*line != '/' || memchr(line + 1, '/', n ? n - 1 : 0))

@@ -23,9 +23,11 @@ enum command_result command_run(struct chat *c, struct options *o, const char *l
 /* The command that `line` calls, by its full name, and where its argument begins (in `line`); NULL if it is none. */
 const char *command_name(const char *line, const char **argument);
 
-/* For completion: calls fn for every way to end `line` (commands, options, names), each as the whole word that stands there
- * then.  True if the argument is a file instead, which the caller knows how to complete. */
-bool command_complete(const char *line, void (*fn)(const char *word, void *arg), void *arg);
+/* For completion: calls fn for every way to end `line` (commands, options, names), each with the whole word.  A conversation comes with its title and
+ * time as `note` (else NULL) if its name or its title matches; its name takes the place of the whole argument.
+ * True if the argument is a file instead, which the caller knows how to complete. */
+typedef void command_word_fn(const char *word, const char *note, void *arg);
+bool command_complete(const char *line, command_word_fn *fn, void *arg);
 /* What such a word does, in one line, and in *argument what may follow it ("" if nothing); NULL: not known. */
 const char *command_help_of(const char *word, const char **argument);
 

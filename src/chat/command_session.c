@@ -84,50 +84,19 @@ enum command_result command_restore(struct typed *c)
 
 /* --- lists ------------------------------------------------------------------------------------------------------ */
 
-static bool has_words(const struct sessions_item *item, const char *words)
-{
-    char word[64];
-    for (const char *p = words; *p; p += strspn(p, " \t")) {
-        size_t n = strcspn(p, " \t");
-        snprintf(word, sizeof word, "%.*s", (int)n, p);
-        if (!strcasestr(item->title, word) && !strcasestr(item->name, word))
-            return false;
-        p += n;
-    }
-    return true;
-}
-
-static enum command_result list(struct typed *c, const char *find, const char *words)
+enum command_result command_sessions(struct typed *c)
 {
     enum { MOST = 30 };
     struct sessions s;
-    int n = 0;
-    if (!sessions_list(&s, find, &c->e)) {
-        sessions_free(&s);
-        return command_refused(c);
-    }
-    for (int i = 0; i < s.n; i++)
-        if (has_words(&s.items[i], words) && n++ < MOST)
-            sessions_line(&s.items[i], time(NULL), c->out);
-    if (n > MOST)
-        buf_addf(c->out, "... and %d more, older; words after the command choose\n", n - MOST);
-    if (!n)
-        buf_adds(c->out, *words || find ? "no saved conversation has these words\n" : "no conversation is saved yet\n");
+    bool ok = sessions_list(&s, c->arg, &c->e);
+    for (int i = 0; i < s.n && i < MOST; i++)
+        sessions_line(&s.items[i], time(NULL), c->out);
+    if (s.n > MOST)
+        buf_addf(c->out, "... and %d older ones; words after the command search titles and texts\n", s.n - MOST);
+    if (ok && !s.n)
+        buf_adds(c->out, *c->arg ? "no saved conversation has all these words\n" : "no saved conversation yet\n");
     sessions_free(&s);
-    return COMMAND_DONE;
-}
-
-enum command_result command_sessions(struct typed *c)
-{
-    return list(c, NULL, c->arg);
-}
-
-enum command_result command_find(struct typed *c)
-{
-    if (*c->arg)
-        return list(c, c->arg, "");
-    err_set(&c->e, "/find needs words to look for");
-    return command_refused(c);
+    return ok ? COMMAND_DONE : command_refused(c);
 }
 
 /* --- export ----------------------------------------------------------------------------------------------------- */
@@ -154,7 +123,7 @@ enum command_result command_export(struct typed *c)
             format = export_formats[i];
             name += n + strspn(name + n, " \t");
         }
-    bool ok = export_choose(&format, *name ? name : NULL, &c->e) && (chat_n_messages(c->chat) > 0 || err_set(&c->e, "nothing was said yet"));
+    bool ok = export_choose(&format, *name ? name : NULL, &c->e) && (chat_n_messages(c->chat) > 0 || err_set(&c->e, "no messages yet"));
     if (*name)
         buf_adds(&file, name);
     else if (ok)

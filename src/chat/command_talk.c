@@ -198,7 +198,7 @@ enum command_result command_tree(struct typed *c)
     if (count > MOST && !*c->arg)
         err_set(&c->e, "there are %d messages, too many to list; /branch shows the last fork", count);
     else if (!count)
-        err_set(&c->e, "nothing was said yet");
+        err_set(&c->e, "no messages yet");
     else if (*c->arg && (*rest || n < 1 || n > count))
         err_set(&c->e, "there is no message %s, there are 1 to %d", c->arg, count);
     if (*c->e.msg)

@@ -8,12 +8,11 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/grow.h"
 #include "base/memory.h"
-#include "base/unicode.h"
+#include "base/when.h"
 #include "chat/export.h"
 #include "chat/paths.h"
 #include "chat/session.h"
@@ -165,13 +164,13 @@ static char *title_in(const char *title_line, const char *first_line)
 }
 
 /* The tree of a file as far as turns go: who said each message, and where the path ends. */
-struct node { int parent, depth; bool user; };
+struct node { int parent, depth; bool user; size_t at; };       /* at: byte of the file where its line begins */
 struct tree { struct node *at; int n, cap, end; };      /* end: the last message of the path, -1: it is empty */
 
-static void tree_add(struct tree *t, bool user)
+static void tree_add(struct tree *t, bool user, size_t at)
 {
     t->at = grow(t->at, t->n, &t->cap, sizeof *t->at);
-    t->at[t->n] = (struct node){t->end, t->end < 0 ? 1 : t->at[t->end].depth + 1, user};
+    t->at[t->n] = (struct node){t->end, t->end < 0 ? 1 : t->at[t->end].depth + 1, user, at};
     t->end = t->n++;
 }
 
@@ -206,6 +205,19 @@ static int tree_turns(const struct tree *t)
     return n;
 }
 
+/* The message that tells this conversation from others with the same title: the last question of the path, or the answer to the only one.
+ * -1: there is none. */
+static int tree_apart(const struct tree *t)
+{
+    int last = -1, answer = -1, n = 0;
+    for (int i = t->end, below = -1; i >= 0; below = i, i = t->at[i].parent)
+        if (t->at[i].user && !n++) {
+            last = i;
+            answer = below;
+        }
+    return n > 1 ? last : answer;
+}
+
 /* An answer may say where it stands, as its second key: in place of the newest message, or behind the path's first messages. */
 static void tree_make_place(struct tree *t, const char *line)
 {
@@ -232,15 +244,33 @@ size_t sessions_checkpoint_bytes(const char *name)
     return n;
 }
 
-/* False: it cannot be read, nothing was said in it, or it is not what was looked for. */
+/* Reads a session file whole, if its beginning is that of one. */
+static bool read_file(struct buf *file, const char *path)
+{
+    enum { HEAD = 4096 };
+    struct buf tmp = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    buf_reserve(file, HEAD);
+    ssize_t n = fd >= 0 ? read(fd, file->data, HEAD) : -1;
+    if (n > 0) {
+        file->len = (size_t)n;
+        file->data[n] = 0;
+    }
+    bool ok = n > 0 && begins(as_ours(file->data, &tmp), "q35chat", NULL) && buf_read_fd(file, fd, path, MAX_FILE, NULL);
+    if (fd >= 0)
+        close(fd);
+    buf_free(&tmp);
+    return ok;
+}
+
+/* False: it cannot be read, has no message, or does not have the words. */
 static bool item_read(struct sessions_item *item, const struct list *l, const struct found *f, const struct words *words)
 {
     struct buf path = {0}, file = {0}, tmp = {0};
     struct tree tree = {.end = -1};
     const char *title = NULL, *first = NULL;
     buf_addf(&path, "%s/%s" SUFFIX, l->dir.data, f->name);
-    bool ok = buf_read_file(&file, path.data, MAX_FILE, NULL)
-           && begins(as_ours(buf_str(&file), &tmp), "q35chat", NULL);
+    bool ok = read_file(&file, path.data);
     for (const char *p = ok ? strchr(file.data, '\n') : NULL; p && *++p; p = strchr(p, '\n')) {
         const char *line = as_ours(p, &tmp);
         if (begins(line, "role", "system")) {
@@ -249,7 +279,7 @@ static bool item_read(struct sessions_item *item, const struct list *l, const st
             bool user = begins(line, "role", "user");
             first = user && !tree_says(&tree) ? p : first;
             tree_make_place(&tree, line);
-            tree_add(&tree, user);
+            tree_add(&tree, user, (size_t)(p - file.data));
         } else if (begins(line, "title", NULL)) {
             title = p;
         } else if (begins(line, "keep", NULL) || begins(line, "go", NULL)) {
@@ -257,22 +287,76 @@ static bool item_read(struct sessions_item *item, const struct list *l, const st
         }
     }
     *item = (struct sessions_item){0};
-    ok = ok && tree_says(&tree) && words_in_file(words, &file, &item->hit);
+    if (ok && tree_says(&tree))
+        item->title = title_in(title, first);
+    ok = item->title && words_in_file(words, f->name, item->title, &file, &item->hit);
     if (ok) {
         item->name = memory_strdup(f->name);
         item->path = memory_strdup(path.data);
-        item->title = title_in(title, first);
         item->model = string_in(file.data, "model");
         item->changed_s = f->changed.tv_sec;
         item->bytes = f->bytes;
         item->checkpoint_bytes = checkpoint_bytes(path.data, &tmp);
         item->n_turns = tree_turns(&tree);
+        int apart = tree_apart(&tree);
+        item->apart_in.at = apart >= 0 ? tree.at[apart].at : 0;
+        item->apart_in.n = apart >= 0 ? strcspn(file.data + item->apart_in.at, "\n") : 0;
+    } else {
+        free(item->title);
     }
     buf_free(&path);
     buf_free(&file);
     buf_free(&tmp);
     free(tree.at);
     return ok;
+}
+
+static void item_free(struct sessions_item *item)
+{
+    free(item->name);
+    free(item->path);
+    free(item->title);
+    free(item->model);
+    free(item->apart);
+    free(item->hit);
+}
+
+static void read_apart(struct sessions_item *item)
+{
+    struct buf line = {0}, words = {0};
+    int fd = item->apart_in.n ? open(item->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    buf_reserve(&line, item->apart_in.n);
+    ssize_t n = fd >= 0 ? pread(fd, line.data, item->apart_in.n, (off_t)item->apart_in.at) : -1;
+    if (fd >= 0)
+        close(fd);
+    line.len = n > 0 ? (size_t)n : 0;
+    line.data[line.len] = 0;
+    char *content = string_in(line.data, "content");
+    title_of_message(&words, text_of(content));
+    if (words.len)
+        item->apart = memory_strdup(words.data);
+    free(content);
+    buf_free(&line);
+    buf_free(&words);
+}
+
+static int by_title(const void *a, const void *b)
+{
+    const char *x = (*(struct sessions_item *const *)a)->title, *y = (*(struct sessions_item *const *)b)->title;
+    return x && y ? strcmp(x, y) : !x - !y;
+}
+
+/* Fills in `apart` where several have the same title. */
+static void tell_apart(struct sessions *s)
+{
+    struct sessions_item **all = memory_zeroed((size_t)s->n + 1, sizeof *all);
+    for (int i = 0; i < s->n; i++)
+        all[i] = &s->items[i];
+    qsort(all, (size_t)s->n, sizeof *all, by_title);
+    for (int i = 0; i < s->n; i++)
+        if ((i && !by_title(&all[i - 1], &all[i])) || (i + 1 < s->n && !by_title(&all[i], &all[i + 1])))
+            read_apart(all[i]);
+    free(all);
 }
 
 static bool list_folder(struct sessions *s, const char *folder, const char *find, struct err *e)
@@ -285,6 +369,7 @@ static bool list_folder(struct sessions *s, const char *folder, const char *find
     s->items = memory_zeroed((size_t)l.n + 1, sizeof *s->items);
     for (int i = 0; i < l.n; i++)
         s->n += item_read(&s->items[s->n], &l, &l.items[i], &words);
+    tell_apart(s);
     words_free(&words);
     list_free(&l);
     return ok;
@@ -295,18 +380,45 @@ bool sessions_list(struct sessions *s, const char *find, struct err *e)
     return list_folder(s, "sessions", find, e);
 }
 
+static bool title_has(const struct sessions_item *item, const struct words *words)
+{
+    struct words_found f = {0};
+    words_in_name(words, &f, item->title);
+    bool all = words_complete(words, &f);
+    words_found_free(&f);
+    return all;
+}
+
+void sessions_complete(struct sessions *s, const char *typed)
+{
+    enum { BYTES = 8 << 20 };
+    struct list l = {0};
+    struct words words = {0};
+    size_t left = BYTES;
+    *s = (struct sessions){0};
+    list_read(&l, "sessions", NULL);
+    words_split(&words, typed);
+    s->items = memory_zeroed((size_t)l.n + 1, sizeof *s->items);
+    for (int i = 0; i < l.n; i++) {
+        struct sessions_item *item = &s->items[s->n];
+        const struct found *f = &l.items[i];
+        const bool named = !strncmp(f->name, typed, strlen(typed)), read = f->bytes <= left && item_read(item, &l, f, &(struct words){0});
+        left -= f->bytes <= left ? f->bytes : left;
+        if (named && !read)
+            *item = (struct sessions_item){.name = memory_strdup(f->name)};
+        if (read && !named && !title_has(item, &words))
+            item_free(item);
+        else
+            s->n += named || read;
+    }
+    tell_apart(s);
+    words_free(&words);
+    list_free(&l);
+}
+
 bool sessions_list_trash(struct sessions *s, struct err *e)
 {
     return list_folder(s, "trash", NULL, e);
-}
-
-static void item_free(struct sessions_item *item)
-{
-    free(item->name);
-    free(item->path);
-    free(item->title);
-    free(item->model);
-    free(item->hit);
 }
 
 void sessions_free(struct sessions *s)
@@ -343,29 +455,19 @@ void sessions_names(bool in_trash, void (*fn)(const char *name, void *arg), void
     list_free(&l);
 }
 
-static void add_age(struct buf *out, int64_t then_s, int64_t now_s)
+void sessions_label(const struct sessions_item *item, struct buf *out)
 {
-    int64_t minutes = (now_s - then_s) / 60;
-    char date[32];
-    time_t then = (time_t)then_s;
-    struct tm tm;
-    if (minutes < 1)
-        buf_adds(out, "just now");
-    else if (minutes < 60)
-        buf_addf(out, "%d min ago", (int)minutes);
-    else if (minutes < 48 * 60)
-        buf_addf(out, "%d h ago", (int)(minutes / 60));
-    else if (minutes < 31 * 24 * 60)
-        buf_addf(out, "%d days ago", (int)(minutes / 60 / 24));
-    else if (localtime_r(&then, &tm) && strftime(date, sizeof date, "%Y-%m-%d", &tm))
-        buf_adds(out, date);
+    buf_adds(out, *item->title ? item->title : item->name);
+    if (item->apart)
+        buf_addf(out, ": %s", item->apart);
 }
 
 void sessions_line(const struct sessions_item *item, int64_t now_s, struct buf *out)
 {
     struct buf age = {0};
-    add_age(&age, item->changed_s, now_s);
-    buf_addf(out, "%-24s  %-11s  %3d turn%s  %s", item->name, buf_str(&age), item->n_turns, item->n_turns == 1 ? " " : "s", item->title);
+    when_ago(&age, item->changed_s, now_s);
+    buf_addf(out, "%-24s  %-15s  %3d turn%s  ", item->name, buf_str(&age), item->n_turns, item->n_turns == 1 ? " " : "s");
+    sessions_label(item, out);
     if (item->checkpoint_bytes)
         buf_addf(out, "  (checkpoint %.1f MB)", (double)item->checkpoint_bytes * 1e-6);
     buf_addc(out, '\n');

@@ -28,6 +28,13 @@ is "nothing of a file commands the terminal" "$(grep -c "$(printf '\033')" out)"
 run session list NORWAY oslo
 has "words are searched" "$(cat out)" "trip"
 is "... in all, and the hit is shown" "$(wc -l < out | tr -d ' ')" 2
+run session list GREET
+has "words are searched in titles, too" "$(cat out)" "A greeting"
+is "... which are their own hit" "$(wc -l < out | tr -d ' ')" 1
+truncate -s 1G "$dir/zeros.jsonl"
+run session list NORWAY
+is "a gigabyte of zeros is no conversation" "$rc $(grep -c trip out) $(cat err)" "0 1 "
+rm "$dir/zeros.jsonl"
 run session list --json
 is "--json is a line each" "$(wc -l < out | tr -d ' ')" 2
 has "... with names and figures" "$(head -n 1 out)" '"name":"greeting","title":"A greeting"'

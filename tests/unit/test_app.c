@@ -501,16 +501,20 @@ static void test_app__short_names_of_commands_open_their_lists(void **state)
     stage_say("Which animal?");
     stage_answer();
     stage_say("/sess");
-    assert_shows("Enter goes on with it");
+    assert_shows("Enter opens");
     stage_key("Esc");
     stage_say("/find pangolin");
-    assert_shows("Enter goes on with it");
-    assert_shows("Which animal?                          ");
+    stage_pass(0);
+    assert_shows("sessions: pangolin");
+    assert_shows("Which animal?  ");
     stage_key("Esc");
     stage_say("/find unicorn");
-    assert_shows("no conversation holds all these words");
+    assert_shows("searching ...");
+    stage_pass(0);
+    assert_shows("no matching conversation");
+    stage_key("Esc");
     stage_say("/find");
-    assert_shows("Enter goes on with it");
+    assert_shows("Enter opens");
     stage_key("Esc");
     stage_say("/tre");
     assert_shows("the tree of this conversation");
@@ -1053,6 +1057,82 @@ static void test_app__sessions_are_looked_at_renamed_and_deleted_in_their_list(v
     stage_end();
 }
 
+static void test_app__typing_in_the_list_of_sessions_searches_titles_and_texts(void **state)
+{
+    (void)state;
+    begin();
+    stage.keeps = true;
+    fake_say("Ask the ferryman\nat the *blue* harbour, he knows.");
+    fake_say("Green.");
+    stage_open();
+    stage_say("Sky?");
+    stage_answer();
+    stage_say("/new");
+    stage_say("Grass?");
+    stage_answer();
+    stage_say("/sessions");
+    stage_type("BLUE sky");
+    assert_int_equal(app_timeout(&stage.app), 0);       /* no key waits for the search */
+    stage_pass(0);
+    assert_shows("Sky?  at the *blue* harbour, he knows.");
+    assert_shows("1 of 1");
+    assert_int_equal(app_timeout(&stage.app), -1);
+    stage_keys("Ctrl-U");
+    stage_type("een");
+    stage_pass(0);
+    assert_shows("1 of 1");
+    assert_hides("harbour");
+    stage_keys("Ctrl-U");
+    stage_type("nobody");
+    assert_shows("searching ...");
+    stage_pass(0);
+    assert_shows("no matching conversation");
+    stage_keys("Ctrl-U");
+    stage_type("ferryman");
+    stage_pass(0);
+    stage_key("Enter");
+    assert_shows("at the blue harbour");
+    stage_end();
+}
+
+static void test_app__sessions_of_the_same_title_show_the_last_question_or_the_answer(void **state)
+{
+    (void)state;
+    begin();
+    stage.keeps = true;
+    fake_say("A fox and a crow.");
+    fake_say("A bear.");
+    fake_say("It slept.");
+    stage_open();
+    stage_say("Tell me a story");
+    stage_answer();
+    stage_say("/new");
+    stage_say("Tell me a story");
+    stage_answer();
+    stage_say("What did it do?");
+    stage_answer();
+    stage_say("/sessions");
+    assert_shows("Tell me a story: A fox and a crow.");
+    assert_shows("Tell me a story: What did it do?");
+    assert_shows("2 turns  just now");
+    stage_key("Esc");
+    stage_type("/resume sto");
+    assert_shows("Tell me a story: A fox and a crow., just now");
+    assert_shows("Tell me a story: What did it do?, just now");
+    stage_type("ry nobody");
+    assert_hides("just now");
+    stage_keys("Ctrl-U");
+    stage_type("/resume story");
+    stage_keys("Tab Tab Enter Enter");          /* the older one */
+    assert_hides("It slept.");
+    assert_shows("A fox and a crow.");
+    stage_say("/sessions");
+    stage_keys("F2");
+    assert_hides("> Tell me a story:");         /* its title is still its own */
+    stage_keys("Esc Esc");
+    stage_end();
+}
+
 static void test_app__sleeps_when_nothing_happens(void **state)
 {
     (void)state;
@@ -1174,6 +1254,8 @@ int main(void)
         cmocka_unit_test(test_app__keys_of_the_config_file_work_and_bad_ones_are_told),
         cmocka_unit_test(test_app__keys_are_told_and_do_nothing_while_they_are_tested),
         cmocka_unit_test(test_app__a_large_paste_asks_what_it_is),
+        cmocka_unit_test(test_app__typing_in_the_list_of_sessions_searches_titles_and_texts),
+        cmocka_unit_test(test_app__sessions_of_the_same_title_show_the_last_question_or_the_answer),
         cmocka_unit_test(test_app__sessions_are_looked_at_renamed_and_deleted_in_their_list),
         cmocka_unit_test(test_app__what_is_typed_is_read_ahead),
         cmocka_unit_test(test_app__sleeps_when_nothing_happens),

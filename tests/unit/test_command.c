@@ -267,9 +267,9 @@ static void test_command__save_and_load_tell_where(void **state)
     rmdir(dir);
 }
 
-static void collect(const char *word, void *arg)
+static void collect(const char *word, const char *note, void *arg)
 {
-    buf_addf(arg, "%s ", word);
+    buf_addf(arg, note ? "%s (%s) " : "%s ", word, note);
 }
 
 static void test_command__undo_takes_a_number(void **state)
@@ -332,7 +332,7 @@ static void test_command__branches_are_listed_and_switched(void **state)
     fake_say("x</think>A1b");
     fake_say("x</think>A2");
     run("/tree");
-    assert_string_equal(out.data, "nothing was said yet\n");
+    assert_string_equal(out.data, "no messages yet\n");
     answer("Q1");
     run("/branch");
     assert_non_null(strstr(out.data, "this conversation has no branches"));
@@ -407,7 +407,7 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     fake_say("x</think>one");
     fake_say("x</think>two");
     run("/sessions");
-    assert_string_equal(out.data, "no conversation is saved yet\n");
+    assert_string_equal(out.data, "no saved conversation yet\n");
     answer("Where is Oslo?");
     run("/save norway");
     run("/rename  My trip ");
@@ -416,15 +416,15 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     answer("Hello");
     run("/save other");
     run("/sessions");
-    assert_non_null(strstr(out.data, "norway                    just now       1 turn   My trip\n"));
-    assert_non_null(strstr(out.data, "other                     just now       1 turn   Hello\n"));
+    assert_non_null(strstr(out.data, "norway                    just now           1 turn   My trip\n"));
+    assert_non_null(strstr(out.data, "other                     just now           1 turn   Hello\n"));
     run("/sessions TRIP");
     assert_null(strstr(out.data, "other"));
     assert_non_null(strstr(out.data, "norway"));
     run("/find oslo");
     assert_non_null(strstr(out.data, "My trip\n    Where is Oslo?\n"));
     run("/find oslo hello");
-    assert_string_equal(out.data, "no saved conversation has these words\n");
+    assert_string_equal(out.data, "no saved conversation has all these words\n");
     run("/delete other");
     assert_non_null(strstr(out.data, "other is open"));
     run("/delete norway");
@@ -448,7 +448,7 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     assert_non_null(strstr(out.data, "once more"));
     run("/delete norway");
     run("/sessions norway");
-    assert_string_equal(out.data, "no saved conversation has these words\n");
+    assert_string_equal(out.data, "no saved conversation has all these words\n");
     run("/resume norway");
     assert_string_equal(out.data, "there is no conversation norway; /sessions and q35chat session list show the names\n");
     assert_int_equal(run("/resume"), COMMAND_SCREEN);
@@ -456,7 +456,13 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     run("/rename \"\"");
     assert_string_equal(out.data, "title: Hello\n");
     assert_false(command_complete("/resume o", collect, &words));
-    assert_string_equal(buf_str(&words), "other ");
+    assert_string_equal(buf_str(&words), "other (Hello, just now) ");
+    buf_reset(&words);
+    assert_false(command_complete("/resume HELL", collect, &words));
+    assert_string_equal(buf_str(&words), "other (Hello, just now) ");
+    buf_reset(&words);
+    assert_false(command_complete("/resume hell no", collect, &words));
+    assert_string_equal(buf_str(&words), "");
     buf_free(&words);
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
     assert_int_equal(system(command), 0);
@@ -471,7 +477,7 @@ static void test_command__export_writes_a_new_file(void **state)
     assert_non_null(mkdtemp(dir));
     fake_say("x</think>one");
     run("/export md x");
-    assert_string_equal(out.data, "nothing was said yet\n");
+    assert_string_equal(out.data, "no messages yet\n");
     answer("hi");
     snprintf(line, sizeof line, "/export %s/talk.txt", dir);
     run(line);

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "chat/scan.h"
 #include "chat/session.h"
 #include "chat/sessions.h"
 
@@ -194,26 +196,27 @@ static void test_sessions__what_is_no_conversation_or_has_none_is_left_out(void 
     buf_free(&name);
 }
 
-static void test_sessions__a_search_needs_every_word_somewhere_in_the_text(void **state)
+static void test_sessions__a_search_needs_every_word_somewhere_in_name_or_text(void **state)
 {
     static const struct { const char *find, *name, *hit; } rows[] = {
         {"norway", "a", "In Norway, on a fjord."},
-        {"fjord oslo", "a", "Where is Oslo?"},
+        {"fjord oslo", "a", "In Norway, on a fjord."}, {"oslo", "a", NULL}, {"why oslo", "a", "And why?"},
         {"the fjord", NULL, NULL},
-        {"  Say \"no\"  ", "b", "say \"no\" to\\from"},
-        {"to\\from", "b", "say \"no\" to\\from"},
-        {"\xc3\xa9t\xc3\xa9", "b", "l'\xc3\xa9t\xc3\xa9"},
+        {"  Say \"no\"  ", "trip-b", NULL},
+        {"to\\from", "trip-b", NULL},
+        {"\xc3\xa9t\xc3\xa9", "trip-b", "l'\xc3\xa9t\xc3\xa9"},
+        {"trip", "trip-b", NULL}, {"TRIP no", "trip-b", NULL}, {"trip norway", NULL, NULL},
         {"role", NULL, NULL}, {"content", NULL, NULL}, {"jsonl", NULL, NULL}, {"x%s", NULL, NULL},
     };
     (void)state;
     kept("a", 2, TEXTS("Where is Oslo?\nAnd why?", "First line\nIn Norway, on a fjord."));
-    kept("b", 1, TEXTS("say \"no\" to\\from", "l'\xc3\xa9t\xc3\xa9"));
+    kept("trip-b", 1, TEXTS("say \"no\" to\\from", "l'\xc3\xa9t\xc3\xa9"));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sessions l = list(rows[i].find);
         assert_int_equal(l.n, rows[i].name != NULL);
         if (l.n) {
             assert_string_equal(l.items[0].name, rows[i].name);
-            assert_string_equal(l.items[0].hit, rows[i].hit);
+            assert_string_equal(l.items[0].hit ? l.items[0].hit : "", rows[i].hit ? rows[i].hit : "");
         }
         sessions_free(&l);
     }
@@ -236,6 +239,105 @@ static void test_sessions__a_hit_in_a_long_line_shows_what_is_around_it(void **s
     assert_int_equal(strncmp(l.items[0].hit, "\xc3\xa9 ", 3), 0);
     sessions_free(&l);
     buf_free(&text);
+}
+
+static void test_sessions__the_same_title_twice_is_told_apart_by_what_came_after(void **state)
+{
+    static const char *const labels[] = {"Sum: And now?", "Sum: It is 4.", "Sum", "Other"};
+    (void)state;
+    kept("a", 1, TEXTS("Sum", "3", "And now?\n@file", "5"));
+    kept("b", 2, TEXTS("Sum", "\nIt is 4.\nSure."));
+    kept("c", 3, TEXTS("Sum"));         /* has no answer */
+    kept("d", 4, TEXTS("Other", "x"));
+    struct sessions l = list(NULL);
+    assert_int_equal(l.n, 4);
+    for (int i = 0; i < l.n; i++) {
+        struct buf label = {0};
+        sessions_label(&l.items[i], &label);
+        assert_string_equal(label.data, labels[i]);
+        buf_free(&label);
+    }
+    sessions_free(&l);
+    l = list("other");                  /* of those that are listed */
+    assert_null(l.items[0].apart);
+    sessions_free(&l);
+}
+
+/* What the list finds is found in slices as well, wherever they are cut. */
+static void test_sessions__a_file_is_scanned_in_slices(void **state)
+{
+    static const struct { const char *find; enum scan_result result; const char *hit; } rows[] = {
+        {"needle", SCAN_FOUND, "a needle"}, {"needle hay", SCAN_FOUND, "hay hay hay"}, {"last", SCAN_FOUND, "the last line"},
+        {"needles", SCAN_NOT, NULL},
+        {"talk needle", SCAN_FOUND, "a needle"}, {"talk", SCAN_FOUND, ""}, {"beginning end", SCAN_FOUND, "the end"},
+    };
+    enum { BIG = 700000 };
+    struct buf big = {0}, path = {0};
+    struct err e = {0};
+    (void)state;
+    for (int i = 0; i < BIG / 4; i++)
+        buf_adds(&big, "hay ");
+    kept("talk", 1, TEXTS("the beginning", "x", big.data, big.data, "a needle", "y", "the end\nthe last line"));
+    assert_true(session_path_of("talk", &path, &e));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct scan s = {0};
+        enum scan_result result;
+        int n = 1;
+        scan_begin(&s, rows[i].find);
+        while ((result = scan_step(&s, "talk", "beginning", path.data)) == SCAN_MORE)
+            n++;
+        assert_int_equal(result, rows[i].result);
+        if (rows[i].hit)
+            assert_int_equal(strncmp(buf_str(&s.found.hit), rows[i].hit, strlen(rows[i].hit)), 0);
+        assert_true(n > 2 || !strcmp(rows[i].find, "talk"));    /* the name says it all */
+        assert_int_equal(scan_step(&s, "other", "", "/nowhere"), SCAN_NOT);         /* and on to the next one */
+        scan_free(&s);
+    }
+    buf_free(&big);
+    buf_free(&path);
+}
+
+static void test_sessions__a_line_without_end_is_given_up(void **state)
+{
+    struct scan s = {0};
+    struct buf path = {0};
+    struct err e = {0};
+    enum scan_result result;
+    (void)state;
+    kept("zeros", 1, TEXTS("x"));
+    assert_true(session_path_of("zeros", &path, &e));
+    assert_int_equal(truncate(path.data, (off_t)1 << 30), 0);
+    int n = 0;
+    scan_begin(&s, "y");
+    while ((result = scan_step(&s, "zeros", "", path.data)) == SCAN_MORE)
+        n++;
+    assert_int_equal(result, SCAN_NOT);
+    assert_true(n < 100);
+    assert_false(s.open);
+    scan_free(&s);
+    buf_free(&path);
+}
+
+/* A gigabyte that does not begin like a session is left after its beginning: it would take a second to read, and the memory. */
+static void test_sessions__a_large_file_of_another_kind_is_not_read(void **state)
+{
+    struct buf path = {0};
+    struct err e = {0};
+    (void)state;
+    kept("good", 1, TEXTS("x"));
+    assert_true(session_path_of("zeros", &path, &e));
+    int fd = open(path.data, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)1 << 30), 0);
+    close(fd);
+    struct rusage a, b;
+    getrusage(RUSAGE_SELF, &a);
+    struct sessions l = list(NULL);
+    getrusage(RUSAGE_SELF, &b);
+    assert_int_equal(l.n, 1);
+    assert_true(b.ru_maxrss - a.ru_maxrss < 100 << 10);         /* kilobytes */
+    sessions_free(&l);
+    buf_free(&path);
 }
 
 static void test_sessions__only_what_is_closed_is_deleted(void **state)
@@ -301,8 +403,12 @@ int main(void)
         TEST(a_turn_whose_answer_was_replaced_counts),
         TEST(turns_are_those_of_the_path_that_is_shown),
         TEST(what_is_no_conversation_or_has_none_is_left_out),
-        TEST(a_search_needs_every_word_somewhere_in_the_text),
+        TEST(a_search_needs_every_word_somewhere_in_name_or_text),
         TEST(a_hit_in_a_long_line_shows_what_is_around_it),
+        TEST(the_same_title_twice_is_told_apart_by_what_came_after),
+        TEST(a_file_is_scanned_in_slices),
+        TEST(a_line_without_end_is_given_up),
+        TEST(a_large_file_of_another_kind_is_not_read),
         TEST(only_what_is_closed_is_deleted),
         TEST(a_thousand_are_listed_and_searched),
     };

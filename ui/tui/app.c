@@ -81,6 +81,12 @@ void app_events(struct app *a, const struct chat_event *ev, int n, int64_t ms)
 
 /* --- time ------------------------------------------------------------------------------------------------------- */
 
+static bool works(const struct host *h, int window)
+{
+    const struct window *w = window_at((enum window_id)window);
+    return w->works && w->works(h);
+}
+
 void app_tick(struct app *a, int64_t ms)
 {
     struct host *h = &a->host;
@@ -91,6 +97,9 @@ void app_tick(struct app *a, int64_t ms)
         feed_tick(&h->feed, ms);
     input_tell(h);
     figures_sample(&a->figures, h);
+    for (int i = 0; i < N_WINDOWS; i++)
+        if (works(h, i))
+            window_at((enum window_id)i)->work(h);
 }
 
 int app_timeout(const struct app *a)
@@ -99,6 +108,8 @@ int app_timeout(const struct app *a)
     int timeout = figures_timeout(&a->figures, h);
     if (h->hint.text.len && (timeout < 0 || h->hint.until - h->ms < timeout))
         timeout = h->hint.until > h->ms ? (int)(h->hint.until - h->ms) : 0;
+    for (int i = 0; i < N_WINDOWS; i++)
+        timeout = works(h, i) ? 0 : timeout;
     return timeout;
 }
 

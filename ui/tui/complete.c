@@ -231,10 +231,12 @@ static void find_path(struct complete *c, const char *before, const struct compl
         add_files(c, &(struct path){word, false, false, NULL});
 }
 
-static void add_command(const char *word, void *arg)
+static void add_command(const char *word, const char *note, void *arg)
 {
-    const char *argument, *help = command_help_of(word, &argument);
-    add(arg, word, argument, help ? help : "");
+    const char *argument = "", *help = note ? "" : command_help_of(word, &argument);
+    struct complete *c = arg;
+    c->whole = note != NULL;
+    add(c, word, note ? note : argument, help ? help : "");
 }
 
 /* Words for an argument may mean all of it or only its last word; what was typed tells. */
@@ -243,7 +245,7 @@ static void find_command(struct complete *c, const char *before)
     size_t name = strcspn(before, BLANKS), argument = before[name] ? name + strspn(before + name, BLANKS) : 0;
     bool files = command_complete(before, add_command, c);
     c->start = argument;
-    if (c->n && strncmp(c->items[0].word, before + argument, strlen(before + argument)))
+    if (c->n && !c->whole && strncmp(c->items[0].word, before + argument, strlen(before + argument)))
         c->start = word_start(before);
     if (files && memchr(before + 1, '/', name - 1))
         find_path(c, before, NULL);
@@ -253,6 +255,8 @@ static void find_command(struct complete *c, const char *before)
 
 static void find_common(struct complete *c)
 {
+    if (c->whole && c->n > 1)
+        return;                         /* one is chosen by its title: the beginning of its name would hide the others */
     for (int i = 0; i < c->n; i++) {
         const char *word = c->items[i].word;
         size_t same = 0;

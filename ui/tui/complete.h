@@ -24,7 +24,8 @@ struct complete {
     struct complete_item *items;
     int n;
     size_t start;               /* the words replace before[start..] */
-    struct buf common;          /* the common beginning of all words; the whole word if there is only one */
+    bool whole;                 /* the words are names of conversations, some of which match by their titles */
+    struct buf common;          /* the common beginning of all words; the whole word if there is only one; "" for several conversations */
     struct buf note;            /* why some words are missing, or "" */
 };
 

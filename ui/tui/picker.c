@@ -5,8 +5,12 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/unicode.h"
+#include "base/when.h"
+#include "chat/scan.h"
+#include "chat/session.h"
 #include "chat/sessions.h"
 #include "chat/title.h"
 #include "chat/trash.h"
@@ -21,18 +25,24 @@
 
 enum { LINE = 2048 };                   /* bytes of a text that a list shows at most */
 
+struct picked {
+    const char *name, *title;           /* of a session, name also an address; NULL: the row is none */
+    int id;                             /* index of the message or node, number of the part */
+};
+
 struct picker {
     enum picker_kind kind;
     struct editor *line;                /* what one types to narrow it */
     struct popup popup;
     struct popup_row *rows;
-    const char **names;                 /* of a row: the session's */
-    int *ids;                           /* of a row: index of the message, or of the node; number of the part */
+    struct picked *of;                  /* [n] what the rows stand for */
     int  n;                             /* rows there are, */
     int  cap;                           /* and have room */
-    char *find;                         /* only sessions in which these words were said, or NULL */
     int  doomed;                        /* the row that the next Ctrl-D deletes, or -1 */
-    bool preview;                       /* what was said in the chosen session is shown above */
+    struct scan scan;                   /* searches texts for the words of the filter */
+    struct arena hits;                  /* the lines that it found */
+    int  n_scanned;                     /* rows whose texts are searched; `n`: nothing is left to search */
+    bool preview;                       /* the text of the chosen session is shown above */
     int  previewed;                     /* the row whose text `lines` has, */
     int  preview_columns;               /* for so many columns */
     struct lines lines;
@@ -51,11 +61,9 @@ static struct popup_row *add_row(struct picker *p, const char *name, int id)
     if (p->n == p->cap) {
         p->cap = p->cap ? p->cap * 2 : 32;
         p->rows = memory_resized(p->rows, (size_t)p->cap * sizeof *p->rows);
-        p->names = memory_resized(p->names, (size_t)p->cap * sizeof *p->names);
-        p->ids = memory_resized(p->ids, (size_t)p->cap * sizeof *p->ids);
+        p->of = memory_resized(p->of, (size_t)p->cap * sizeof *p->of);
     }
-    p->names[p->n] = name;
-    p->ids[p->n] = id;
+    p->of[p->n] = (struct picked){.name = name, .id = id};
     struct popup_row *row = &p->rows[p->n++];
     *row = (struct popup_row){0};
     return row;
@@ -72,9 +80,9 @@ static void empty_list(struct picker *p)
 {
     arena_free(&p->mem);
     free(p->rows);
-    free(p->names);
-    free(p->ids);
-    free(p->find);
+    free(p->of);
+    scan_free(&p->scan);
+    arena_free(&p->hits);
     lines_free(&p->lines);
     *p = (struct picker){.line = p->line};
 }
@@ -92,50 +100,41 @@ static void end_list(struct picker *p, int chosen)
     p->popup.rows = p->rows;
     p->popup.n = p->n;
     p->popup.chosen = chosen;
+    p->n_scanned = p->n;
     popup_settle(&p->popup);
 }
 
-static const char *ago(struct picker *p, int64_t seconds)
+/* "3 turns  today 14:02" */
+static const char *session_note(struct picker *p, const struct sessions_item *item, int64_t now_s)
 {
-    long long s = seconds > 0 ? seconds : 0;
-    if (s < 60)
-        return "just now";
-    if (s < 3600)
-        return arena_printf(&p->mem, "%lld min", s / 60);
-    if (s < 2 * 86400)
-        return arena_printf(&p->mem, "%lld h", s / 3600);
-    return arena_printf(&p->mem, "%lld days", s / 86400);
+    struct buf note = {0};
+    buf_addf(&note, "%d turn%s  ", item->n_turns, item->n_turns == 1 ? "" : "s");
+    when_ago(&note, item->changed_s, now_s);
+    const char *text = arena_strdup(&p->mem, note.data);
+    buf_free(&note);
+    return text;
 }
 
-/* Does another session have the title of this one?  Then its name tells them apart. */
-static bool same_title(const struct sessions *s, int i)
-{
-    for (int k = 0; k < s->n; k++)
-        if (k != i && s->items[k].title && !strcmp(s->items[k].title, s->items[i].title))
-            return true;
-    return false;
-}
-
-static bool put_sessions(struct picker *p, const struct chat *c, const char *find, int64_t now_s, struct err *e)
+static bool put_sessions(struct picker *p, const struct chat *c, int64_t now_s, struct err *e)
 {
     struct sessions s = {0};
+    struct buf label = {0};
     const char *open = chat_saved_as(c);
-    if (!sessions_list(&s, find, e))
+    if (!sessions_list(&s, NULL, e))
         return false;
-    char *kept = find ? memory_strdup(find) : NULL;     /* it may be the list's own */
-    begin_list(p, PICK_SESSION, "sessions", "Enter goes on with it  Tab shows it  F2 renames  Ctrl-D deletes  Esc closes");
-    p->find = kept;
-    p->popup.empty = "no session of that kind";
+    begin_list(p, PICK_SESSION, "sessions", "Enter opens  Tab previews  F2 renames  Ctrl-D deletes  Esc closes");
     for (int i = 0; i < s.n; i++) {
         const struct sessions_item *item = &s.items[i];
         struct popup_row *row = add_row(p, arena_strdup(&p->mem, item->name), i);
-        bool twin = same_title(&s, i);
-        row->text = first_line(p, 0, "", item->title && *item->title ? item->title : item->name);
-        row->note = arena_printf(&p->mem, "%s%s%d turn%s  %s", twin ? item->name : "", twin ? "  " : "", item->n_turns, item->n_turns == 1 ? "" : "s",
-                                 ago(p, now_s - item->changed_s));
+        buf_reset(&label);
+        sessions_label(item, &label);
+        row->text = first_line(p, 0, "", label.data);
+        row->note = session_note(p, item, now_s);
+        p->of[p->n - 1].title = arena_strdup(&p->mem, item->title);
         row->cut = true;
         row->here = open && item->path && !strcmp(open, item->path);
     }
+    buf_free(&label);
     sessions_free(&s);
     end_list(p, 0);
     return true;
@@ -143,8 +142,8 @@ static bool put_sessions(struct picker *p, const struct chat *c, const char *fin
 
 static void put_messages(struct picker *p, const struct chat *c)
 {
-    begin_list(p, PICK_MESSAGE, "edit an earlier message", "Enter takes it into the input; sent, it stands beside this one  Esc closes");
-    p->popup.empty = "no message of that kind";
+    begin_list(p, PICK_MESSAGE, "edit an earlier message", "Enter edits it; sending it creates a branch  Esc closes");
+    p->popup.empty = "no matching message";
     for (int i = chat_n_messages(c) - 1; i >= 0; i--) {
         struct chat_message m = chat_message(c, i);
         if (strcmp(m.role, "user"))
@@ -220,7 +219,7 @@ static void put_urls(struct picker *p, const char *text, size_t n)
         const char *url = arena_strndup(&p->mem, text + at, len);
         bool known = false;
         for (int i = 0; i < p->n; i++)
-            known = known || !strcmp(p->names[i], url);
+            known = known || !strcmp(p->of[i].name, url);
         if (!known)
             add_row(p, url, p->n)->text = url;
     }
@@ -261,7 +260,7 @@ static void put_parts(struct picker *p, struct chat *c)
 {
     const struct chat_part *parts;
     int n = chat_context(c, &parts);
-    begin_list(p, PICK_PART, NULL, "d drops it from the next prompts, or takes it back  p pins it  q closes");
+    begin_list(p, PICK_PART, NULL, "d drops or restores it  p pins it  q closes");
     p->popup.filter = NULL;
     p->popup.title = context_title(p, c);
     for (int i = 0; i < n; i++) {
@@ -279,11 +278,52 @@ static bool is_narrowed(const struct picker *p)
     return p->kind != PICK_PART;
 }
 
+/* The list says whether the search has ended. */
+static void settle_list(struct picker *p)
+{
+    p->popup.empty = p->kind != PICK_SESSION ? p->popup.empty : p->n_scanned < p->n ? "searching ..." : "no matching conversation";
+    popup_settle(&p->popup);
+}
+
+/* Lists the rows with these words at once, and sessions with these words in their texts as they are found. */
 static void filter_list(struct picker *p, const char *words)
 {
     p->popup.filter = arena_strdup(&p->mem, words);
     p->doomed = -1;
-    popup_settle(&p->popup);
+    scan_begin(&p->scan, words);
+    arena_free(&p->hits);
+    for (int i = 0; i < p->n; i++) {
+        p->rows[i].found = false;
+        p->rows[i].more = NULL;
+    }
+    p->n_scanned = p->kind == PICK_SESSION && p->scan.words.n ? 0 : p->n;
+    settle_list(p);
+}
+
+static bool searches(const struct host *h)
+{
+    return picker(h)->n_scanned < picker(h)->n;
+}
+
+/* A key waits no longer than this. */
+static void search_on(struct host *h)
+{
+    enum { SLICE_MS = 4 };
+    struct picker *p = picker(h);
+    struct buf path = {0};
+    for (int64_t start = clock_ns(); searches(h) && clock_ms_since(start) < SLICE_MS;) {
+        struct popup_row *row = &p->rows[p->n_scanned];
+        const struct picked *of = &p->of[p->n_scanned];
+        enum scan_result result = session_path_of(of->name, &path, NULL) ? scan_step(&p->scan, of->name, of->title, path.data) : SCAN_NOT;
+        if (result == SCAN_MORE)
+            continue;
+        p->n_scanned++;
+        row->found = result == SCAN_FOUND;
+        if (row->found && p->scan.found.hit.len)
+            row->more = arena_strdup(&p->hits, words_near(&p->scan.words, p->scan.found.hit.data));
+    }
+    settle_list(p);
+    buf_free(&path);
 }
 
 /* --- what was said in a session --------------------------------------------------------------------------------- */
@@ -299,7 +339,7 @@ static void make_preview(struct picker *p, int columns)
     p->previewed = row;
     p->preview_columns = columns;
     lines_reset(&p->lines);
-    if (row >= 0 && !sessions_text(p->names[row], &text, &e))
+    if (row >= 0 && !sessions_text(p->of[row].name, &text, &e))
         buf_adds(&text, e.msg);
     lines_wrap(&p->lines, (struct look){STYLE_text, 0}, buf_str(&text), text.len, 0, columns > 1 ? columns : 1, 0);
     while (p->lines.n && !lines_columns(&p->lines, p->lines.n - 1))
@@ -319,14 +359,14 @@ static void draw_preview(struct picker *p, struct cells *c, struct area a)
 
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
-static void open_list(struct host *h, enum picker_kind kind, const char *find)
+static void open_list(struct host *h, enum picker_kind kind)
 {
     struct err e = {0};
     if (host_busy(h)) {
         host_hint(h, "the answer is not finished");
         return;
     }
-    if (kind == PICK_SESSION && !put_sessions(picker(h), h->chat, find, (int64_t)time(NULL), &e)) {
+    if (kind == PICK_SESSION && !put_sessions(picker(h), h->chat, (int64_t)time(NULL), &e)) {
         host_hint(h, "%s", e.msg);
         return;
     }
@@ -337,8 +377,7 @@ static void open_list(struct host *h, enum picker_kind kind, const char *find)
     if (kind == PICK_PART)
         put_parts(picker(h), h->chat);
     if (!picker(h)->n) {
-        host_hint(h, kind != PICK_SESSION ? "nothing was said yet"
-                     : picker(h)->find ? "no conversation holds all these words" : "no conversation was kept yet");
+        host_hint(h, kind == PICK_SESSION ? "no saved conversation yet" : "no messages yet");
         window_close(h, WINDOW_picker);
         empty_list(picker(h));
         return;
@@ -350,12 +389,16 @@ static void open_list(struct host *h, enum picker_kind kind, const char *find)
 
 void picker_open(struct host *h, enum picker_kind kind)
 {
-    open_list(h, kind, NULL);
+    open_list(h, kind);
 }
 
 void picker_find(struct host *h, const char *words)
 {
-    open_list(h, PICK_SESSION, *words ? words : NULL);
+    open_list(h, PICK_SESSION);
+    if (!window_is_open(h, WINDOW_picker))
+        return;
+    editor_set(picker(h)->line, words);
+    filter_list(picker(h), words);
 }
 
 /* Of the message that view mode stands at; Esc goes back there. */
@@ -410,12 +453,12 @@ void act_picker_take(struct host *h)
     if (row < 0 || p->kind == PICK_PART)
         return;
     if (p->kind == PICK_URL)
-        copy_url(h, p->names[row]);
+        copy_url(h, p->of[row].name);
     else if (p->kind == PICK_SESSION)
-        load_session(h, p->names[row]);
+        load_session(h, p->of[row].name);
     else if (p->kind == PICK_MESSAGE)
-        revise_begin(h, p->ids[row]);
-    else if (chat_go(h->chat, p->ids[row], &e))
+        revise_begin(h, p->of[row].id);
+    else if (chat_go(h->chat, p->of[row].id, &e))
         feed_sync(&h->feed);
     else
         host_hint(h, "%s", e.msg);
@@ -432,7 +475,7 @@ static void mark_part(struct host *h, enum chat_mark wanted)
     int row = picker(h)->popup.chosen, n = chat_context(h->chat, &parts);
     if (row < 0 || row >= n)
         return;
-    if (!picker(h)->ids[row])
+    if (!picker(h)->of[row].id)
         err_set(&e, "/system and /tools change that");
     else
         chat_mark(h->chat, parts[row].number, parts[row].mark == wanted ? CHAT_PLAIN : wanted, &e);
@@ -491,10 +534,10 @@ static void list_again(struct host *h, int row)
 {
     struct picker *p = picker(h);
     bool preview = p->preview;
-    char *name = memory_strdup(p->names[row]);
-    open_list(h, PICK_SESSION, p->find);
+    char *name = memory_strdup(p->of[row].name);
+    open_list(h, PICK_SESSION);
     for (int i = 0; i < p->n; i++)
-        if (!strcmp(p->names[i], name))
+        if (!strcmp(p->of[i].name, name))
             row = i;
     if (p->n)
         popup_choose(&p->popup, row < p->n ? row : p->n - 1);
@@ -515,7 +558,7 @@ void act_picker_delete(struct host *h)
         return;
     }
     struct buf name = {0}, path = {0};
-    buf_adds(&name, p->names[row]);
+    buf_adds(&name, p->of[row].name);
     if (trash_put(&name, &path, &e)) {
         list_again(h, row);
         host_hint(h, "deleted; /restore %s brings it back", name.data);
@@ -538,7 +581,7 @@ static void rename_chosen(struct host *h, const char *title)
     struct picker *p = picker(h);
     struct err e = {0};
     int row = p->popup.chosen;
-    bool ok = p->rows[row].here ? chat_rename(h->chat, title, &e) : sessions_rename(p->names[row], title, &e);
+    bool ok = p->rows[row].here ? chat_rename(h->chat, title, &e) : sessions_rename(p->of[row].name, title, &e);
     list_again(h, row);
     if (!ok)
         host_hint(h, "%s", e.msg);
@@ -552,7 +595,7 @@ void act_picker_rename(struct host *h)
         return;
     editor_reset(picker(h)->line);        /* the list is whole again afterwards */
     filter_list(p, "");
-    prompt_open(h, &ask, p->rows[p->popup.chosen].text);
+    prompt_open(h, &ask, p->of[p->popup.chosen].title);
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
@@ -636,5 +679,5 @@ static void draw_said(struct host *h, struct cells *c, struct area at)
 const struct window window_picker = {
     .bytes = sizeof(struct picker), .init = init_picker, .free = free_picker, .contexts = picker_contexts,
     .focus = filter_line, .edited = filter_by_line, .click = click_row, .wheel = turn_wheel, .closed = empty_picker, .cover_rows = picker_rows,
-    .draw_cover = draw_picker, .draw_rest = draw_said, .hint = "Esc back",
+    .works = searches, .work = search_on, .draw_cover = draw_picker, .draw_rest = draw_said, .hint = "Esc back",
 };

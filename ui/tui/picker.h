@@ -9,7 +9,7 @@ enum picker_kind { PICK_SESSION, PICK_MESSAGE, PICK_NODE, PICK_URL, PICK_PART };
 
 /* Opens a list; if it would be empty, shows a hint instead. */
 void picker_open(struct host *h, enum picker_kind kind);
-/* Opens the list of sessions whose text has all these words; "": of all sessions. */
+/* Opens the list of sessions, narrowed by these words. */
 void picker_find(struct host *h, const char *words);
 
 #endif

@@ -36,7 +36,7 @@ static bool passes(const struct popup_row *row, const char *filter)
 
 static bool listed(const struct popup *p, int row)
 {
-    return passes(&p->rows[row], p->filter);
+    return p->rows[row].found || passes(&p->rows[row], p->filter);
 }
 
 int popup_listed(const struct popup *p)
@@ -225,10 +225,13 @@ static void draw_row(const struct popup *p, int i, struct stops stops, struct ce
     cells_puts(c, line, 0, 0, look, chosen ? ">" : " ");
     cells_puts(c, line, 0, 1, look, row->here ? "*" : " ");
     int wide = row->note ? columns_of(row->note) : 0, col = row->head ? 1 : stops.text, room = a.cols - 1 - wide - 2 - col;
+    room = row->more && room > 4 * LEAST_NOTE ? room / 2 : room;
     bool cut = row->cut && room > LEAST_NOTE && columns_of(row->text) > room;
     size_t n = cut ? glyph_fit(row->text, strlen(row->text), room - 3, NULL) : strlen(row->text);
     col = cells_put(c, line, 0, col, look, row->text, n);
     col = (cut ? cells_puts(c, line, 0, col, look, "...") : col) + 2;
+    if (row->more && a.cols - 1 - wide - 2 - col >= LEAST_NOTE)
+        cells_put(c, line, 0, col, note, row->more, glyph_fit(row->more, strlen(row->more), a.cols - 1 - wide - 2 - col, NULL));
     if (stops.note > col && a.cols - 1 - stops.note >= LEAST_NOTE)
         col = stops.note;
     int spare = a.cols - 1 - col;

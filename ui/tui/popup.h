@@ -11,6 +11,8 @@ enum { POPUP_ROWS = 8 };        /* of the list; title and help line come on top 
 
 struct popup_row {
     const char *text, *note;    /* note: at the right edge, or in a column of its own, dim; NULL: none */
+    const char *more;           /* after the text, dim, as far as there is room; NULL: none */
+    bool found;                 /* listed whatever the filter is */
     bool head;                  /* a heading, which cannot be chosen */
     bool cut;                   /* if there is too little room, the text is cut, not the note */
     bool here;                  /* marked with '*': the open session, the shown branch.  (The choice is marked with '>') */

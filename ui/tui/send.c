@@ -99,10 +99,8 @@ static bool opens_list(struct host *h, const char *text)
     const char *argument = "", *name = command_name(text, &argument);
     if (!name)
         return false;
-    if (!strcmp(name, "find"))
+    if (!strcmp(name, "sessions"))
         picker_find(h, argument);
-    else if (!strcmp(name, "sessions") && !*argument)
-        picker_open(h, PICK_SESSION);
     else if (!strcmp(name, "tree") && !*argument)
         picker_open(h, PICK_NODE);
     else if (!strcmp(name, "context") && !*argument)

@@ -76,6 +76,9 @@ struct window {
     void (*changed)(struct host *h);
     /* Gets every event of the chat, whether the window is open or not. */
     void (*chat)(struct host *h, const struct chat_event *ev);
+    /* Whether it has work that nobody waits for; and does a few milliseconds of it. */
+    bool (*works)(const struct host *h);
+    void (*work)(struct host *h);
 
     /* --- the status line --- */
 
