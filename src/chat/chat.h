@@ -295,7 +295,7 @@ void chat_list_tools(const struct chat *c, struct buf *out);
 
 /* --- sessions (chat/sessions.h lists them) --- */
 bool chat_save(struct chat *c, const char *name, struct err *e);
-/* `note` gets what the user should know: what of the file was damaged, and that the last answer is not whole, if so. */
+/* `note` gets what the user should know: what of the file was damaged, that it cannot be written, that the last answer is not whole. */
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e);
 /* At the start of the program: loads the conversation that the options resume and continue ask for, if any. */
 bool chat_resume(struct chat *c, struct buf *note, struct err *e);

@@ -57,6 +57,14 @@ static void tell_rest(const struct chat *c, struct buf *note)
         buf_addf(note, ": /continue%s %s", c->front.enter_continues ? ", or Enter on an empty draft," : "", told[rest].does);
 }
 
+/* The conversation in a file that cannot be written: its next message goes to a copy, or what is wrong is shown then. */
+static void go_without_file(struct chat *c, const char *name, struct transcript *t, struct buf *note)
+{
+    persist_replace(c, t, NULL);
+    c->persist.wanted = !options_off(c->o, OPT_save);
+    buf_addf(note, "%s%s cannot be written: what is said from now on goes to a copy of it, if one can be made", note->len ? "; " : "", name);
+}
+
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e)
 {
     struct transcript t = {0};
@@ -66,15 +74,21 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
     bool same = c->persist.session && session_path_of(name, &path, NULL) && !strcmp(path.data, session_path(c->persist.session));
     buf_free(&path);
     if (same)
-        return err_set(e, "this conversation is the one that is open");
-    struct session *s = session_open(name, &t, note, e);
-    if (!s || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_SET, e)) {
+        return err_set(e, "this conversation is already open");
+    const bool read_only = session_read_only(name);
+    struct session *s = read_only ? NULL : session_open(name, &t, note, e);
+    bool ok = read_only ? session_read(name, &t, note, e) : s != NULL;
+    if (!ok || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_SET, e)) {
         session_close(s);
         transcript_free(&t);
         return false;
     }
-    persist_replace(c, &t, s);
-    checkpointer_load(c, session_path(s));
+    if (s) {
+        persist_replace(c, &t, s);
+        checkpointer_load(c, session_path(s));
+    } else {
+        go_without_file(c, name, &t, note);
+    }
     tell_rest(c, note);
     return true;
 }

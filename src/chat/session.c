@@ -76,6 +76,14 @@ bool session_exists(const char *name, struct err *e)
     return ok;
 }
 
+bool session_read_only(const char *name)
+{
+    struct buf path = {0};
+    bool yes = session_path_of(name, &path, NULL) && !access(path.data, R_OK) && access(path.data, W_OK) && (errno == EROFS || errno == EACCES);
+    buf_free(&path);
+    return yes;
+}
+
 static struct session *session_of(int fd, const char *path, const char *header, size_t n)
 {
     struct session *s = memory_zeroed(1, sizeof *s);

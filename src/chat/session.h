@@ -18,6 +18,8 @@ struct session;
 bool session_path_of(const char *name, struct buf *path, struct err *e);
 /* Whether there is one, by name or path, that could be read. */
 bool session_exists(const char *name, struct err *e);
+/* Whether it can be read, but the file or its file system forbids writing. */
+bool session_read_only(const char *name);
 /* A fresh file, readable by the owner alone; never an existing one.  name NULL: a name made from date and time. */
 struct session *session_create(const char *name, const char *model, struct err *e);
 /* Reads a file into the empty `t` and goes on writing to it.  A last line that was cut off is dropped, other damaged lines are

@@ -96,6 +96,20 @@ run session show spaced
 has "a damaged line costs that line" "$rc $(cat out)" "Two"
 has "... and is told" "$(cat err)" "line 3 of"
 rm "$dir/spaced.jsonl"
+if unshare -rm true 2> /dev/null; then
+    cat > read_only << 'END'
+mount --bind "$XDG_STATE_HOME" "$XDG_STATE_HOME" && mount -o remount,bind,ro "$XDG_STATE_HOME" && exec "$@"
+END
+    before=$(cksum < "$dir/trip.jsonl")
+    unshare -rm sh read_only timeout $patience "$q" --model "$small" --temperature 0 -n 8 --no-think -r trip And then? > out 2> err < /dev/null
+    rc=$?
+    has "-r on a file system that cannot be written answers" "$(wc -c < out | tr -d ' ') bytes" " bytes"
+    is "... with words" "$rc $(test -s out && echo words)" "1 words"
+    has "... and says that it cannot save" "$(cat err)" "this conversation is not saved: cannot make"
+    is "... and nothing has changed" "$(cksum < "$dir/trip.jsonl")" "$before"
+else
+    echo "skip no file system can be mounted here"
+fi
 rm "$dir/trip.jsonl"
 run --model "$small" -c And now?
 is "... if there is one" "$rc $(cat err)" "2 q35chat: there is no conversation to go on with"
