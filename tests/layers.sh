@@ -36,7 +36,7 @@ hits=$(grep -HnE '^#include "chat/local' $(find src/chat -name '*.[ch]' ! -name 
 
 # The files of a conversation have an order (src/chat/state.h): each calls only those before it.
 above=
-for f in chat ahead saved compact steer approve turn asking calls summary context branch checkpointer persist state; do
+for f in chat ahead saved compact steer approve turn titler asking calls summary context branch checkpointer persist state; do
     hits=$([ -z "$above" ] || grep -HnE "\\b($above)\\(" src/chat/$f.c)
     [ -z "$hits" ] && echo "ok chat/$f calls only what stands below it" || bad "chat/$f calls upward: $hits"
     above="${above:+$above|}$(sed -nE 's/^(const |struct |enum )*[a-z_0-9]+ \**([a-z_0-9]+)\(.*[^;]$/\2/p' src/chat/$f.c | paste -sd '|' -)"

@@ -333,6 +333,8 @@ void turn_event(struct turn *t, const struct chat_event *ev)
         break;
     case CHAT_TOOL_OUTPUT:
         break;                          /* the result has it all */
+    case CHAT_TITLED:
+        break;
     case CHAT_NOTE:
         show_note(t, ev);
         break;

@@ -35,7 +35,7 @@ enum {
 static bool is_still(const struct chat *c)
 {
     return c->responder->can.read_ahead && c->front.reads_ahead && options_on(c->o, OPT_read_ahead) && state_ready(c) && c->turn.state == TURN_IDLE &&
-           chat_rest(c) == CHAT_WHOLE;
+           !c->title.under_way && chat_rest(c) == CHAT_WHOLE;
 }
 
 static void give(struct chat *c, const char *system, const struct text *tools, int n_tools, const char *typed)
@@ -115,6 +115,7 @@ static size_t whole_words(const char *s, size_t n)
 void chat_draft(struct chat *c, const char *text, size_t n)
 {
     struct ahead *a = &c->ahead;
+    titler_typed(c, n > 0);
     if (n > MOST)
         n = MOST;
     buf_reset(&a->draft);

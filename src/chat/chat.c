@@ -59,6 +59,7 @@ const struct chat_event *chat_drain(struct chat *c, int *n)
     ahead_step(c);
     if (persist_settled(c))                 /* a checkpoint of what the disk does not have would be of no use */
         checkpointer_step(c);
+    titler_step(c);
     return outbox_take(&c->out, n);
 }
 
@@ -72,6 +73,12 @@ int chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS])
     return n;
 }
 
+/* Of two timeouts as for poll(). */
+static int sooner(int a, int b)
+{
+    return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
 int chat_timeout(const struct chat *c)
 {
     if (outbox_waiting(&c->out) || needs_another(c))
@@ -79,7 +86,7 @@ int chat_timeout(const struct chat *c)
     if (c->calls.run)
         return tool_timeout(c->calls.run);
     if (!c->persist.part.due_ns)
-        return ahead_timeout(c);
+        return sooner(ahead_timeout(c), titler_timeout(c));
     int64_t left = (c->persist.part.due_ns - clock_ns()) / 1000000 + 1;
     return left > 0 ? (int)left : 0;
 }
@@ -242,6 +249,7 @@ bool chat_new(struct chat *c, struct err *e)
 {
     if (!persist_can_leave(c, e))
         return false;
+    titler_leave(c);
     transcript_clear(&c->t);
     c->edit = (struct edit){0};
     attach_free(&c->draft.attached);
@@ -318,7 +326,8 @@ void chat_close(struct chat *c)
     session_close(c->persist.session);          /* the next program need not wait for the model to end */
     c->responder->ops->close(c->responder);
     transcript_free(&c->t);
-    buf_free(&c->title);
+    buf_free(&c->title.shown);
+    buf_free(&c->title.written);
     free(c->parts.all);
     answer_free(&c->turn.answer);
     tokens_free(&c->turn.prefix);
@@ -364,7 +373,7 @@ const char *chat_model_meant(const struct chat *c, const char *word)
     return !*end && number >= 1 && number <= n ? names[number - 1] : NULL;
 }
 
-static bool may_choose(const struct chat *c, struct err *e)
+static bool may_choose(struct chat *c, struct err *e)
 {
     if (c->turn.state == TURN_DEAD)
         return state_usable(c, e);
@@ -372,6 +381,8 @@ static bool may_choose(const struct chat *c, struct err *e)
         return err_set(e, "this chat has one model, which is chosen when it begins: q35chat --model NAME");
     if (c->turn.state != TURN_IDLE && c->turn.state != TURN_WAITING)
         return err_set(e, "the last message is still being answered");
+    if (titler_stop(c))
+        return err_set(e, "the model was just writing a title, which is stopped now: try again");
     return c->presence != RESPONDER_OPENS || err_set(e, "the server has not yet said which models it has");
 }
 
@@ -424,9 +435,9 @@ const struct chat_stats *chat_last_stats(const struct chat *c)
 
 const char *chat_title(struct chat *c)
 {
-    buf_reset(&c->title);
-    title_of(&c->title, &c->t);
-    return buf_str(&c->title);
+    buf_reset(&c->title.shown);
+    title_of(&c->title.shown, &c->t);
+    return buf_str(&c->title.shown);
 }
 
 bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e)

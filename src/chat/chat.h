@@ -35,6 +35,7 @@ enum chat_event_kind {
     CHAT_TOOL_OUTPUT,           /* name; text: what a running tool has printed since the last such event; the result repeats it */
     CHAT_TOOL_RESULT,           /* name; text: the result that the model reads */
     CHAT_NOTE,                  /* text: a sentence for the user; the turn goes on */
+    CHAT_TITLED,                /* text: the title that the model has written */
     CHAT_DONE,                  /* the turn has ended.  end, stats; text: the reason, if it failed; taken_back: the user's message, see below.
                                  * The shown path may be another one: if a second answer to a message got no word, the first one is shown again */
     CHAT_FATAL,                 /* text: why the model is gone; the conversation can only be saved */

@@ -326,6 +326,7 @@ static struct responder *finish_open(struct local *l, struct err *e)
 struct responder *local_open(const struct options *o, struct err *e)
 {
     struct local *l = local_new();
+    l->base.can.idle = true;
     if (options_model_dir(o, &l->dir, e)) {
         clean_path(&l->dir);
         l->source = load(l, o, e);

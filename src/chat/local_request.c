@@ -198,7 +198,12 @@ static bool take_messages(struct local *l, const struct request *q, struct err *
         prompt_answered(&l->prompt, &l->speech.ids, l->tok);
     else
         prompt_forget(&l->prompt);
-    return prompt_make(&l->prompt, &c, l->tok, e);
+    if (!prompt_make(&l->prompt, &c, l->tok, e))
+        return false;
+    const struct ids *head = &l->head, *all = &l->prompt.ids;
+    if (q->apart && head->n && head->n <= all->n && !memcmp(head->data, all->data, (size_t)head->n * sizeof *head->data))
+        l->prompt.snapshot_pos = head->n / ENGINE_BLOCK * ENGINE_BLOCK;         /* to which it was read ahead */
+    return true;
 }
 
 enum request_result local_request(struct responder *r, const struct request *q, struct err *e)

@@ -232,8 +232,8 @@ void record_transcript(struct buf *out, const struct transcript *t)
     struct replay r = {.t = t, .out = out, .shown = memory_zeroed((size_t)t->n_all + 1, sizeof *r.shown)};
     if (t->system)
         record_system(out, t->system);
-    if (t->title)
-        record_title(out, t->title);
+    if (t->named)
+        record_title(out, t->title ? t->title : "");
     for (int i = 0; i < t->n_all; i++) {
         go(&r, t->all[i]->parent);
         record_entry(out, t->all[i]);

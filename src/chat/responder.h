@@ -37,6 +37,7 @@ struct responder_can {
     bool read_ahead;                    /* read_ahead() */
     bool keeps;                         /* save() and restore() */
     bool plain;                         /* request.plain; encode() and prompt() */
+    bool idle;                          /* requests that nobody waits for cost nothing: the engine is in this process */
     bool choose;                        /* it may have several models: models() and choose().  True from the beginning or never */
 };
 
@@ -71,6 +72,7 @@ struct request {
     bool no_calls;                      /* the model may call none of the tools, though the prompt names them; not every responder can prevent it */
     bool thinking;                      /* the model reasons before it answers */
     int  think_budget;                  /* tokens of reasoning after which the answer begins; 0: no limit */
+    bool apart;                         /* the next prompt will not have the last message: the snapshot is made before it */
     bool follows;                       /* the messages are those of the request before, its answer, and the results of its calls */
     struct request_sampling sampling;
     struct given prefix;

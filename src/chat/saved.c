@@ -60,6 +60,7 @@ static void tell_rest(const struct chat *c, struct buf *note)
 /* The conversation in a file that cannot be written: its next message goes to a copy, or what is wrong is shown then. */
 static void go_without_file(struct chat *c, const char *name, struct transcript *t, struct buf *note)
 {
+    titler_leave(c);
     persist_replace(c, t, NULL);
     c->persist.wanted = !options_off(c->o, OPT_save);
     buf_addf(note, "%s%s cannot be written: what is said from now on goes to a copy of it, if one can be made", note->len ? "; " : "", name);
@@ -84,6 +85,7 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
         return false;
     }
     if (s) {
+        titler_leave(c);
         persist_replace(c, &t, s);
         checkpointer_load(c, session_path(s));
     } else {
@@ -103,6 +105,7 @@ static bool fork_of(struct chat *c, const char *name, struct buf *note, struct e
         transcript_free(&t);
         return false;
     }
+    titler_leave(c);
     persist_replace(c, &t, s);
     struct buf path = {0};
     if (session_path_of(name, &path, NULL))

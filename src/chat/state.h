@@ -10,6 +10,7 @@
  *     summary   what comes of a summary
  *     calls     an answer's tools
  *     asking    what a turn asks for
+ *     titler    titles by the model
  *     turn      a message and its answer: requests, and what comes back
  *     approve   the user's word on a call
  *     steer     tokens, and answers with a beginning
@@ -29,6 +30,7 @@
 #include "chat/persist.h"
 #include "chat/responder.h"
 #include "chat/summary.h"
+#include "chat/titler.h"
 #include "chat/transcript.h"
 #include "chat/turn.h"
 
@@ -58,7 +60,7 @@ struct chat {
     struct ahead      ahead;
 
     struct transcript t;
-    struct buf        title;            /* chat_title() */
+    struct titler     title;
     struct { struct chat_part *all; int cap; } parts;           /* chat_context() */
     struct draft      draft;
     struct edit       edit;

@@ -48,6 +48,56 @@ void title_of_message(struct buf *out, struct text message)
     buf_free(&line);
 }
 
+/* Without the signs that some models put around a title. */
+static struct text unquoted(struct text t)
+{
+    static const char *const before[] = {"Title:", "**", "*", "#", "\"", "'", "`", "\u201c", "\u201e", "\u00ab", "\u300c"};
+    static const char *const after[] = {"**", "*", "\"", "'", "`", "\u201d", "\u201c", "\u00bb", "\u300d", ".", "\u3002"};
+    enum { N = sizeof before / sizeof *before };
+    _Static_assert(N == sizeof after / sizeof *after, "as many signs before a title as after it");
+    for (size_t n = 0; n != t.n;) {
+        n = t.n;
+        for (int i = 0; i < N; i++) {
+            if (text_starts(t, before[i]))
+                t = text_trim((struct text){t.p + strlen(before[i]), t.n - strlen(before[i])});
+            if (text_ends(t, after[i]))
+                t.n -= strlen(after[i]);
+        }
+        t = text_trim(t);
+    }
+    return t;
+}
+
+/* Two to eight words; or one, of a script that has no blanks between words. */
+static bool has_words(const struct buf *title)
+{
+    enum { LEAST_COLUMNS = 4, MOST_WORDS = 8 };
+    int words = 0, columns = 0;
+    bool ascii = true;
+    for (size_t at = 0; at < title->len;) {
+        int width;
+        words += title->data[at] != ' ' && (!at || title->data[at - 1] == ' ');
+        ascii = ascii && (unsigned char)title->data[at] < 0x80;
+        at += unicode_grapheme(title->data + at, title->len - at, &width);
+        columns += width;
+    }
+    return columns >= LEAST_COLUMNS && columns <= TITLE_COLUMNS && words <= MOST_WORDS && (words > 1 || !ascii);
+}
+
+bool title_written(struct buf *out, const char *answer)
+{
+    struct buf title = {0};
+    struct text t = text_trim(text_of(answer));
+    const char *end = t.n ? memchr(t.p, '\n', t.n) : NULL;
+    t = unquoted(text_trim((struct text){t.p, end ? (size_t)(end - t.p) : t.n}));
+    title_clean(&title, t);
+    const bool ok = title.len && has_words(&title) && !strpbrk(title.data, "<>{}|") && !strstr(title.data, "\uFFFD");
+    if (ok)
+        buf_add(out, title.data, title.len);
+    buf_free(&title);
+    return ok;
+}
+
 void title_of_node(struct buf *out, const struct chat_node *n)
 {
     struct buf call = {0};

@@ -92,6 +92,7 @@ void transcript_system(struct transcript *t, const char *text)
 void transcript_title(struct transcript *t, const char *text)
 {
     set_text(&t->title, text);
+    t->named = true;
 }
 
 int transcript_last_user(const struct transcript *t)
@@ -197,6 +198,7 @@ void transcript_clear(struct transcript *t)
     t->n = 0;
     t->shown = t->youngest = NULL;
     transcript_title(t, NULL);
+    t->named = false;
 }
 
 void transcript_free(struct transcript *t)

@@ -50,7 +50,8 @@ struct entry {
 
 struct transcript {
     char *system;               /* the system prompt, which is no entry; NULL: none */
-    char *title;                /* the user's title; NULL: none */
+    char *title;                /* by the user or the model; NULL: none */
+    bool named;                 /* there was a title, or the user wants none */
     struct entry **entries;     /* [n] the path */
     struct entry **all;         /* [n_all] every entry, in the order in which they were made: parents before children */
     struct entry *shown;        /* the root that was on the path last, or NULL */

@@ -91,6 +91,7 @@ static void end_turn(struct chat *c, enum chat_end end, const char *why)
     s->ctx_used = chat_context_used(c).tokens;
     persist_retry(c);
     checkpointer_due(c);
+    titler_turn_ended(c);
     if (turn_is_kept(kind))
         summary_advise(c);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
@@ -251,7 +252,7 @@ static void ask_responder(struct chat *c)
 {
     struct err e = {0};
     struct arena mem = {0};
-    if (!state_ready(c)) {
+    if (!state_ready(c) || titler_stop(c)) {
         c->turn.state = TURN_WAITING;
         if (c->presence == RESPONDER_ASKS)
             outbox_post(&c->out, CHAT_MODELS, NULL, NULL, 0);
@@ -445,6 +446,11 @@ void turn_news(const struct news *it, void *chat)
     struct chat *c = chat;
     if (c->turn.state == TURN_DEAD)
         return;
+    if (titler_news(c, it)) {
+        if (c->turn.state == TURN_WAITING && !c->title.under_way)
+            ask_responder(c);
+        return;
+    }
     switch (it->kind) {
     case NEWS_LOADING:
         post_progress(c, CHAT_LOADING, it);

@@ -12,7 +12,7 @@
 #include "model/stepper.h"
 
 enum {
-    BLOCK = 64,                         /* DeltaNet's: chunks that end on its multiples have the same bits however they are cut */
+    BLOCK = ENGINE_BLOCK,               /* DeltaNet's: chunks that end on its multiples have the same bits however they are cut */
     WARM_UP_ROWS = 8,
     WARM_UP_ROWS_BESIDE = 512,
     WARM_UP_TOKENS = 3,

@@ -8,6 +8,9 @@
 #include "base/err.h"
 #include "config/limits.h"
 
+/* Prompts that are cut at multiples of so many tokens have the same bits however they are cut. */
+enum { ENGINE_BLOCK = 64 };
+
 enum { ENGINE_MAX_DEPTH = LIMIT_DRAFTS, ENGINE_MAX_STOP = LIMIT_STOP_IDS, ENGINE_MAX_ALTERNATIVES = LIMIT_ALTERNATIVES };
 
 /* For measurements with random weights, whose drafts are never right: a draft is accepted with probability rate[i], whatever the model

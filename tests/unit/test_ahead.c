@@ -12,6 +12,8 @@
 #include "chat/chat.h"
 #include "chat/command.h"
 #include "chat/local.h"
+#include "chat/state.h"
+#include "tests/tmpdir.h"
 
 struct talk {
     struct options *o;
@@ -25,9 +27,12 @@ static void set(struct talk *t, enum option_id id, const char *text)
     assert_true(options_set(t->o, id, text, FROM_COMMAND_LINE, &e));
 }
 
+static bool kept;                       /* conversations go to disk */
+static const char *snapshots;           /* NULL: automatic */
+
 static void begin(struct talk *t, const char *temperature)
 {
-    static const struct chat_front front = {.tools = "none", .inspects = true, .reads_ahead = true};
+    const struct chat_front front = {.tools = "none", .inspects = true, .reads_ahead = true, .keeps = kept};
     struct err e = {0};
     *t = (struct talk){.o = options_open()};
     set(t, OPT_model, "assets/demo");
@@ -37,6 +42,8 @@ static void begin(struct talk *t, const char *temperature)
     set(t, OPT_max_tokens, "16");
     set(t, OPT_temperature, temperature);
     set(t, OPT_seed, "7");
+    if (snapshots)
+        set(t, OPT_snapshots, snapshots);
     t->c = chat_open(local_open(t->o, &e), t->o, &front, &e);
     if (!t->c)
         fail_msg("%s", e.msg);
@@ -174,6 +181,55 @@ static void test_ahead__stats_tell_what_was_read_while_it_was_typed(void **state
     end(&t);
 }
 
+static int computed(const struct talk *t)
+{
+    return t->stats.n_prompt - t->stats.n_cached;
+}
+
+/* The demo model is asked for a title: one ends by itself, one is ended by the next message. */
+static void test_ahead__a_title_in_idle_time_costs_the_next_turn_nothing(void **state)
+{
+    struct talk plain, titled, ended;
+    struct buf knows = {0};
+    struct tmpdir dir;
+    char command[128];
+    (void)state;
+    assert_true(tmpdir_make(&dir));
+    setenv("XDG_STATE_HOME", dir.path, 1);
+    make_long(&knows, "You know the number", 40);
+    struct talk *const all[] = {&plain, &titled, &ended};
+    kept = true;
+    snapshots = "2";                    /* one in the wrong place would cost the one that the next turn needs */
+    for (int i = 0; i < 3; i++) {
+        begin(all[i], "0");
+        set(all[i], OPT_auto_title, i ? "on" : "off");
+        set(all[i], OPT_system, knows.data);
+        set(all[i], OPT_think, "on");
+        set(all[i], OPT_max_tokens, "400");
+        ask(all[i], "Hello");
+        for (int64_t start = clock_ns(); clock_ms_since(start) < 60000 && i && !all[i]->c->title.tries;) {
+            all[i]->c->title.quiet_ns = 0;
+            step(all[i], 10);
+        }
+        while (all[i] == &titled && titled.c->title.under_way)
+            step(&titled, 10);
+        if (all[i] != &ended)
+            wait_ms(all[i], 500);       /* for what is read ahead */
+        assert_int_equal(all[i]->c->title.tries > 0, i > 0);
+        ask(all[i], "And now?");
+        check_same(all[i], &plain, 3);
+    }
+    assert_true(computed(&titled) <= computed(&plain));
+    assert_true(computed(&titled) < 64 + 40);                   /* what does not fill a block, and the message */
+    for (int i = 0; i < 3; i++)
+        end(all[i]);
+    kept = false;
+    snapshots = NULL;
+    snprintf(command, sizeof command, "rm -rf '%s'", dir.path);
+    assert_int_equal(system(command), 0);
+    buf_free(&knows);
+}
+
 static int find_demo(void **state)
 {
     (void)state;
@@ -189,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ahead__an_answer_does_not_tell_what_was_read_while_it_was_typed),
+        cmocka_unit_test(test_ahead__a_title_in_idle_time_costs_the_next_turn_nothing),
         cmocka_unit_test(test_ahead__stats_tell_what_was_read_while_it_was_typed),
     };
     return cmocka_run_group_tests(tests, find_demo, NULL);

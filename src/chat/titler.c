@@ -1,0 +1,181 @@
+#include "chat/titler.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/due.h"
+#include "chat/sent.h"
+#include "chat/state.h"
+#include "chat/title.h"
+
+#define WISH "Write a title for our conversation so far: two to six words, in its language, on one line, and nothing else. No quotation marks."
+
+enum {
+    QUIET_MS = 1500,                    /* no key and no turn for so long */
+    TRIES = 3,                          /* for one conversation: a title that is interrupted is asked for again */
+    TOKENS = 24,
+};
+
+/* --- when --------------------------------------------------------------------------------------------------------- */
+
+/* auto: the engine is in this process, where idle time costs nothing, and the model is no demo (which has a notice): that cannot write titles. */
+static bool is_on(const struct chat *c)
+{
+    const char *when = options_text(c->o, OPT_auto_title);
+    return c->front.reads_ahead && (!strcmp(when, "on") || (!strcmp(when, "auto") && c->responder->can.idle && !c->responder->notice));
+}
+
+static bool ends_with_an_answer(const struct transcript *t)
+{
+    const struct entry *last = t->n ? t->entries[t->n - 1] : NULL;
+    return last && last->m.role == ROLE_ASSISTANT && !last->stopped && !last->m.n_calls;
+}
+
+/* Whether the conversation is kept and wants a title, and nobody wants anything else. */
+static bool may_run(const struct chat *c)
+{
+    const struct responder *r = c->responder;
+    return is_on(c) && c->persist.session && !c->persist.unsaved && !c->t.named && ends_with_an_answer(&c->t)
+        && state_ready(c) && c->turn.state == TURN_IDLE && !c->summary.text.len && !c->title.typing && !c->edit.on
+        && !c->checkpoint.due && !c->checkpoint.asked && !(r->ops->others && r->ops->others(r));
+}
+
+static bool is_due(const struct chat *c)
+{
+    return c->title.due && !c->title.under_way && c->title.tries < TRIES && may_run(c);
+}
+
+static int64_t left_ms(const struct chat *c)
+{
+    const int64_t left = QUIET_MS - (clock_ns() - c->title.quiet_ns) / 1000000;
+    return left > 0 ? left : 0;
+}
+
+int titler_timeout(const struct chat *c)
+{
+    return is_due(c) ? (int)left_ms(c) : -1;
+}
+
+void titler_turn_ended(struct chat *c)
+{
+    c->title.due = true;
+    c->title.quiet_ns = clock_ns();
+}
+
+void titler_typed(struct chat *c, bool some)
+{
+    c->title.typing = some;
+    c->title.quiet_ns = clock_ns();
+    titler_stop(c);
+}
+
+void titler_leave(struct chat *c)
+{
+    titler_stop(c);
+    c->title.due = false;
+    c->title.tries = 0;
+}
+
+/* --- the request -------------------------------------------------------------------------------------------------- */
+
+static void begin(struct chat *c)
+{
+    struct arena mem = {0};
+    struct request q = {
+        .conversation = state_conversation(c), .no_calls = true, .apart = true, .sampling = {.max_tokens = TOKENS}, .patience_ms = DUE_PATIENCE_MS,
+    };
+    q.messages = sent_messages(&c->t, WISH, &mem, &q.n_messages);
+    q.tools = tools_schemas(c->calls.tools, &q.n_tools);
+    c->title.conversation = q.conversation;
+    c->title.tries++;
+    c->title.under_way = true;          /* its news may come within request() */
+    c->title.stopping = false;
+    buf_reset(&c->title.written);
+    if (c->responder->ops->request(c->responder, &q, NULL) != REQUEST_TAKEN) {
+        c->title.under_way = false;
+        c->title.tries = TRIES;
+    }
+    arena_free(&mem);
+}
+
+void titler_step(struct chat *c)
+{
+    if (c->title.under_way && !may_run(c))
+        titler_stop(c);
+    else if (is_due(c) && !left_ms(c))
+        begin(c);
+}
+
+bool titler_stop(struct chat *c)
+{
+    if (c->title.under_way && !c->title.stopping) {
+        c->title.stopping = true;
+        c->responder->ops->interrupt(c->responder);
+    }
+    return c->title.under_way;
+}
+
+/* --- the answer --------------------------------------------------------------------------------------------------- */
+
+/* Records the title, if it is one, and its conversation is still there. */
+static void take(struct chat *c)
+{
+    struct buf title = {0};
+    c->title.tries = TRIES;
+    if (c->title.conversation == state_conversation(c) && !c->t.named && title_written(&title, buf_str(&c->title.written))) {
+        c->title.due = false;
+        persist_title(c, title.data);
+        outbox_post(&c->out, CHAT_TITLED, NULL, title.data, title.len);
+    }
+    buf_free(&title);
+}
+
+static void on_text(struct chat *c, const struct news *it)
+{
+    struct buf *b = &c->title.written;
+    if (c->title.stopping)
+        return;
+    buf_add(b, it->text.p, it->text.n);
+    const struct text line = text_trim((struct text){b->data, b->len});
+    if (!line.n || !memchr(line.p, '\n', (size_t)(b->data + b->len - line.p)))
+        return;
+    take(c);                            /* more than a line is not wanted */
+    titler_stop(c);
+}
+
+static void on_done(struct chat *c, const struct news *it)
+{
+    c->title.under_way = false;
+    if (!c->title.stopping && it->end == CHAT_ANSWERED)
+        take(c);
+    else if (!c->title.stopping)
+        c->title.tries = TRIES;         /* cut off or failed: the next one would be, too */
+    c->ahead.print = 0;                 /* what is read ahead is given again */
+}
+
+bool titler_news(struct chat *c, const struct news *it)
+{
+    if (!c->title.under_way)
+        return false;
+    switch (it->kind) {
+    case NEWS_READING:
+    case NEWS_REFILL:
+    case NEWS_TOKEN:
+    case NEWS_REASONING:
+    case NEWS_CALL_BEGIN:
+    case NEWS_CALL:
+        return true;
+    case NEWS_TEXT:
+        on_text(c, it);
+        return true;
+    case NEWS_DONE:
+        on_done(c, it);
+        return true;
+    case NEWS_GONE:
+    case NEWS_FATAL:
+        c->title.under_way = false;     /* no DONE follows */
+        return false;
+    default:
+        return false;
+    }
+}
