@@ -114,10 +114,10 @@ tsan: deps      ## the tests under the thread sanitizer, CPU only
 	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/tsan SAN=thread OPT=-O1
 
 # The code of a decode step, and a part of the tests, which runs all of it.  Only that code is counted: counting makes products slow.
-MEASURED := $(wildcard kernels/cpu/step_*.c $(addprefix src/model/,fused.c recorder.c stepper.c cache.c state.c) \
+MEASURED := $(wildcard kernels/cpu/step_*.c $(addprefix src/model/,step.c recorder.c stepper.c cache.c state.c) \
               $(addprefix src/engine/,decode.c run.c runs.c sequence.c drafter.c group.c share.c gate.c price.c lookup.c pace.c timeline.c snapshot.c sampler.c))
 COVERED  := $(addprefix build/coverage/tests/,$(addprefix kernels/test_,step step_rows step_pick planes) $(addprefix golden/test_,stepper beside recipes resume) \
-              $(addprefix unit/test_,decode engine fused gate share lookup pace timeline snapshot sampler))
+              $(addprefix unit/test_,decode engine forward gate share lookup pace timeline snapshot sampler))
 coverage: deps  ## the lines of a decode step, its stepper and the decode loop that the tests run, as a table (gcov)
 	@$(MAKE) -s -j$(JOBS) CUDA=0 BUILD=build/coverage COVER=1 $(COVERED)
 	@BUILD=build/coverage AT_ONCE=$(JOBS) FILES="$(MEASURED)" sh tests/coverage.sh $(COVERED)

@@ -13,6 +13,7 @@
 #include "kernels/fill.h"
 #include "kernels/number.h"
 #include "model/int8.h"
+#include "model/prompt.h"
 
 enum {
     ROWS = 512, COLS = 128,             /* of a head of random numbers */
@@ -202,7 +203,7 @@ static bool own_head(struct report *r, const struct bench_options *o, struct err
         struct work w = open_work(m.dev, m.cfg.vocab);
         for (int pos = 0; pos < ids.n && !report_stopped(r); pos += CHUNK) {
             const int n = ids.n - pos < CHUNK ? ids.n - pos : CHUNK;
-            forward_run(m.forward, m.cache, ids.data + pos, n, pos, ROWS_COMMIT);
+            prompt_run(m.forward, m.cache, ids.data + pos, n, pos);
             for (int t = 0; t < n; t++)
                 count_position(&c, &w, &m.weights.head_planes, forward_hidden(m.forward) + (size_t)t * (size_t)m.cfg.hidden, pos + t);
         }

@@ -7,6 +7,7 @@
 
 #include "base/ids.h"
 #include "base/memory.h"
+#include "model/prompt.h"
 #include "text/stream.h"
 #include "text/template.h"
 
@@ -60,9 +61,9 @@ static bool read_on(struct trial *t, struct cache *k, const int32_t *ids, int n,
 {
     for (int i = 0, rows; i < n; i += rows) {
         rows = n - i < CHUNK ? n - i : CHUNK;
-        forward_run(t->m->forward, k, ids + i, rows, pos + i, ROWS_COMMIT);
+        prompt_run(t->m->forward, k, ids + i, rows, pos + i);
         if (i + rows == n)
-            forward_head(t->m->forward, t->m->head, forward_hidden(t->m->forward) + (size_t)(rows - 1) * (size_t)t->m->cfg.hidden, 1, t->device);
+            prompt_head(t->m->forward, t->m->head, forward_hidden(t->m->forward) + (size_t)(rows - 1) * (size_t)t->m->cfg.hidden, 1, t->device);
         if (!t->m->dev->finish(t->m->dev, e))
             return false;
     }

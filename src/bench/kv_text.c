@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "bench/text.h"
+#include "model/prompt.h"
 
 enum { CHUNK = 64, HEAD_ROWS = 16, MIN_TOKENS = 1025 };
 
@@ -46,10 +47,10 @@ static double divergence(const float *p, const float *q, int n)
 static bool run_chunk(struct model *m, struct cache *k, const int32_t *ids, int n, int pos, float *device, float *out, struct err *e)
 {
     const size_t vocab = (size_t)m->cfg.vocab;
-    forward_run(m->forward, k, ids, n, pos, ROWS_COMMIT);
+    prompt_run(m->forward, k, ids, n, pos);
     for (int i = 0, rows; i < n; i += rows) {
         rows = n - i < HEAD_ROWS ? n - i : HEAD_ROWS;
-        forward_head(m->forward, m->head, forward_hidden(m->forward) + (size_t)i * (size_t)m->cfg.hidden, rows, device);
+        prompt_head(m->forward, m->head, forward_hidden(m->forward) + (size_t)i * (size_t)m->cfg.hidden, rows, device);
         m->dev->copy(m->dev, out + (size_t)i * vocab, device, (size_t)rows * vocab * sizeof *out);
     }
     return m->dev->finish(m->dev, e);

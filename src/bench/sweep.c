@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "model/prompt.h"
 
 enum { CPU_CTX = 2048, STEPS = 64, CPU_STEPS = 4, ANSWER = 256, MAX_DEPTH = STEP_ROWS - 1 };
 
@@ -104,7 +105,7 @@ static bool fill_cache(struct sweep *w, int n, bool mtp)
     struct model *m = &w->s.m;
     cache_reset(m->cache);
     for (int pos = 0; pos < n; pos += w->chunk)
-        forward_prefill(m->forward, m->cache, w->ids + pos, n - pos < w->chunk ? n - pos : w->chunk, pos, mtp);
+        prompt_chunk(m->forward, m->cache, w->ids + pos, n - pos < w->chunk ? n - pos : w->chunk, pos, mtp);
     return m->dev->finish(m->dev, &w->e);
 }
 

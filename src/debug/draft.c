@@ -10,6 +10,7 @@
 #include "debug/request.h"
 #include "engine/load.h"
 #include "engine/sampler.h"
+#include "model/prompt.h"
 
 enum { MAX_DEPTH = 64, FIRST_CTX = 512 };
 
@@ -65,7 +66,7 @@ static bool room(struct job *j, int n, struct err *e)
 static bool best(struct job *j, const float *hidden, int32_t *id, struct err *e)
 {
     struct dev *d = j->m.dev;
-    forward_head(j->m.forward, HEAD_BF16, hidden, 1, j->logits);
+    prompt_head(j->m.forward, HEAD_BF16, hidden, 1, j->logits);
     d->copy(d, j->read, j->logits, (size_t)j->vocab * sizeof(float));
     if (!d->finish(d, e))
         return false;
@@ -80,7 +81,7 @@ static bool draft(struct job *j, const struct ids *ids, int depth, struct buf *o
         return err_set(e, "%s has no MTP block, expected one to draft with", j->o->model_dir);
     cache_reset(m->cache);
     for (int pos = 0; pos < ids->n; pos += m->chunk)
-        forward_prefill(m->forward, m->cache, ids->data + pos, ids->n - pos < m->chunk ? ids->n - pos : m->chunk, pos, true);
+        prompt_chunk(m->forward, m->cache, ids->data + pos, ids->n - pos < m->chunk ? ids->n - pos : m->chunk, pos, true);
     m->dev->copy(m->dev, j->hidden[0], forward_last_hidden(m->cache), (size_t)m->cfg.hidden * sizeof(float));
     int32_t id, drafts[MAX_DEPTH];
     if (!best(j, j->hidden[0], &id, e))
@@ -88,7 +89,7 @@ static bool draft(struct job *j, const struct ids *ids, int depth, struct buf *o
     buf_addf(out, "{\"first\": %d, ", id);
     for (int i = 0; i < depth; i++) {
         float *next = j->hidden[(i + 1) % 2];
-        forward_mtp(m->forward, m->cache, j->hidden[i % 2], &id, 1, ids->n - 1 + i, next);
+        prompt_mtp(m->forward, m->cache, j->hidden[i % 2], &id, 1, ids->n - 1 + i, next);
         if (!best(j, next, &id, e))
             return false;
         drafts[i] = id;

@@ -11,6 +11,8 @@
 #include "debug/lines.h"
 #include "debug/request.h"
 #include "engine/load.h"
+#include "model/prompt.h"
+#include "model/step.h"
 
 enum { FIRST_CTX = 512, HEAD_ROWS = 32 };
 
@@ -81,7 +83,7 @@ static bool run(struct job *j, const struct ids *ids, float *hidden, struct err 
     cache_reset(m->cache);
     for (int pos = 0; pos < ids->n; pos += chunk) {
         int n = ids->n - pos < chunk ? ids->n - pos : chunk;
-        forward_run(m->forward, m->cache, ids->data + pos, n, pos, j->o->step ? ROWS_STAGE : ROWS_COMMIT);
+        (j->o->step ? step_run : prompt_run)(m->forward, m->cache, ids->data + pos, n, pos);
         if (j->o->step)
             cache_accept(m->cache, n);
         d->copy(d, j->hidden + (size_t)pos * H, forward_hidden(m->forward), (size_t)n * H * sizeof *hidden);
@@ -89,7 +91,7 @@ static bool run(struct job *j, const struct ids *ids, float *hidden, struct err 
     d->copy(d, hidden, j->hidden, (size_t)ids->n * H * sizeof *hidden);
     for (int pos = 0; pos < ids->n && ok; pos += HEAD_ROWS) {
         int n = ids->n - pos < HEAD_ROWS ? ids->n - pos : HEAD_ROWS;
-        forward_head(m->forward, m->head, j->hidden + (size_t)pos * H, n, j->logits);
+        prompt_head(m->forward, m->head, j->hidden + (size_t)pos * H, n, j->logits);
         d->copy(d, j->read, j->logits, (size_t)n * V * sizeof *hidden);
         ok = d->finish(d, e) && write_floats(j, j->read, (size_t)n * V, e);
     }

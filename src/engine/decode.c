@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "engine/decode_state.h"
+#include "model/prompt.h"
 #include "model/stepper.h"
 
 enum {
@@ -27,7 +28,7 @@ static double warm_up_rows(struct decoder *d, struct cache *k, int n, bool many,
         ids[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)d->c->vocab);
     int64_t t = clock_ns();
     cache_reset(k);
-    forward_prefill(d->f, k, ids, n, 0, d->o.depth > 0);
+    prompt_chunk(d->f, k, ids, n, 0, d->o.depth > 0);
     bool ok = d->dev->finish(d->dev, e);
     double ms = clock_ms_since(t);
     free(ids);
@@ -215,7 +216,7 @@ bool decoder_read_chunk(struct decoder *d, struct sequence *q, int rows, struct 
 {
     struct timeline *t = &q->tl;
     int64_t start = clock_ns(), waited = clock_waited_ns();
-    forward_prefill(d->f, q->k, t->ids + t->n_run, rows, t->n_run, d->o.depth > 0);
+    prompt_chunk(d->f, q->k, t->ids + t->n_run, rows, t->n_run, d->o.depth > 0);
     if (!d->dev->finish(d->dev, fault))
         return false;
     /* Waiting for a processor takes as long for few rows as for many: it does not count. */

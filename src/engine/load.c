@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "config/limits.h"
 #include "engine/memplan.h"
-#include "model/fused.h"
+#include "model/forward.h"
 #include "model/rope.h"
 #include "model/stepper.h"
 #include "model/synthetic.h"
@@ -170,7 +170,7 @@ static struct memplan_request request(const struct model *m, bool gpu)
         .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = defaults_of(gpu)->n_ctx,
         .max_rows = work_rows(m), .n_snapshots = m->n_snapshots, .saves = m->asked.saves, .gpu = gpu,
         .kv_choices = kv_choices(m), .spare_positions = SPARE_POSITIONS,
-        .step_bytes = fused_bytes(c) + stepper_bytes(c, m->depth), .step_each_bytes = stepper_slot_bytes(c, m->depth),
+        .step_bytes = forward_step_bytes(c) + stepper_bytes(c, m->depth), .step_each_bytes = stepper_slot_bytes(c, m->depth),
     };
 }
 

@@ -29,7 +29,7 @@ const struct kv_recipe *cache_recipe(const struct cache *k);
 
 /* Back to the empty sequence: states zero, nothing staged. */
 void cache_reset(struct cache *k);
-/* Of the rows staged by the last forward_run(ROWS_STAGE), the first n join the sequence; the others are dropped. */
+/* Lets the first n rows of the last step_run() join the sequence and drops the others. */
 void cache_accept(struct cache *k, int n);
 /* Copies what brings the committed position back to or from cache_saved_bytes() bytes of host memory.  Saving applies
  * accepted rows first.  Loading drops what is staged.  The copy also holds the last hidden state, which the MTP block

@@ -1,4 +1,3 @@
-/* The layer loop.  Formulas: docs/model.md. */
 #include "model/forward.h"
 
 #include <stdlib.h>
@@ -8,10 +7,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/gemm.h"
-#include "model/blocks.h"
-#include "model/fused.h"
 #include "model/rope.h"
+#include "model/workspace.h"
 
+/* --- memory of a prompt --- */
 
 /* Floats per row of every buffer; one table for the sum and for the cut. */
 struct sizes {
@@ -103,12 +102,88 @@ static bool take_memory(struct forward *f, struct err *e)
         || err_set(e, "no memory for the work space of %d rows: %zu MiB asked for; try a smaller --chunk", f->max_rows, (bytes + scratch) >> 20);
 }
 
+/* --- memory of a step --- */
+
+/* A number of the residual stream is the sum of at most STREAM_ADDENDS addends (kernels/stream.h): each layer adds some for its mixer and its
+ * experts, and the MTP block counts as a layer. */
+enum { MOST_SPLITS = 16, MAX_LAYERS = STREAM_ADDENDS / (MOST_SPLITS + STEP_CHOICES + 1) - 2 };
+
+bool forward_fits(const struct model_config *c, struct err *e)
+{
+    const struct { const char *name; int found, low, high, multiple; } rules[] = {
+        {"hidden_size",             c->hidden,                       128, 4096, 128},
+        {"head_dim",                c->head_dim,                     256, 256, 1},
+        {"query heads per KV head", c->n_q_heads / c->n_kv_heads,    1, 16, 1},
+        {"attention width",         c->n_q_heads * c->head_dim,      128, MOST_SPLITS * 2048, 128},
+        {"DeltaNet value width",    config_lin_value_dim(c),         128, MOST_SPLITS * 2048, 128},
+        {"rotary dimensions",       c->rotary_dim,                   8, 256, 8},
+        {"linear_key_head_dim",     c->lin_k_dim,                    128, 128, 1},
+        {"linear_value_head_dim",   c->lin_v_dim,                    128, 128, 1},
+        {"linear_conv_kernel_dim",  c->conv_kernel,                  4, 4, 1},
+        {"num_experts",             c->n_experts,                    2, STEP_EXPERTS, 1},
+        {"num_experts_per_tok",     c->top_k,                        1, STEP_CHOICES, 1},
+        {"moe_intermediate_size",   c->moe_inter,                    128, 2048, 128},
+        {"shared_expert_intermediate_size", c->shared_inter,         c->moe_inter, c->moe_inter, 1},
+        {"vocab_size",              c->vocab,                        16, 1 << 20, 1},
+        {"num_hidden_layers",       c->n_layers,                     1, MAX_LAYERS, 1},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].found < rules[i].low || rules[i].found > rules[i].high || rules[i].found % rules[i].multiple)
+            return err_set(e, "a GPU cannot run this model: %s is %d, expected %d to %d in steps of %d; --backend cpu can",
+                           rules[i].name, rules[i].found, rules[i].low, rules[i].high, rules[i].multiple);
+    return true;
+}
+
+/* Sets the pointers of *u into `memory`; returns the bytes that this takes.  memory NULL: only counts them. */
+static size_t cut_step(struct step_space *u, char *memory, const struct model_config *c)
+{
+    const size_t n = STEP_ROWS, H = (size_t)c->hidden, q = (size_t)c->n_q_heads * (size_t)c->head_dim,
+        kv = (size_t)c->n_kv_heads * (size_t)c->head_dim, value = (size_t)config_lin_value_dim(c);
+    const struct { void *at; size_t bytes; } list[] = {
+        {&u->stream, n * H * 8}, {&u->halves, 2 * n * H * 4}, {&u->h, n * H * 4}, {&u->hidden, n * H * 4},
+        {&u->qg, n * 2 * q * 4}, {&u->k, n * kv * 4}, {&u->v, n * kv * 4}, {&u->z, n * value * 4}, {&u->y, n * most_size(q, value) * 4},
+        {&u->ssq, n * (size_t)c->lin_v_heads * 8}, {&u->router, STEP_RMS_PARTS * n * ((size_t)c->n_experts + 1) * 4},
+        {&u->router_ssq, STEP_RMS_PARTS * n * 4}, {&u->route, sizeof *u->route},
+        {&u->expert_h, step_experts_space(STEP_ROWS, c->n_experts, c->top_k, c->moe_inter) * 4},
+        {&u->attention, step_attention_scratch(c->n_q_heads)}, {&u->mtp_h, n * H * 4}, {&u->live, sizeof *u->live},
+    };
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (memory)
+            *(char **)list[i].at = memory + at;
+        at += (list[i].bytes + 255) / 256 * 256;
+    }
+    return at;
+}
+
+size_t forward_step_bytes(const struct model_config *c)
+{
+    struct step_space u;
+    return cut_step(&u, NULL, c);
+}
+
+static bool open_step(struct step_space *u, struct dev *d, const struct model_config *c, struct err *e)
+{
+    size_t bytes = forward_step_bytes(c);
+    *u = (struct step_space){.overlap = -1, .router_step = (size_t)STEP_ROWS * ((size_t)c->n_experts + 1)};
+    if (d->caps->packs_weights && !forward_fits(c, e))
+        return false;
+    u->memory = d->alloc(d, bytes);
+    if (!u->memory)
+        return err_set(e, "no memory for the work space of a step: %zu MiB asked for", bytes >> 20);
+    cut_step(u, u->memory, c);
+    u->gate = u->router + (size_t)STEP_ROWS * (size_t)c->n_experts;
+    return true;
+}
+
+/* --- both --- */
+
 struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e)
 {
     struct forward *f = memory_zeroed(1, sizeof *f);
     float freq[ROPE_MAX_HALF];
-    *f = (struct forward){.dev = d, .cfg = c, .w = w, .max_rows = max_rows, .fused = memory_zeroed(1, sizeof *f->fused)};
-    if (!fused_open(f->fused, d, c, e) || !take_memory(f, e)) {
+    *f = (struct forward){.dev = d, .cfg = c, .w = w, .max_rows = max_rows};
+    if (!open_step(&f->step, d, c, e) || !take_memory(f, e)) {
         forward_close(f);
         return NULL;
     }
@@ -124,78 +199,8 @@ void forward_close(struct forward *f)
     if (!f)
         return;
     f->dev->free(f->dev, f->memory);
-    fused_close(f->fused, f->dev);
-    free(f->fused);
+    f->dev->free(f->dev, f->step.memory);
     free(f);
-}
-
-void linear(struct forward *f, float *y, const float *x, const struct weight *w, int n, bool add)
-{
-    struct linear_args a = {.y = y, .x = x, .w = *w, .n_tokens = n, .add = add};
-    switch (w->format) {
-    case WEIGHT_DENSE: RUN(f->dev, linear_dense, .l = a); break;
-    case WEIGHT_INT4:  RUN(f->dev, linear_int4, .l = a); break;
-    case WEIGHT_FP8:   RUN(f->dev, linear_fp8, .l = a); break;
-    case WEIGHT_INT8:
-    case WEIGHT_PLANES: RUN(f->dev, linear_int8, .l = a); break;
-    case WEIGHT_NONE:  CHECK(!"a weight without a format"); break;
-    }
-}
-
-void norm(struct forward *f, float *y, const float *x, const float *w, int n)
-{
-    RUN(f->dev, rmsnorm, .y = y, .x = x, .w = w, .n_rows = n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps);
-}
-
-/* x += mixer(norm(x)); x += moe(norm(x)) */
-void layer_block(const struct pass *p, const struct layer_weights *w, int kv_layer, int delta_layer)
-{
-    norm(p->f, p->f->h, p->f->x, w->norm_in, p->n);
-    if (w->full)
-        attention_block(p, &w->attn, kv_layer);
-    else
-        deltanet_block(p, &w->delta, delta_layer);
-    norm(p->f, p->f->h, p->f->x, w->norm_post, p->n);
-    moe_block(p, &w->moe);
-}
-
-/* The states wait for cache_accept(). */
-static void run_step(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
-{
-    struct fused *u = f->fused;
-    state_begin_steps(&k->state, f->w, u->live, pos);
-    struct step_live live = state_next_step(&k->state);
-    memcpy(live.ids, ids, (size_t)n * sizeof *ids);
-    f->dev->copy(f->dev, u->live, &live, sizeof live);
-    fused_layers(f, &(struct fused_rows){.k = k, .live = u->live, .n = n});
-    fused_hidden(f, n);
-    state_ran_step(&k->state, n);
-    f->newest = u->hidden;
-}
-
-static void run_prompt(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
-{
-    const struct model_config *c = f->cfg;
-    struct pass p = {.f = f, .k = k, .n = n, .pos = pos};
-    state_end_steps(&k->state);
-    f->dev->copy(f->dev, f->ids, ids, (size_t)n * sizeof *ids);
-    RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
-    for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
-        layer_block(&p, &f->w->layers[i], full, delta);
-        *(c->full[i] ? &full : &delta) += 1;
-    }
-    norm(f, f->hidden, f->x, f->w->norm, n);
-    f->newest = f->hidden;
-    state_ran_prompt(&k->state, pos + n);
-}
-
-void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
-{
-    CHECK(n > 0 && n <= (kind == ROWS_STAGE ? STEP_ROWS : f->max_rows) && pos >= 0 && pos + n <= k->n_ctx);
-    if (kind == ROWS_STAGE)
-        run_step(f, k, ids, n, pos);
-    else
-        run_prompt(f, k, ids, n, pos);
 }
 
 const float *forward_hidden(const struct forward *f)
@@ -203,25 +208,9 @@ const float *forward_hidden(const struct forward *f)
     return f->newest;
 }
 
-void forward_head(struct forward *f, enum head h, const float *hidden, int n, float *logits)
-{
-    linear(f, logits, hidden, weights_head(f->w, h), n, false);
-}
-
-void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)
-{
-    const bool has_mtp = mtp && f->w->mtp.present;
-    forward_run(f, k, ids, n, pos, ROWS_COMMIT);
-    if (has_mtp && pos > 0)             /* the token that follows position pos - 1 is known only now */
-        forward_mtp(f, k, k->state.last_hidden, ids, 1, pos - 1, NULL);
-    if (has_mtp && n > 1)
-        forward_mtp(f, k, f->hidden, ids + 1, n - 1, pos, NULL);
-    forward_keep_hidden(k, f->hidden + (size_t)(n - 1) * (size_t)f->cfg->hidden);
-}
-
 void forward_overlap(struct forward *f, int n_experts)
 {
-    f->fused->overlap = n_experts;
+    f->step.overlap = n_experts;
 }
 
 const float *forward_last_hidden(const struct cache *k)

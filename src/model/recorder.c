@@ -4,7 +4,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "model/fused.h"
+#include "model/step.h"
+#include "model/workspace.h"
 #include "model/layout.h"
 
 enum {
@@ -145,56 +146,56 @@ int recorder_draft_rows(const struct weight *head)
     return whole ? head->rows : DRAFT_HEAD;
 }
 
-static struct fused_head target_head(const struct recorder *rec, const struct recorder_slot *o)
+static struct step_head target_head(const struct recorder *rec, const struct recorder_slot *o)
 {
-    return (struct fused_head){.w = rec->head, .logits = rec->logits, .tile_max = rec->tile_max, .sampling = o->sampling, .seen = o->seen,
+    return (struct step_head){.w = rec->head, .logits = rec->logits, .tile_max = rec->tile_max, .sampling = o->sampling, .seen = o->seen,
                                .bias = o->bias, .drafts = o->live->ids + 1, .scratch = rec->head_scratch};
 }
 
 /* A whole step; or, if `first`, only head and pick, from the prompt's last hidden state.  o: memory of the conversation of r->k and r->live. */
-static void queue_step(struct recorder *rec, const struct recorder_slot *o, const struct fused_rows *r, bool first)
+static void queue_step(struct recorder *rec, const struct recorder_slot *o, const struct step_rows *r, bool first)
 {
-    const struct fused_head h = target_head(rec, o);
+    const struct step_head h = target_head(rec, o);
     const float *given = first ? o->last_hidden : NULL;
     if (!first)
-        fused_layers(rec->f, r);
-    fused_logits(rec->f, &h, r, given);
+        step_layers(rec->f, r);
+    step_output(rec->f, &h, r, given);
     STEP(rec->dev, step_pick, .logits = rec->logits, .tile_max = rec->tile_max, .live = o->live, .sampling = o->sampling, .seen = o->seen,
-         .bias = o->bias, .results = o->results, .hidden = first ? given : rec->f->fused->hidden, .last_hidden = o->last_hidden,
+         .bias = o->bias, .results = o->results, .hidden = first ? given : rec->f->step.hidden, .last_hidden = o->last_hidden,
          .scratch = rec->pick_scratch, .rows = r->rows, .n_rows = r->n, .vocab = rec->vocab, .width = rec->hidden, .first = first);
 }
 
 /* The MTP rows of the tokens that were just picked, from the hidden states of the step.  Drafts start from these. */
-static void queue_mtp(struct recorder *rec, const struct fused_rows *r)
+static void queue_mtp(struct recorder *rec, const struct step_rows *r)
 {
-    fused_mtp(rec->f, r, r->live->mtp_next, rec->f->fused->hidden, &r->live->mtp_pos, &r->live->mtp_rows);
+    step_mtp(rec->f, r, r->live->mtp_next, rec->f->step.hidden, &r->live->mtp_pos, &r->live->mtp_rows);
 }
 
 /* The i-th draft of each conversation, from its draft before; r has one row of each conversation. */
-static void queue_draft(struct recorder *rec, const struct recorder_slot *o, const struct fused_rows *r, int i)
+static void queue_draft(struct recorder *rec, const struct recorder_slot *o, const struct step_rows *r, int i)
 {
     struct step_live *live = r->live;
     struct weight slice = *rec->head;
     slice.rows = recorder_draft_rows(rec->head);
-    const struct fused_head h = {.w = &slice, .logits = rec->draft_logits, .tile_max = rec->draft_max, .n_ids = slice.rows,
+    const struct step_head h = {.w = &slice, .logits = rec->draft_logits, .tile_max = rec->draft_max, .n_ids = slice.rows,
                                  .estimate = slice.format == WEIGHT_PLANES, .scratch = rec->head_scratch};
     if (i)
-        fused_mtp(rec->f, r, &live->draft_ids[i - 1], rec->f->fused->mtp_h, &live->draft_pos[i - 1], &live->drafting);
-    fused_mtp_logits(rec->f, &h, r, i ? NULL : &live->mtp_last, &live->drafting);
+        step_mtp(rec->f, r, &live->draft_ids[i - 1], rec->f->step.mtp_h, &live->draft_pos[i - 1], &live->drafting);
+    step_mtp_output(rec->f, &h, r, i ? NULL : &live->mtp_last, &live->drafting);
     STEP(rec->dev, step_draft, .logits = rec->draft_logits, .tile_max = rec->draft_max, .live = live, .drafts = o->made, .rows = r->rows,
          .n_rows = r->n, .i = i, .n_ids = slice.rows);
 }
 
-static struct fused_rows rows_of(const struct recorder *r, const struct recipe *what, const struct step_row *rows, int n)
+static struct step_rows rows_of(const struct recorder *r, const struct recipe *what, const struct step_row *rows, int n)
 {
-    return what->together ? (struct fused_rows){r->caches[0], r->of.live, rows, n}
-                          : (struct fused_rows){.k = r->caches[what->slot], .live = recorder_slot(r, what->slot).live, .n = n};
+    return what->together ? (struct step_rows){r->caches[0], r->of.live, rows, n}
+                          : (struct step_rows){.k = r->caches[what->slot], .live = recorder_slot(r, what->slot).live, .n = n};
 }
 
 static void queue_recipe(struct recorder *r, const struct recipe *what)
 {
     const struct recorder_slot o = what->together ? r->of : recorder_slot(r, what->slot);
-    const struct fused_rows step = rows_of(r, what, r->rows, what->step_rows), mtp = rows_of(r, what, r->rows, what->mtp_rows),
+    const struct step_rows step = rows_of(r, what, r->rows, what->step_rows), mtp = rows_of(r, what, r->rows, what->mtp_rows),
         drafts = rows_of(r, what, r->draft_rows, what->together ? what->n_drafting : 1);
     if (what->step_rows)
         queue_step(r, &o, &step, what->first);

@@ -8,7 +8,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/patience.h"
-#include "model/fused.h"
+#include "model/prompt.h"
+#include "model/step.h"
+#include "model/workspace.h"
 #include "model/recorder.h"
 
 enum {
@@ -29,7 +31,7 @@ struct stepper_slot {
     int n_tokens;                       /* tokens of all results that were taken */
 
     /* MTP rows that were left out: n_behind positions from behind_pos on, and then those of the newest pick if `fresh` */
-    bool fresh;                         /* the newest pick's rows were not run; their inputs are in fused->hidden and live->mtp_next */
+    bool fresh;                         /* the newest pick's rows were not run; their inputs are in f->step.hidden and live->mtp_next */
     int  n_behind, behind_pos;          /* the inputs of these rows are in recorder_slot.behind */
     struct step_live live;              /* the device's copy at the last stepper_end() */
 };
@@ -78,7 +80,7 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
 {
     const struct model_config *c = f->cfg;
     struct stepper *s = memory_zeroed(1, sizeof *s);
-    CHECK(f->fused && max_depth >= 0 && max_depth <= MAX_DEPTH);
+    CHECK(max_depth >= 0 && max_depth <= MAX_DEPTH);
     *s = (struct stepper){.f = f, .n_slots = n, .slots = memory_zeroed((size_t)n, sizeof *s->slots), .dev = f->dev,
                           .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present,
                           .most_behind = f->max_rows < RECORDER_BEHIND ? f->max_rows : RECORDER_BEHIND};
@@ -87,7 +89,7 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
     s->on = &s->slots[0];
     const int each = max_depth + 1, most = f->dev->caps->several ? n * each : each;
     s->max_rows = most < STEP_ROWS ? most : STEP_ROWS;
-    s->recorder = fused_check(f, s->max_rows, e) ? recorder_open(f, caches, n, h, max_depth, e) : NULL;
+    s->recorder = step_check(f, s->max_rows, e) ? recorder_open(f, caches, n, h, max_depth, e) : NULL;
     if (s->recorder)
         return s;
     stepper_close(s);
@@ -126,7 +128,7 @@ static void run_behind(struct stepper *s)
 {
     if (!s->on->n_behind)
         return;
-    forward_mtp(s->f, s->on->k, mine(s).behind, mine(s).behind_next, s->on->n_behind, s->on->behind_pos, NULL);
+    prompt_mtp(s->f, s->on->k, mine(s).behind, mine(s).behind_next, s->on->n_behind, s->on->behind_pos, NULL);
     count_mtp(s, s->on->n_behind, 0);
     s->counts.late_rows += s->on->n_behind;
     s->counts.late_runs++;
@@ -148,7 +150,7 @@ static void keep_fresh(struct stepper *s)
     if (!s->on->n_behind)
         s->on->behind_pos = s->on->start - 1 + s->on->n_tokens + outstanding - n;
     const size_t row = (size_t)s->hidden;
-    s->dev->copy(s->dev, mine(s).behind + (size_t)s->on->n_behind * row, s->f->fused->hidden + (size_t)s->on->at * row,
+    s->dev->copy(s->dev, mine(s).behind + (size_t)s->on->n_behind * row, s->f->step.hidden + (size_t)s->on->at * row,
                  (size_t)n * row * sizeof(float));
     s->dev->copy(s->dev, mine(s).behind_next + s->on->n_behind, mine(s).live->mtp_next, (size_t)n * sizeof(int32_t));
     s->on->n_behind += n;
@@ -212,7 +214,7 @@ void stepper_step(struct stepper *s, int rows)
     keep_all_fresh(s);
     recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .step_rows = rows, .first = first, .to = -1});
     if (first)                          /* the MTP block finds its input where a step would leave it */
-        s->dev->copy(s->dev, s->f->fused->hidden, mine(s).last_hidden, (size_t)s->hidden * sizeof(float));
+        s->dev->copy(s->dev, s->f->step.hidden, mine(s).last_hidden, (size_t)s->hidden * sizeof(float));
     s->on->n_launched++;
     s->on->n_made = 0;
     s->on->rows = s->on->of = rows;
@@ -471,10 +473,10 @@ void stepper_resume(struct stepper *s)
 bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int overlap, double *ms_per_step, double *distinct, struct err *e)
 {
     enum { WARM_UP = 3 };
-    struct fused *u = s->f->fused;
+    struct step_space *u = &s->f->step;
     struct cache *k = s->slots[0].k;
     const struct recorder_slot o = recorder_slot(s->recorder, 0);
-    const struct fused_rows r = {.k = k, .live = o.live, .n = rows};
+    const struct step_rows r = {.k = k, .live = o.live, .n = rows};
     const struct step_sampling how = {.n_ids = s->vocab, .room = 1 << 30};
     struct step_live live = {.pos = pos};
     CHECK(rows >= 1 && rows <= s->max_depth + 1);
@@ -501,7 +503,7 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     *ms_per_step = clock_ms_since(start) / n_steps;
     u->distinct = seen;
     if (ok) {
-        fused_layers(s->f, &r);
+        step_layers(s->f, &r);
         ok = s->dev->finish(s->dev, e);
     }
     *distinct = 0;

@@ -11,6 +11,7 @@
 #include "kernels/number.h"
 #include "model/kv.h"
 #include "model/layout.h"
+#include "model/prompt.h"
 #include "model/stepper.h"
 
 enum { CTX = 96, PROMPT = 11, MOST = 24, DEPTH = 5, SLOTS = 4 };
@@ -41,7 +42,7 @@ struct request {
 static void read_prompt(int n)
 {
     cache_reset(model.caches[slot]);
-    forward_prefill(model.forward, model.caches[slot], prompt, n, 0, true);
+    prompt_chunk(model.forward, model.caches[slot], prompt, n, 0, true);
 }
 
 static int n_prompt(const struct request *q)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/load.h"
+#include "model/prompt.h"
 #include "model/stepper.h"
 
 enum { SAID = 16, NEXT = 6, DEEPEST = STEP_ROWS - 1, CALL = 2048 };
@@ -47,7 +48,7 @@ static void read_prompt(void)
     cache_reset(model.cache);
     for (int pos = 0; pos < n_prompt; pos += model.chunk) {
         const int n = n_prompt - pos < model.chunk ? n_prompt - pos : model.chunk;
-        forward_prefill(model.forward, model.cache, ids + pos, n, pos, true);
+        prompt_chunk(model.forward, model.cache, ids + pos, n, pos, true);
     }
     start = states_of(model.cache);
 }

@@ -21,6 +21,7 @@
 #include "engine/engine.h"
 #include "engine/sampler.h"
 #include "engine/load.h"
+#include "model/prompt.h"
 #include "model/safetensors.h"
 #include "tests/emulated.h"
 #include "tests/tmpdir.h"
@@ -656,8 +657,8 @@ static void best_ids(struct model *m, const int32_t *ids, int n, int32_t *best, 
     float *logits = malloc((size_t)m->cfg.vocab * sizeof *logits);
     double total = 0;
     cache_reset(m->cache);
-    forward_prefill(m->forward, m->cache, ids, n, 0, false);
-    forward_head(m->forward, HEAD_BF16, forward_last_hidden(m->cache), 1, logits);
+    prompt_chunk(m->forward, m->cache, ids, n, 0, false);
+    prompt_head(m->forward, HEAD_BF16, forward_last_hidden(m->cache), 1, logits);
     for (int i = 0; i < TOP; i++) {
         best[i] = sampler_argmax(logits, m->cfg.vocab);
         total += p[i] = exp((double)logits[best[i]]);

@@ -15,7 +15,9 @@
 
 #include "base/ids.h"
 #include "engine/load.h"
+#include "model/prompt.h"
 #include "model/safetensors.h"
+#include "model/step.h"
 #include "tests/tmpdir.h"
 #include "text/tokenizer.h"
 
@@ -58,11 +60,11 @@ static void run(struct model *m, const int32_t *ids, int n, int chunk, float *hi
     cache_reset(m->cache);
     for (int pos = 0; pos < n; pos += size) {
         int k = n - pos < size ? n - pos : size;
-        forward_run(m->forward, m->cache, ids + pos, k, pos, chunk < 0 ? ROWS_STAGE : ROWS_COMMIT);
+        (chunk < 0 ? step_run : prompt_run)(m->forward, m->cache, ids + pos, k, pos);
         if (chunk < 0)
             cache_accept(m->cache, k);
         memcpy(hidden + (size_t)pos * H, forward_hidden(m->forward), (size_t)k * H * sizeof *hidden);
-        forward_head(m->forward, HEAD_BF16, forward_hidden(m->forward), k, logits + (size_t)pos * V);
+        prompt_head(m->forward, HEAD_BF16, forward_hidden(m->forward), k, logits + (size_t)pos * V);
     }
 }
 
@@ -131,14 +133,14 @@ static void test_model__chained_mtp_drafts_match_the_reference(void **state)
                 const float *want = expected(&s, NULL, "prompt%d.mtp_logits", i);
                 cache_reset(m.cache);
                 for (int pos = 0; pos < n; pos += chunk)
-                    forward_prefill(m.forward, m.cache, ids + pos, n - pos < chunk ? n - pos : chunk, pos, true);
+                    prompt_chunk(m.forward, m.cache, ids + pos, n - pos < chunk ? n - pos : chunk, pos, true);
                 memcpy(in, forward_last_hidden(m.cache), H * sizeof *in);
-                forward_head(m.forward, HEAD_BF16, in, 1, logits);
+                prompt_head(m.forward, HEAD_BF16, in, 1, logits);
                 int32_t token = argmax(logits, m.cfg.vocab);
                 assert_int_equal(token, *(const int32_t *)expected(&s, NULL, "prompt%d.mtp_first", i));
                 for (int k = 0; k < 3; k++) {
-                    forward_mtp(m.forward, m.cache, in, &token, 1, n - 1 + k, out);
-                    forward_head(m.forward, HEAD_BF16, out, 1, logits);
+                    prompt_mtp(m.forward, m.cache, in, &token, 1, n - 1 + k, out);
+                    prompt_head(m.forward, HEAD_BF16, out, 1, logits);
                     double w = worst(want + (size_t)k * V, logits, V);
                     if (!(w <= bound))
                         fail_msg("%s, prompt %d, draft %d: off by %g", dirs[d], i, k + 1, w);
@@ -205,7 +207,7 @@ static void test_model__steps_with_rejected_rows_give_the_bits_of_single_steps(v
         int k = n - pos < 4 ? n - pos : 4, take = 1 + (int)((seed = seed * 1103515245 + 12345) >> 16) % k;
         for (int i = 0; i < k; i++)             /* rows behind `take` are wrong guesses */
             rows[i] = i < take ? ids[pos + i] : (ids[pos + i] + 1) % m.cfg.vocab;
-        forward_run(m.forward, m.cache, rows, k, pos, ROWS_STAGE);
+        step_run(m.forward, m.cache, rows, k, pos);
         assert_memory_equal(forward_hidden(m.forward), plain + (size_t)pos * H, (size_t)take * H * sizeof *plain);
         cache_accept(m.cache, take);
         pos += take;
@@ -227,15 +229,15 @@ static void test_model__saved_states_bring_a_position_back(void **state)
     void *saved = malloc(cache_saved_bytes(&m.cfg, m.kv));
     float *first = malloc(H * sizeof *first);
     cache_reset(m.cache);
-    forward_prefill(m.forward, m.cache, ids, 64, 0, true);
-    forward_run(m.forward, m.cache, ids + 64, 3, 64, ROWS_STAGE);       /* saving applies accepted rows first */
+    prompt_chunk(m.forward, m.cache, ids, 64, 0, true);
+    step_run(m.forward, m.cache, ids + 64, 3, 64);       /* saving applies accepted rows first */
     cache_accept(m.cache, 2);
     cache_state_save(m.cache, saved);
-    forward_run(m.forward, m.cache, ids + 66, 40, 66, ROWS_COMMIT);
+    prompt_run(m.forward, m.cache, ids + 66, 40, 66);
     memcpy(first, forward_hidden(m.forward) + 39 * H, H * sizeof *first);
-    forward_run(m.forward, m.cache, ids + 10, 20, 106, ROWS_COMMIT);    /* go astray */
+    prompt_run(m.forward, m.cache, ids + 10, 20, 106);    /* go astray */
     cache_state_load(m.cache, saved);
-    forward_run(m.forward, m.cache, ids + 66, 40, 66, ROWS_COMMIT);
+    prompt_run(m.forward, m.cache, ids + 66, 40, 66);
     assert_memory_equal(first, forward_hidden(m.forward) + 39 * H, H * sizeof *first);
     free(saved), free(first);
     load_close(&m);
@@ -255,8 +257,8 @@ static void test_model__the_int8_head_and_bf16_rows_stay_close(void **state)
     float *logits = malloc(MAX * V * sizeof *logits);
     const float *want = expected(&s, NULL, "prompt%d.logits", 5);
     cache_reset(m.cache);
-    forward_run(m.forward, m.cache, ids, n, 0, ROWS_COMMIT);
-    forward_head(m.forward, HEAD_INT8, forward_hidden(m.forward), n, logits);
+    prompt_run(m.forward, m.cache, ids, n, 0);
+    prompt_head(m.forward, HEAD_INT8, forward_hidden(m.forward), n, logits);
     double kl = 0;
     for (int t = 0; t < n; t++) {
         double za = 0, zb = 0;

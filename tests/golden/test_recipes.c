@@ -12,6 +12,8 @@
 
 #include "engine/engine.h"
 #include "engine/load.h"
+#include "model/prompt.h"
+#include "model/step.h"
 #include "tests/checkpoint.h"
 #include "tests/emulated.h"
 
@@ -185,17 +187,17 @@ static void run(struct model *m, int rows, bool steps, float *out)
     for (int pos = 0, n; pos < ROWS; pos += n) {
         n = ROWS - pos < rows ? ROWS - pos : rows;
         if (steps) {
-            forward_run(m->forward, m->cache, ids + pos, n, pos, ROWS_STAGE);
+            step_run(m->forward, m->cache, ids + pos, n, pos);
             cache_accept(m->cache, n);
         } else {
-            forward_prefill(m->forward, m->cache, ids + pos, n, pos, true);
+            prompt_chunk(m->forward, m->cache, ids + pos, n, pos, true);
         }
         memcpy(out + (size_t)pos * H, forward_hidden(m->forward), (size_t)n * H * sizeof *out);
     }
     float *draft = out + ROWS * H, *last = malloc(H * sizeof *last);
     memcpy(last, out + (ROWS - 1) * H, H * sizeof *last);
     for (int i = 0; i < DRAFTED && !steps; i++, draft += H) {
-        forward_mtp(m->forward, m->cache, last, &(int32_t){i + 1}, 1, ROWS - 1 + i, draft);
+        prompt_mtp(m->forward, m->cache, last, &(int32_t){i + 1}, 1, ROWS - 1 + i, draft);
         memcpy(last, draft, H * sizeof *last);
     }
     free(last);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/sampler.h"
+#include "model/prompt.h"
 #include "tests/emulated.h"
 #include "tests/golden/answers.h"
 
@@ -28,11 +29,11 @@ static void test_stepper__greedy_is_what_prompt_operations_give(void **state)
     assert_int_equal(a.n, MOST);
     assert_int_equal(a.ended, STEP_FULL);
     for (int i = 0; i < a.n; i++) {
-        forward_head(model.forward, model.head, hidden, 1, logits);
+        prompt_head(model.forward, model.head, hidden, 1, logits);
         const int32_t best = sampler_argmax(logits, model.cfg.vocab);
         if (best != a.ids[i])           /* chunks round otherwise than steps: only a near tie may differ */
             assert_true(logits[best] - logits[a.ids[i]] < 2e-3f);
-        forward_run(model.forward, model.cache, &a.ids[i], 1, PROMPT + i, ROWS_COMMIT);
+        prompt_run(model.forward, model.cache, &a.ids[i], 1, PROMPT + i);
         hidden = forward_hidden(model.forward);
     }
     free(logits);
@@ -103,7 +104,7 @@ static void test_stepper__saved_states_bring_an_answer_back(void **state)
             cache_state_save(model.cache, states);
             ask(&(struct request){.depth = 1});                         /* something else */
             read_prompt(n);             /* its rows; the states are taken back */
-            forward_run(model.forward, model.cache, prompt, 1, n, ROWS_COMMIT);
+            prompt_run(model.forward, model.cache, prompt, 1, n);
             cache_state_load(model.cache, states);
             q.is_read = true;
             got = ask(&q);

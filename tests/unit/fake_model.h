@@ -17,7 +17,8 @@
 #include "engine/sampler.h"
 #include "model/cache.h"
 #include "model/config.h"
-#include "model/forward.h"
+#include "model/prompt.h"
+#include "model/step.h"
 #include "model/stepper.h"
 #include "model/synthetic.h"
 #include "model/traffic.h"
@@ -206,8 +207,8 @@ bool kv_recipe_fits(const struct kv_recipe *r, const struct model_config *c, str
 size_t cache_state_bytes(const struct model_config *c) { (void)c; return sizeof(struct fake_states); }
 size_t cache_saved_bytes(const struct model_config *c, const struct kv_recipe *r) { (void)c, (void)r; return sizeof(struct fake_states); }
 size_t cache_step_bytes(const struct model_config *c) { (void)c; return 16; }
-size_t fused_bytes(const struct model_config *c);
-size_t fused_bytes(const struct model_config *c) { (void)c; return 16; }
+size_t forward_step_bytes(const struct model_config *c);
+size_t forward_step_bytes(const struct model_config *c) { (void)c; return 16; }
 
 struct cache *cache_open(struct dev *d, const struct kv_shape *s, struct err *e)
 {
@@ -333,10 +334,10 @@ static void fake_hold(int end)
     fake.held = false;
 }
 
-void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, enum rows kind)
+static void fake_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool stage)
 {
     CHECK(n >= 1 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
-    CHECK(kind == ROWS_COMMIT || n <= STEP_ROWS);
+    CHECK(!stage || n <= STEP_ROWS);
     CHECK(!k->n_staged);                /* somebody said how many of them count */
     fake_check_rows(k, pos);
     fake_hold(pos + n);
@@ -348,14 +349,14 @@ void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, 
         k->kv[pos + i].chain = h;
         k->kv[pos + i].id = ids[i];
         fake_encode(f->hidden + i * FAKE_HIDDEN, h);
-        if (kind == ROWS_STAGE)
+        if (stage)
             k->staged[k->n_staged++] = h;
         if (fake.fault_pos && pos + i == fake.fault_pos)
             fake_faulted = true;
         if (fake.nan_pos && pos + i == fake.nan_pos)
             f->hidden[i * FAKE_HIDDEN] = NAN;
     }
-    if (kind == ROWS_COMMIT) {
+    if (!stage) {
         k->s.chain = h;
         k->s.pos = pos + n;
     }
@@ -366,9 +367,12 @@ void forward_run(struct forward *f, struct cache *k, const int32_t *ids, int n, 
         fake.on_rows(n);
 }
 
+void prompt_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos) { fake_run(f, k, ids, n, pos, false); }
+void step_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos) { fake_run(f, k, ids, n, pos, true); }
+
 const float *forward_hidden(const struct forward *f) { return f->hidden; }
 
-void forward_head(struct forward *f, enum head h, const float *hidden, int n, float *logits)
+void prompt_head(struct forward *f, enum head h, const float *hidden, int n, float *logits)
 {
     (void)h;
     for (int i = 0; i < n; i++, hidden += FAKE_HIDDEN, logits += f->vocab) {
@@ -380,7 +384,7 @@ void forward_head(struct forward *f, enum head h, const float *hidden, int n, fl
 }
 
 /* The chain's value one token on is exactly what the main model would give, so an honest draft is always right. */
-void forward_mtp(struct forward *f, struct cache *k, const float *hidden, const int32_t *next_ids, int n, int pos, float *out)
+void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const int32_t *next_ids, int n, int pos, float *out)
 {
     (void)f;
     CHECK(n >= 1 && n <= FAKE_MAX_ROWS && pos >= 0 && pos + n <= k->n_ctx);
@@ -400,15 +404,15 @@ void forward_mtp(struct forward *f, struct cache *k, const float *hidden, const 
     }
 }
 
-void forward_prefill(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)
+void prompt_chunk(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)
 {
     float in[FAKE_MAX_ROWS * FAKE_HIDDEN], out[FAKE_MAX_ROWS * FAKE_HIDDEN];
     int from = pos ? pos - 1 : 0, skip = pos ? 0 : 1;
-    forward_run(f, k, ids, n, pos, ROWS_COMMIT);
+    prompt_run(f, k, ids, n, pos);
     memcpy(in, k->s.last, sizeof k->s.last);
     memcpy(in + FAKE_HIDDEN, f->hidden, (size_t)(n - 1) * sizeof k->s.last);
     if (mtp && n > skip)
-        forward_mtp(f, k, in + skip * FAKE_HIDDEN, ids + skip, n - skip, from, out);
+        prompt_mtp(f, k, in + skip * FAKE_HIDDEN, ids + skip, n - skip, from, out);
     memcpy(k->s.last, f->hidden + (n - 1) * FAKE_HIDDEN, sizeof k->s.last);
 }
 
@@ -520,7 +524,7 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
         struct pick p;
         struct err e;
         int i = r.n++;
-        forward_head(s->f, HEAD_BF16, hidden + i * FAKE_HIDDEN, 1, logits);
+        prompt_head(s->f, HEAD_BF16, hidden + i * FAKE_HIDDEN, 1, logits);
         if (!picker_pick(s->on->picker, logits, &p, &e)) {
             r.n = 0;
             r.ended = 4;
@@ -557,7 +561,7 @@ static void fake_mtp_rows(struct stepper *s, const float *hidden, const int32_t 
     s->on->live.n_drafts = 0;
     if (!s->max_depth || !n)
         return;
-    forward_mtp(s->f, s->on->k, hidden, next, n, s->on->k->s.pos - n, out);
+    prompt_mtp(s->f, s->on->k, hidden, next, n, s->on->k->s.pos - n, out);
     memcpy(s->on->chain, out + (n - 1) * FAKE_HIDDEN, sizeof s->on->chain);
 }
 
@@ -572,8 +576,8 @@ static void fake_draft(struct stepper *s, int n)
         const int i = v->n_drafts++;
         memcpy(h, s->on->chain, sizeof h);
         if (i)
-            forward_mtp(s->f, s->on->k, h, &v->drafts[i - 1], 1, s->on->k->s.pos + i - 1, s->on->chain);
-        forward_head(s->f, HEAD_BF16, s->on->chain, 1, logits);
+            prompt_mtp(s->f, s->on->k, h, &v->drafts[i - 1], 1, s->on->k->s.pos + i - 1, s->on->chain);
+        prompt_head(s->f, HEAD_BF16, s->on->chain, 1, logits);
         s->on->made.ids[i] = v->drafts[i] = sampler_argmax(logits, s->on->how.n_ids);
         s->on->made.prob[i] = (float)((v->drafts[i] * 37 + i) % 100) / 100;
     }
@@ -622,7 +626,7 @@ void stepper_step(struct stepper *s, int n_rows)
         const int n_drafts = v->n_drafts < n_rows - 1 ? v->n_drafts : n_rows - 1;
         long rows_run = fake.rows_run;
         memcpy(ids + 1, v->drafts, (size_t)n_drafts * sizeof *ids);
-        forward_run(s->f, s->on->k, ids, n_rows, s->on->k->s.pos, ROWS_STAGE);    /* also after the end */
+        step_run(s->f, s->on->k, ids, n_rows, s->on->k->s.pos);    /* also after the end */
         fake.rows_run = rows_run;
         memcpy(hidden, forward_hidden(s->f), (size_t)n_rows * FAKE_HIDDEN * sizeof *hidden);
         if (!v->done)

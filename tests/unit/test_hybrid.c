@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "engine/load.h"
+#include "model/prompt.h"
 #include "prepare/hash.h"
 #include "prepare/hybrid.h"
 #include "prepare/mtp.h"
@@ -108,13 +109,13 @@ static float *logits_of(const char *dir, size_t *n)
     for (int i = 0; i < N_IDS; i++)
         ids[i] = (i * 97 + 11) % m.cfg.vocab;
     cache_reset(m.cache);
-    forward_prefill(m.forward, m.cache, ids, N_IDS, 0, true);
+    prompt_chunk(m.forward, m.cache, ids, N_IDS, 0, true);
     memcpy(in, forward_last_hidden(m.cache), H * sizeof *in);
-    forward_mtp(m.forward, m.cache, in, &ids[3], 1, N_IDS - 1, draft);
-    forward_head(m.forward, HEAD_BF16, draft, 1, out);
+    prompt_mtp(m.forward, m.cache, in, &ids[3], 1, N_IDS - 1, draft);
+    prompt_head(m.forward, HEAD_BF16, draft, 1, out);
     cache_reset(m.cache);
-    forward_run(m.forward, m.cache, ids, N_IDS, 0, ROWS_COMMIT);
-    forward_head(m.forward, HEAD_BF16, forward_hidden(m.forward), N_IDS, out + V);
+    prompt_run(m.forward, m.cache, ids, N_IDS, 0);
+    prompt_head(m.forward, HEAD_BF16, forward_hidden(m.forward), N_IDS, out + V);
     *n = (N_IDS + 1) * V;
     free(in), free(draft);
     load_close(&m);

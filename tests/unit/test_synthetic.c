@@ -11,6 +11,7 @@
 #include "kernels/fill.h"
 #include "kernels/gemm.h"
 #include "kernels/pack.h"
+#include "model/prompt.h"
 #include "model/synthetic.h"
 #include "tests/tmpdir.h"
 
@@ -188,8 +189,8 @@ static void test_synthetic__activations_stay_of_ordinary_size(void **state)
     assert_non_null(logits);
     for (int i = 0; i < N; i++)
         ids[i] = (i * 811 + 5) % m.cfg.vocab;
-    forward_run(m.forward, m.cache, ids, N, 0, ROWS_COMMIT);
-    forward_head(m.forward, HEAD_BF16, forward_hidden(m.forward) + (N - 1) * m.cfg.hidden, 1, logits);
+    prompt_run(m.forward, m.cache, ids, N, 0);
+    prompt_head(m.forward, HEAD_BF16, forward_hidden(m.forward) + (N - 1) * m.cfg.hidden, 1, logits);
     if (!m.dev->finish(m.dev, &e))
         fail_msg("%s", e.msg);
     for (int i = 0; i < N * m.cfg.hidden; i++)

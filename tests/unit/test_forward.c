@@ -7,23 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/fused.h"
+#include "model/forward.h"
 #include "model/synthetic.h"
 
-static void test_fused__the_known_models_fit(void **state)
+static void test_forward__the_known_models_fit(void **state)
 {
     (void)state;
     const char *const names[] = {"demo", "35b", "122b"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct model_config c;
         struct err e = {0};
-        if (!synthetic_config(&c, names[i], 0, &e) || !fused_fits(&c, &e))
+        if (!synthetic_config(&c, names[i], 0, &e) || !forward_fits(&c, &e))
             fail_msg("%s: %s", names[i], e.msg);
     }
 }
 
 /* One number of a model that fits is changed at a time. */
-static void test_fused__what_does_not_fit_is_refused_with_its_number(void **state)
+static void test_forward__what_does_not_fit_is_refused_with_its_number(void **state)
 {
     (void)state;
     const struct { size_t at; int value; const char *why; } rows[] = {
@@ -47,7 +47,7 @@ static void test_fused__what_does_not_fit_is_refused_with_its_number(void **stat
         struct err e = {0};
         assert_true(synthetic_config(&c, "122b", 0, &e));
         *(int *)((char *)&c + rows[i].at) = rows[i].value;
-        assert_false(fused_fits(&c, &e));
+        assert_false(forward_fits(&c, &e));
         if (!strstr(e.msg, rows[i].why) || !strstr(e.msg, "--backend cpu can"))
             fail_msg("'%s' does not say '%s'", e.msg, rows[i].why);
     }
@@ -56,8 +56,8 @@ static void test_fused__what_does_not_fit_is_refused_with_its_number(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fused__the_known_models_fit),
-        cmocka_unit_test(test_fused__what_does_not_fit_is_refused_with_its_number),
+        cmocka_unit_test(test_forward__the_known_models_fit),
+        cmocka_unit_test(test_forward__what_does_not_fit_is_refused_with_its_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,189 @@
+/* A chunk of a prompt, operation by operation: read it beside docs/model.md.  Each block reads h, the normed input, and adds its result to x, the
+ * residual stream; all rows are fp32. */
+#include "model/prompt.h"
+
+#include <math.h>
+
+#include "base/least.h"
+#include "base/log.h"
+#include "model/workspace.h"
+
+/* n rows from position pos of the sequence whose cache is k. */
+struct pass {
+    struct forward *f;
+    struct cache   *k;
+    int             n, pos;
+};
+
+/* y = W x (add: y += W x), by the operation for the weight's format. */
+static void linear(struct forward *f, float *y, const float *x, const struct weight *w, int n, bool add)
+{
+    struct linear_args a = {.y = y, .x = x, .w = *w, .n_tokens = n, .add = add};
+    switch (w->format) {
+    case WEIGHT_DENSE: RUN(f->dev, linear_dense, .l = a); break;
+    case WEIGHT_INT4:  RUN(f->dev, linear_int4, .l = a); break;
+    case WEIGHT_FP8:   RUN(f->dev, linear_fp8, .l = a); break;
+    case WEIGHT_INT8:
+    case WEIGHT_PLANES: RUN(f->dev, linear_int8, .l = a); break;
+    case WEIGHT_NONE:  CHECK(!"a weight without a format"); break;
+    }
+}
+
+static void norm(struct forward *f, float *y, const float *x, const float *w, int n)
+{
+    RUN(f->dev, rmsnorm, .y = y, .x = x, .w = w, .n_rows = n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps);
+}
+
+/* Appends K and V rows pos .. pos+n-1 of one KV layer. */
+static void attention_rows(const struct pass *p, const struct attn_weights *w, int kv_layer)
+{
+    struct forward *f = p->f;
+    const struct model_config *c = f->cfg;
+    const struct kv_rows *kv = &p->k->kv[kv_layer];
+    const size_t d = (size_t)c->head_dim, kv_token = (size_t)c->n_kv_heads * d;
+    float *k = f->kv, *v = k + (size_t)p->n * kv_token;
+
+    linear(f, k, f->h, &w->k, p->n, false);
+    linear(f, v, f->h, &w->v, p->n, false);
+    RUN(f->dev, rmsnorm, .y = k, .x = k, .w = w->k_norm, .n_rows = p->n * c->n_kv_heads, .dim = c->head_dim, .eps = c->rms_eps);
+    RUN(f->dev, rope, .x = k, .token_stride = kv_token, .head_stride = d, .freq = f->freq, .n_tokens = p->n,
+        .n_heads = c->n_kv_heads, .half = c->rotary_dim / 2, .pos = p->pos, .scale = c->yarn_attention_factor);
+    RUN(f->dev, kv_store, .kv = *kv, .k = k, .v = v, .n_tokens = p->n, .pos = p->pos);
+    if (kv_sealed(kv, p->pos + p->n - 1) > kv_sealed(kv, p->pos - 1))
+        RUN(f->dev, kv_seal, .kv = *kv, .from = kv_sealed(kv, p->pos - 1), .to = kv_sealed(kv, p->pos + p->n - 1));
+}
+
+/* x += o_proj(sigmoid(gate) * attention(q, k, v)).  Appends K and V rows pos .. pos+n-1 of one KV layer. */
+static void attention_block(const struct pass *p, const struct attn_weights *w, int kv_layer)
+{
+    struct forward *f = p->f;
+    const struct model_config *c = f->cfg;
+    const struct kv_rows *kv = &p->k->kv[kv_layer];
+    size_t d = (size_t)c->head_dim, q_token = (size_t)c->n_q_heads * 2 * d;
+    float *q = f->mixer_in, *gate = q + d;
+
+    linear(f, q, f->h, &w->q, p->n, false);         /* [n, heads, 2, head_dim]: per head, query then gate */
+    attention_rows(p, w, kv_layer);                 /* its products read the same, so they come next */
+    RUN(f->dev, rmsnorm, .y = q, .x = q, .w = w->q_norm, .n_rows = p->n * c->n_q_heads, .dim = c->head_dim, .eps = c->rms_eps,
+        .per_group = c->n_q_heads, .x_group = q_token, .x_row = 2 * d, .y_group = q_token, .y_row = 2 * d);
+    RUN(f->dev, rope, .x = q, .token_stride = q_token, .head_stride = 2 * d, .freq = f->freq, .n_tokens = p->n,
+        .n_heads = c->n_q_heads, .half = c->rotary_dim / 2, .pos = p->pos, .scale = c->yarn_attention_factor);
+    RUN(f->dev, attention, .y = f->mixer_out, .q = q, .q_token = q_token, .q_head = 2 * d, .kv = *kv,
+        .n_tokens = p->n, .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim));
+    RUN(f->dev, sigmoid_gate, .y = f->mixer_out, .gate = gate, .gate_token = q_token, .gate_head = 2 * d,
+        .next = &w->o, .n_tokens = p->n, .n_heads = c->n_q_heads, .head_dim = c->head_dim);
+    linear(f, f->x, f->mixer_out, &w->o, p->n, true);
+}
+
+/* x += out_proj(gated_norm(delta_rule(conv(qkv)), z)).  In the chunk form. */
+static void deltanet_block(const struct pass *p, const struct delta_weights *w, int delta_layer)
+{
+    struct forward *f = p->f;
+    const struct model_config *c = f->cfg;
+    const struct delta_state *s = &p->k->state.delta[delta_layer];
+
+    linear(f, f->mixer_in, f->h, &w->qkv, p->n, false);
+    linear(f, f->mixer_gate, f->h, &w->z, p->n, false);
+    linear(f, f->a, f->h, &w->a, p->n, false);
+    linear(f, f->b, f->h, &w->b, p->n, false);
+    RUN(f->dev, conv, .y = f->mixer_mid, .x = f->mixer_in, .w = w->conv, .window = s->window, .n_tokens = p->n,
+        .n_channels = config_conv_dim(c), .taps = c->conv_kernel);
+    RUN(f->dev, deltanet_gates, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .a = f->a, .b = f->b, .a_log = w->a_log,
+        .dt_bias = w->dt_bias, .n_tokens = p->n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads,
+        .dk = c->lin_k_dim, .dv = c->lin_v_dim);
+    RUN(f->dev, deltanet_chunk, .y = f->mixer_out, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .state = s->state, .n_tokens = p->n,
+        .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .pos = p->pos);
+    RUN(f->dev, rmsnorm_gated, .y = f->mixer_out, .x = f->mixer_out, .z = f->mixer_gate, .w = w->norm,
+        .next = &w->out, .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps);
+    linear(f, f->x, f->mixer_out, &w->out, p->n, true);
+}
+
+/* x += sum over the chosen experts + the gated shared expert, which rides along as one more expert of every row. */
+static void moe_block(const struct pass *p, const struct moe_weights *w)
+{
+    struct forward *f = p->f;
+    const struct model_config *c = f->cfg;
+    const int inter = most(c->moe_inter, c->shared_inter);
+
+    linear(f, f->router_logits, f->h, &w->router, p->n, false);
+    linear(f, f->shared_gate, f->h, &w->shared_gate, p->n, false);
+    RUN(f->dev, router, .experts = f->experts, .weights = f->router_weights, .logits = f->router_logits, .n_tokens = p->n,
+        .n_experts = c->n_experts, .top_k = c->top_k);
+    RUN(f->dev, moe_group, .start = f->start, .slots = f->slots, .experts = f->experts, .n_tokens = p->n,
+        .n_experts = c->n_experts, .top_k = c->top_k);
+    RUN(f->dev, experts_up, .h = f->slots_h, .x = f->h, .experts = w->experts, .shared = &w->shared, .start = f->start,
+        .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter);
+    RUN(f->dev, experts_down, .d = f->slots_d, .h = f->slots_h, .experts = w->experts, .shared = &w->shared,
+        .start = f->start, .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter);
+    RUN(f->dev, moe_combine, .x = f->x, .d = f->slots_d, .weights = f->router_weights, .shared_gate = f->shared_gate,
+        .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden);
+}
+
+/* x += mixer(norm(x)); x += moe(norm(x)) */
+static void layer_block(const struct pass *p, const struct layer_weights *w, int kv_layer, int delta_layer)
+{
+    norm(p->f, p->f->h, p->f->x, w->norm_in, p->n);
+    if (w->full)
+        attention_block(p, &w->attn, kv_layer);
+    else
+        deltanet_block(p, &w->delta, delta_layer);
+    norm(p->f, p->f->h, p->f->x, w->norm_post, p->n);
+    moe_block(p, &w->moe);
+}
+
+void prompt_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
+{
+    const struct model_config *c = f->cfg;
+    struct pass p = {.f = f, .k = k, .n = n, .pos = pos};
+    CHECK(n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
+    state_end_steps(&k->state);
+    f->dev->copy(f->dev, f->ids, ids, (size_t)n * sizeof *ids);
+    RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
+    for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
+        layer_block(&p, &f->w->layers[i], full, delta);
+        *(c->full[i] ? &full : &delta) += 1;
+    }
+    norm(f, f->hidden, f->x, f->w->norm, n);
+    f->newest = f->hidden;
+    state_ran_prompt(&k->state, pos + n);
+}
+
+/* x = fc [norm(embed(next)) ; norm(hidden)], one full-attention layer with a KV layer of its own, norm. */
+void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const int32_t *next_ids, int n, int pos, float *out)
+{
+    const struct model_config *c = f->cfg;
+    const struct mtp_weights *w = &f->w->mtp;
+    size_t H = (size_t)c->hidden;
+    CHECK(w->present && n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
+    f->dev->copy(f->dev, f->ids, next_ids, (size_t)n * sizeof *next_ids);
+    RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
+    RUN(f->dev, rmsnorm, .y = f->h2, .x = f->x, .w = w->norm_embedding, .n_rows = n, .dim = c->hidden, .eps = c->rms_eps,
+        .y_group = 2 * H);
+    RUN(f->dev, rmsnorm, .y = f->h2 + H, .x = hidden, .w = w->norm_hidden, .n_rows = n, .dim = c->hidden, .eps = c->rms_eps,
+        .y_group = 2 * H);
+    linear(f, f->x, f->h2, &w->fc, n, false);
+    const struct pass p = {.f = f, .k = k, .n = n, .pos = pos};
+    if (!out) {
+        norm(f, f->h, f->x, w->layer.norm_in, n);
+        attention_rows(&p, &w->layer.attn, c->n_full);
+        return;
+    }
+    layer_block(&p, &w->layer, c->n_full, 0);
+    norm(f, out, f->x, w->norm, n);
+}
+
+void prompt_chunk(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)
+{
+    const bool has_mtp = mtp && f->w->mtp.present;
+    prompt_run(f, k, ids, n, pos);
+    if (has_mtp && pos > 0)             /* the token that follows position pos - 1 is known only now */
+        prompt_mtp(f, k, k->state.last_hidden, ids, 1, pos - 1, NULL);
+    if (has_mtp && n > 1)
+        prompt_mtp(f, k, f->hidden, ids + 1, n - 1, pos, NULL);
+    forward_keep_hidden(k, f->hidden + (size_t)(n - 1) * (size_t)f->cfg->hidden);
+}
+
+void prompt_head(struct forward *f, enum head h, const float *hidden, int n, float *logits)
+{
+    linear(f, logits, hidden, weights_head(f->w, h), n, false);
+}

@@ -1,0 +1,24 @@
+/* A chunk of a prompt through the model: the layer loop in its plain form.  Formulas: docs/model.md.
+ * Rows are tokens at consecutive positions.  All functions only queue operations; nothing is read back. */
+#ifndef Q35_MODEL_PROMPT_H
+#define Q35_MODEL_PROMPT_H
+
+#include "model/forward.h"
+
+/* Runs the tokens ids[0..n-1] at positions pos..pos+n-1, which join the sequence.  Rows 0..pos-1 are in the cache, and its states are those of
+ * position pos.  The result is forward_hidden(). */
+void prompt_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos);
+/* MTP block.  Row i of the MTP cache joins the main model's hidden state of position i with the token of position
+ * i + 1, and predicts the token of position i + 2.  Runs rows pos..pos+n-1 with hidden[n, H] and next_ids[n]; writes
+ * their KV rows (rewriting rows from pos on is allowed: drafts do that).  out [n, H] fp32: after mtp.norm, for
+ * prompt_head(), and the hidden input of the next chained draft.  out may not alias hidden.  NULL: only the KV rows
+ * are wanted, which need neither attention nor experts. */
+void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const int32_t *next_ids, int n, int pos, float *out);
+/* Does both for a chunk: prompt_run(), then, when the model has an MTP block and `mtp` is set, its rows for positions
+ * pos-1..pos+n-2, for which the hidden states and following tokens are known now (the one of pos-1 is kept
+ * in the cache).  Afterwards the cache's last hidden state is that of position pos+n-1. */
+void prompt_chunk(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp);
+/* logits [n, vocab] fp32 of n rows of hidden states after a final norm. */
+void prompt_head(struct forward *f, enum head h, const float *hidden, int n, float *logits);
+
+#endif
