@@ -1,10 +1,11 @@
-/* A fuzz test that can go on for as long as one likes: FUZZ_SECONDS instead of the seconds it has in `make test`, and FUZZ_SEED for other random
- * numbers than the same ones each time.  Both again repeat a run. */
+/* A fuzz test that can run for as long as one likes: FUZZ_SECONDS instead of the seconds it has in `make test`, and FUZZ_SEED for other random
+ * numbers than the same ones each time.  The same values of both repeat a run. */
 #ifndef Q35_TESTS_FUZZ_LONG_RUN_H
 #define Q35_TESTS_FUZZ_LONG_RUN_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -41,6 +42,13 @@ static inline struct long_run long_run_begin(int seconds, long least)
 static inline bool long_run_goes_on(struct long_run *r)
 {
     return (r->n < r->least || clock_ms_since(r->start) < r->ms) && ++r->n;
+}
+
+/* Prints how many inputs or steps there were, and how many a second. */
+static inline void long_run_print(const struct long_run *r, long n, const char *what)
+{
+    const double ms = clock_ms_since(r->start);
+    printf("%ld %s, %.0f a second\n", n, what, 1000.0 * (double)n / (ms > 1 ? ms : 1));
 }
 
 #endif

@@ -13,23 +13,20 @@ static size_t scheme(const char *s, size_t n)
     return 0;
 }
 
-/* A closing mark whose opening one stands outside. */
-static bool closes_nothing(const char *s, size_t n)
-{
-    char close = s[n - 1], open = close == ')' ? '(' : close == ']' ? '[' : close == '}' ? '{' : 0;
-    int depth = 0;
-    for (size_t i = 0; open && i < n; i++)
-        depth += (s[i] == open) - (s[i] == close);
-    return depth < 0;
-}
-
+/* Without the marks of the sentence at its end, and without closing marks that it does not open itself. */
 static size_t length(const char *s, size_t n)
 {
+    static const char opening[] = "([{", closing[] = ")]}";
+    int depth[3] = {0};
     size_t len = 0;
-    while (len < n && (unsigned char)s[len] > ' ' && s[len] != 127 && !strchr("<>\"`|\\^", s[len]))
-        len++;
-    while (len && (strchr(".,;:!?'*_~", s[len - 1]) || closes_nothing(s, len)))
-        len--;
+    for (; len < n && (unsigned char)s[len] > ' ' && s[len] != 127 && !strchr("<>\"`|\\^", s[len]); len++)
+        for (int k = 0; k < 3; k++)
+            depth[k] += (s[len] == opening[k]) - (s[len] == closing[k]);
+    for (; len; len--) {
+        const char last = s[len - 1], *mark = strchr(closing, last);
+        if (mark ? depth[mark - closing]++ >= 0 : !strchr(".,;:!?'*_~", last))
+            break;
+    }
     return len;
 }
 
