@@ -68,6 +68,7 @@ BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 Q        := $(if $(V),,@)
 say       = $(if $(V),,@echo "  $(1)")
 
+comma    := ,
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
 .PHONY: help all deps says run spark test models check asan tsan coverage aarch64 kernels ptxas gpu gpubuild figures bench manual shots install copies package clean FORCE
@@ -225,6 +226,8 @@ $(BUILD)/q35chat: $(call objs,ui/main.c) $(BUILD)/libui.a $(BUILD)/libq35.a
 $(BUILD)/tests/unit/test_term: TESTLIBS := -lvterm
 $(BUILD)/tests/pty/wire: TESTLIBS := -lvterm
 $(BUILD)/tests/pty/wire: $(call objs,tests/pty/cable.c tests/pty/glass.c)
+# Functions of their own stand in for those that would ask others.
+$(BUILD)/tests/fuzz/test_downloads: TESTLIBS := $(addprefix -Wl$(comma)--wrap=,http_ask hub_wait hub_back_off)
 $(BUILD)/tests/unit/test_machine: | $(BUILD)/tests/unit/fake_nvml.so
 $(BUILD)/tests/unit/%.so: tests/unit/%.c $(BUILD)/knobs
 	@mkdir -p $(@D)
