@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/unicode.h"
 #include "chat/local_source.h"
 #include "config/limits.h"
 #include "remote/asker.h"
@@ -192,6 +193,7 @@ static void take_text(const json_t *from, const char *key, char *to, size_t size
 {
     const char *s = json_string_value(json_object_get(from, key));
     snprintf(to, size, "%s", s ? s : "");
+    to[unicode_plain(to, strlen(to), '?')] = 0;         /* its end may be half a character */
 }
 
 static void take_whole(const json_t *list, int *to, size_t most)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/memory.h"
+#include "base/unicode.h"
 #include "chat/endpoint.h"
 #include "chat/responder.h"
 #include "remote/body.h"
@@ -169,6 +170,7 @@ static void take_ready(struct remote *r)
     const struct remote_model *m = client_model(r->client);
     struct chat_info *to = &r->info.chat;
     snprintf(to->model, sizeof to->model, "%s", buf_str(&m->id));
+    to->model[unicode_plain(to->model, strlen(to->model), '?')] = 0;    /* its end may be half a character */
     snprintf(to->backend, sizeof to->backend, "%s", m->dialect->name);
     to->n_ctx = m->n_ctx ? m->n_ctx : r->ctx;
     r->info.temperature = r->info.top_p = -1;
