@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/memory.h"
 #include "tests/fuzz/long_run.h"
 
 static uint64_t rnd_state;
@@ -157,11 +158,13 @@ static inline void mutate_once(struct buf *b, const char *const *words, uint32_t
     buf_free(&part);
 }
 
-/* Changes it in one to three ways; some inputs stay as they are. */
+/* Changes it in one to three ways; some inputs stay as they are.  `other` may be the input itself. */
 static inline void mutate(struct buf *b, const char *const *words, uint32_t n_words, const char *other)
 {
+    char *kept = memory_strdup(other);
     for (uint32_t n = rnd(8) ? 1 + rnd(3) : 0; n && b->len; n--)
-        mutate_once(b, words, n_words, other);
+        mutate_once(b, words, n_words, kept);
+    free(kept);
 }
 
 #endif
