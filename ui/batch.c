@@ -38,15 +38,18 @@ struct batch {
 
 static void put(struct batch *b, json_t *answer)
 {
-    json_t *j = json_pack("{s:i}", "line", b->line);
+    json_t *head = json_pack("{s:i}", "line", b->line);
+    struct buf text = {0}, rest = {0};
     if (b->id)
-        json_object_set(j, "id", b->id);
-    json_object_update(j, answer);
-    json_object_set_new(j, "exit", json_integer(b->status));
+        json_object_set(head, "id", b->id);
+    json_object_set_new(answer, "exit", json_integer(b->status));
+    json_print(&text, head, JSON_COMPACT);              /* apart, since an id keeps all its digits */
+    json_print(&rest, answer, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    text.data[text.len - 1] = ',';
+    buf_add(&text, rest.data + 1, rest.len - 1);
+    buf_free(&rest);
+    json_decref(head);
     json_decref(answer);
-    struct buf text = {0};
-    json_print(&text, j, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    json_decref(j);
     if (puts(text.data) < 0 || fflush(stdout)) {
         fprintf(stderr, "q35chat: cannot write an answer: %s\n", strerror(errno));
         b->over = true;

@@ -196,10 +196,22 @@ static void take_text(const json_t *from, const char *key, char *to, size_t size
     to[unicode_plain(to, strlen(to), '?')] = 0;         /* its end may be half a character */
 }
 
-static void take_whole(const json_t *list, int *to, size_t most)
+/* Returns a number of tokens or steps.  No answer has more than a context, so that sums of them do not overflow. */
+static int count_of(const json_t *v)
+{
+    const json_int_t n = json_integer_value(v);
+    return n < 0 ? 0 : n > LIMIT_CTX ? LIMIT_CTX : (int)n;
+}
+
+static int count(const json_t *from, const char *key)
+{
+    return count_of(json_object_get(from, key));
+}
+
+static void take_counts(const json_t *list, int *to, size_t most)
 {
     for (size_t i = 0; i < json_array_size(list) && i < most; i++)
-        to[i] = (int)json_integer_value(json_array_get(list, i));
+        to[i] = count_of(json_array_get(list, i));
 }
 
 static struct event *add_event(struct far *f, enum event_kind kind)
@@ -253,21 +265,21 @@ static void take_machine(struct far *f, const json_t *v)
 static void take_stats(struct turn_stats *s, const json_t *v)
 {
     const json_t *refill = json_object_get(v, "refill");
-    s->n_prompt = whole(v, "n_prompt");
-    s->n_cached = whole(v, "n_cached");
-    s->n_ahead = whole(v, "n_ahead");
-    s->n_tokens = whole(v, "n_tokens");
-    s->n_steps = whole(v, "n_steps");
+    s->n_prompt = count(v, "n_prompt");
+    s->n_cached = count(v, "n_cached");
+    s->n_ahead = count(v, "n_ahead");
+    s->n_tokens = count(v, "n_tokens");
+    s->n_steps = count(v, "n_steps");
     s->prefill_ms = real(v, "prefill_ms");
     s->decode_ms = real(v, "decode_ms");
     s->bytes = real(v, "moved_bytes");
-    take_whole(json_object_get(v, "drafted"), s->drafted, ENGINE_MAX_DEPTH);
-    take_whole(json_object_get(v, "accepted"), s->accepted, ENGINE_MAX_DEPTH);
-    take_whole(json_object_get(v, "looked_up"), s->looked_up, ENGINE_MAX_DEPTH);
-    take_whole(json_object_get(v, "looked_up_accepted"), s->looked_up_accepted, ENGINE_MAX_DEPTH);
+    take_counts(json_object_get(v, "drafted"), s->drafted, ENGINE_MAX_DEPTH);
+    take_counts(json_object_get(v, "accepted"), s->accepted, ENGINE_MAX_DEPTH);
+    take_counts(json_object_get(v, "looked_up"), s->looked_up, ENGINE_MAX_DEPTH);
+    take_counts(json_object_get(v, "looked_up_accepted"), s->looked_up_accepted, ENGINE_MAX_DEPTH);
     if (refill)
         s->refill = (struct refill){.happened = true, .resident = json_is_true(json_object_get(refill, "resident")),
-                                    .common = whole(refill, "common"), .pos = whole(refill, "pos"),
+                                    .common = count(refill, "common"), .pos = count(refill, "pos"),
                                     .from_file = json_is_true(json_object_get(refill, "from_file"))};
 }
 

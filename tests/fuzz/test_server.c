@@ -434,6 +434,8 @@ static bool next_reply(const struct buf *in, struct reply *r)
         buf_add(&r->body, in->data + head, r->end = n);
     const bool whole = chunked ? r->end > 0 : in->len - head >= n;
     r->end += head;
+    if (!whole)
+        buf_free(&r->body);
     return whole;
 }
 
