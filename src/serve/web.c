@@ -402,10 +402,19 @@ struct web *web_open(const struct web_owner *owner, struct err *e)
     return w;
 }
 
+/* Replies to a request that arrives while the server closes. */
+static void refuse_late(void *arg, struct exchange *x)
+{
+    static const char said[] = "{\"error\": {\"message\": \"the server is closing\", \"type\": \"server_error\"}}";
+    (void)arg;
+    exchange_reply(x, MHD_HTTP_SERVICE_UNAVAILABLE, "application/json", text_of(said), 0);
+}
+
 void web_close(struct web *w)
 {
     if (!w)
         return;
+    w->owner.asked = refuse_late;       /* which suspends no connection */
     for (struct client *c = w->clients; c; c = c->next)
         if (c->x)
             drop(c->x);

@@ -687,10 +687,28 @@ static void open_session(void)
         clients[i].fd = -1;
 }
 
+/* The server ends while requests are on their way. */
+static void break_off(void)
+{
+    for (int i = 0; i < N_CLIENTS; i++)
+        if (clients[i].fd >= 0) {
+            if (!clients[i].out.len)
+                ask(&clients[i]);
+            send_some(&clients[i], true);
+        }
+    server_close(t.s);
+    for (int i = 0; i < N_CLIENTS; i++)
+        close_client(&clients[i], false);
+}
+
 /* All is read and answered, then all clients go. */
 static void end_session(enum server_state state)
 {
     struct err e;
+    if (!t.wrong && one_in(4)) {
+        break_off();
+        return;
+    }
     server_hold(t.s, false);
     for (int rounds = 0, idle = 0; rounds < 20000 && idle < 50 && !t.wrong && state == SERVER_RUNS; rounds++) {
         state = server_run(t.s, &e);
