@@ -216,7 +216,7 @@ enum request_result local_request(struct responder *r, const struct request *q, 
     if (!(q->plain ? take_plain(l, q, e) : take_messages(l, q, e)))
         return REQUEST_REFUSED;
     if (l->prompt.ids.n >= l->info.chat.n_ctx) {
-        err_set(e, "the prompt has %d tokens, the context holds %d", l->prompt.ids.n, l->info.chat.n_ctx);
+        err_set(e, "This model's maximum context length is %d tokens; the prompt has %d", l->info.chat.n_ctx, l->prompt.ids.n);
         return REQUEST_TOO_LONG;
     }
     if (!take_sampling(l, q, e))

@@ -90,7 +90,7 @@ is "binary stdin is a usage error" "$rc" 2
 head -c 3000000 /dev/zero | tr '\0' a > in
 ask < in
 is "a prompt longer than the context fails" "$rc" 4
-has "... and names both numbers" "$(cat err)" "tokens, the context holds"
+has "... and names both numbers" "$(cat err)" "maximum context length is 32768 tokens; the prompt has"
 timeout $patience "$q" --model "$tmp/nowhere" x < /dev/null > out 2> err
 is "a missing model fails" "$?" 3
 has "... and is named" "$(cat err)" "$tmp/nowhere"

@@ -1038,7 +1038,7 @@ static void test_chat__a_prompt_longer_than_the_context_is_refused_with_both_num
     start(&t);
     ask(&t, "a message of more than forty tokens, that is bytes");
     assert_int_equal(t.s.last.end, CHAT_TOO_LONG);
-    assert_string_equal(t.s.why, "the prompt has 71 tokens, the context holds 40; a larger --ctx holds more");
+    assert_string_equal(t.s.why, "This model's maximum context length is 40 tokens; the prompt has 71; a larger --ctx holds more");
     assert_int_equal(chat_n_messages(t.c), 0);
     end(&t);
 }
