@@ -156,7 +156,7 @@ bench: deps     ## speed of tokenizer, loading, prefill, decode and the terminal
 	@$(MAKE) -s -j$(JOBS) all $(BENCHES) $(BUILD)/tests/pty/wire
 	@BUILD=$(BUILD) sh tests/bench/run.sh $(BENCHES)
 
-manual: $(BUILD)/tests/golden/test_manual  ## writes the tables of docs/q35chat.1 anew from config/*.def
+manual: $(BUILD)/tests/golden/test_manual  ## writes the tables of docs/q35chat.1 and docs/serve.md from config/*.def
 	@WRITE_MANUAL=1 $< > /dev/null
 
 shots: all      ## pictures and a recording of the real program, for docs/ and assets/; needs tmux and python3

@@ -316,13 +316,18 @@ void choice_begin(struct choice *r, const struct question *q, const struct respo
     }
 }
 
+bool choice_is_over(const struct choice *r)
+{
+    return r->stopper.hit || r->called;
+}
+
 bool choice_news(struct choice *r, const struct news *it)
 {
     if (r->question->relayed) {
         relay_news(r, it);
         return true;
     }
-    if (r->stopper.hit)
+    if (choice_is_over(r))
         return false;
     if (it->replayed)                   /* the client has that already */
         return true;
@@ -346,11 +351,12 @@ bool choice_news(struct choice *r, const struct news *it)
         break;
     case NEWS_CALL:
         end_call(r, it->text);
+        r->called = r->question->one_call;
         break;
     default:
         break;
     }
-    return !r->stopper.hit;
+    return !choice_is_over(r);
 }
 
 /* ---- the end ---- */

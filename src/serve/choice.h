@@ -31,6 +31,7 @@ struct choice {
     int64_t  created;                   /* seconds since 1970 */
     struct stopper stopper;
     int  n_calls;
+    bool called;                        /* the one call that the client wants is complete */
     struct buf out;                     /* stream: the bytes to be sent next; object: the whole reply, at the end */
     struct buf reasoning, content, calls;       /* object: the parts of the answer so far; calls: JSON, separated by commas */
     struct buf logprobs;                /* JSON of the tokens whose text was not sent yet */
@@ -45,8 +46,10 @@ struct choice {
 };
 
 void choice_begin(struct choice *r, const struct question *q, const struct responder *responder, const char *model, uint64_t number);
-/* Takes any news except DONE.  False: the answer has reached a stop string, and nothing more is wanted. */
+/* Takes any news except DONE.  False: the answer is over. */
 bool choice_news(struct choice *r, const struct news *it);
+/* Whether the answer has reached a stop string, or the one call that the client wants: nothing more is sent. */
+bool choice_is_over(const struct choice *r);
 /* Takes the last news, DONE. */
 void choice_done(struct choice *r, const struct news *it);
 void choice_free(struct choice *r);

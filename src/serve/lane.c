@@ -110,7 +110,7 @@ static void take_paused(struct lane *l, const struct news *it)
 {
     struct server *s = l->s;
     struct job *j = l->now;
-    if (!j->x || j->unwanted || j->choice.stopper.hit) {
+    if (!j->x || j->unwanted || choice_is_over(&j->choice)) {
         take_done(l, it);
         return;
     }

@@ -10,13 +10,8 @@
 #include "chat/bias.h"
 #include "chat/preset.h"
 #include "config/limits.h"
-#include "text/message.h"
+#include "serve/history.h"
 #include "text/pyjson.h"
-
-static struct pyjson *get(struct pyjson *dict, const char *key)
-{
-    return (struct pyjson *)pyjson_get(dict, key);
-}
 
 /* NULL: absent or null. */
 static const struct pyjson *given(const struct pyjson *top, const char *key)
@@ -40,7 +35,7 @@ static bool number(const struct pyjson *top, const char *key, double min, double
     snprintf(digits, sizeof digits, "%.*s", is_number ? (int)v->text.n : 0, is_number ? v->text.p : "");
     double x = strtod(digits, NULL);
     if (!is_number || !(x >= min && x <= max))
-        return err_set(e, min == max ? "%s is not %g, and cannot be anything else here" : "%s is not a number from %g to %g", key, min, max);
+        return err_set(e, "%s is not a number from %g to %g", key, min, max);
     *to = x;
     return true;
 }
@@ -70,76 +65,77 @@ bool question_flag(const struct pyjson *top, const char *key, bool *to, struct e
     return true;
 }
 
-/* ---- messages, made to what the template knows ---- */
+/* ---- fields that are refused ---- */
 
-static const struct pyjson *reasoning_of(const struct pyjson *m)
+enum { CHAT = 1, PLAIN = 2, BOTH = CHAT | PLAIN };
+
+/* Whether the value changes nothing: it is `wanted`, JSON, or without that false or empty. */
+static bool is_harmless(const struct pyjson *v, const char *wanted)
 {
-    static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const struct pyjson *v = given(m, names[i]);
-        if (v && v->kind == PY_STR)
-            return v;
-    }
-    return NULL;
+    struct buf json = {0};
+    if (!*wanted)
+        return !pyjson_truth(v);
+    pyjson_dump(v, &json);
+    const bool number = v->kind == PY_INT || v->kind == PY_FLOAT;
+    const bool same = number ? strtod(json.data, NULL) == strtod(wanted, NULL) : !strcmp(json.data, wanted);
+    buf_free(&json);
+    return same;
 }
 
-/* Arguments that are a text become the object that it says. */
-static bool fix_calls(struct question *q, struct pyjson *calls, size_t message, struct err *e)
+static bool refuse_fields(const struct pyjson *top, int where, struct err *e)
 {
-    for (size_t i = 0; calls && calls->kind == PY_LIST && i < calls->n; i++) {
-        struct pyjson *call = &calls->items[i], *function = get(call, "function"), *arguments = get(function ? function : call, "arguments");
-        if (!arguments || arguments->kind != PY_STR)
-            continue;
-        struct text t = text_trim(arguments->text);
-        struct err why = {{0}};
-        if (!pyjson_parse(arguments, t.n ? t : text_of("{}"), PYJSON_LOADS, &q->mem, &why) || arguments->kind != PY_DICT)
-            return err_set(e, "message %zu: the arguments of call %zu are not a JSON object", message + 1, i + 1);
-    }
+    static const struct { const char *names; int where; const char *value, *words; } refused[] = {
+#define REFUSED(...) {__VA_ARGS__},
+#include "config/request_fields.def"
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        for (const char *p = refused[i].names; *p; p += strspn(p, " ")) {
+            char name[64];
+            const int n = (int)strcspn(p, " ");
+            snprintf(name, sizeof name, "%.*s", n, p);
+            p += n;
+            const struct pyjson *v = given(top, name);
+            const char *value = refused[i].value;
+            if (v && refused[i].where & where && !is_harmless(v, value))
+                return err_set(e, "%s %s%s: %s", name, *value ? "must be " : "is not supported", value, refused[i].words);
+        }
     return true;
 }
 
-static bool fix_messages(struct question *q, struct pyjson *list, struct err *e)
+/* Whether the value of the key is an object, or absent. */
+static bool is_object(const struct pyjson *top, const char *key, struct err *e)
 {
-    for (size_t i = 0; list && list->kind == PY_LIST && i < list->n; i++) {
-        struct pyjson *m = &list->items[i], *role = get(m, "role");
-        if (m->kind != PY_DICT)
-            return err_set(e, "message %zu is not an object", i + 1);
-        if (is_text(role, "developer"))
-            *role = pyjson_string(text_of("system"));
-        const struct pyjson *reasoning = reasoning_of(m);
-        if (reasoning)
-            pyjson_set(m, text_of("reasoning_content"), *reasoning, &q->mem);
-        if (!fix_calls(q, get(m, "tool_calls"), i, e))
-            return false;
-    }
-    return true;
+    const struct pyjson *v = given(top, key);
+    return !v || v->kind == PY_DICT || err_set(e, "%s is not an object", key);
 }
 
-static bool read_conversation(struct question *q, struct pyjson *top, struct err *e)
+/* ---- the conversation ---- */
+
+static bool read_conversation(struct question *q, const struct pyjson *top, struct err *e)
 {
-    struct conversation c;
-    if (!fix_messages(q, get(top, "messages"), e) || !conversation_read(&c, top, &q->mem, e))
+    struct request *r = &q->request;
+    bool parallel = true;
+    if (!history_read(r, top, &q->mem, e) || !question_flag(top, "parallel_tool_calls", &parallel, e))
         return false;
-    if (!c.n_messages)
-        return err_set(e, "messages is missing or empty, expected a list of {\"role\": ..., \"content\": ...}");
     const struct pyjson *choice = given(top, "tool_choice");
     if (choice && !is_text(choice, "auto") && !is_text(choice, "none"))
         return err_set(e, "tool_choice must be \"auto\" or \"none\": the model decides by itself which tool it calls");
-    struct request *r = &q->request;
-    r->messages = c.messages;
-    r->n_messages = c.n_messages;
-    r->tools = c.tools;
-    r->n_tools = is_text(choice, "none") ? 0 : c.n_tools;
-    r->follows = c.messages[c.n_messages - 1].role == ROLE_TOOL;        /* as far as it is true, which is found out */
+    if (is_text(choice, "none"))
+        r->n_tools = 0;
+    q->one_call = !parallel;
+    const struct message *last = &r->messages[r->n_messages - 1];
+    r->follows = last->role == ROLE_TOOL || last->aside;        /* as far as it is true, which is found out */
     return true;
 }
 
 static bool read_continued(struct question *q, const struct pyjson *top, struct err *e)
 {
-    bool continues = false;
+    bool continues = false, begins = true;
     struct request *r = &q->request;
-    if (!question_flag(top, "continue_final_message", &continues, e) || !continues)
-        return !continues;
+    if (!question_flag(top, "continue_final_message", &continues, e) || !question_flag(top, "add_generation_prompt", &begins, e))
+        return false;
+    if (!continues)
+        return begins || err_set(e, "add_generation_prompt must be true, except beside continue_final_message");
     struct message *last = (struct message *)&r->messages[r->n_messages - 1];
     if (last->role != ROLE_ASSISTANT || last->n_calls || r->n_messages < 2)
         return err_set(e, "continue_final_message is given, but the last message is not an answer without calls");
@@ -150,18 +146,50 @@ static bool read_continued(struct question *q, const struct pyjson *top, struct 
 
 /* ---- how to answer ---- */
 
+/* Reads a switch of reasoning: true, false, or a word of config/efforts.def. */
+static bool read_switch(struct question *q, const struct pyjson *from, const char *key, struct err *e)
+{
+    static const struct { const char *name; bool thinks; int budget; } efforts[] = {
+#define EFFORT(...) {__VA_ARGS__},
+#include "config/efforts.def"
+    };
+    const struct pyjson *v = given(from, key);
+    if (!v)
+        return true;
+    for (size_t i = 0; i < sizeof efforts / sizeof *efforts; i++)
+        if (is_text(v, efforts[i].name) || v->kind == (efforts[i].thinks ? PY_TRUE : PY_FALSE)) {
+            q->request.thinking = efforts[i].thinks;
+            if (efforts[i].budget)
+                q->request.think_budget = efforts[i].budget;
+            return true;
+        }
+    return err_set(e, "%s is not true, false, none, minimal, low, medium, high, xhigh or max", key);
+}
+
+static bool read_budget(struct question *q, const struct pyjson *from, const char *key, struct err *e)
+{
+    return question_whole(from, key, 0, LIMIT_CTX, &q->request.think_budget, e);
+}
+
+/* OpenRouter's `reasoning` and Anthropic's `thinking`: an object, or a switch. */
+static bool read_reasoning(struct question *q, const struct pyjson *top, const char *key, struct err *e)
+{
+    const struct pyjson *v = given(top, key);
+    if (!v || v->kind != PY_DICT)
+        return read_switch(q, top, key, e);
+    return read_switch(q, v, "type", e) && read_switch(q, v, "effort", e) && read_switch(q, v, "enabled", e) &&
+           read_budget(q, v, "budget_tokens", e) && read_budget(q, v, "max_tokens", e);
+}
+
+/* Where switches disagree, the last one here counts. */
 static bool read_thinking(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
 {
-    const struct pyjson *kwargs = given(top, "chat_template_kwargs"), *effort = given(top, "reasoning_effort");
-    bool *thinking = &q->request.thinking;
-    *thinking = options_on(o, OPT_think);
-    if (is_text(effort, "none"))
-        *thinking = false;
-    else if (effort)
-        *thinking = true;
+    q->request.thinking = options_on(o, OPT_think);
     q->request.think_budget = options_int(o, OPT_think_budget);
-    return question_flag(top, "enable_thinking", thinking, e) && question_flag(kwargs, "enable_thinking", thinking, e) &&
-           question_whole(top, "thinking_budget", 0, LIMIT_CTX, &q->request.think_budget, e);
+    return read_switch(q, top, "reasoning_effort", e) && read_reasoning(q, top, "reasoning", e) && read_reasoning(q, top, "thinking", e) &&
+           read_switch(q, top, "think", e) && read_switch(q, top, "enable_thinking", e) && is_object(top, "chat_template_kwargs", e) &&
+           read_switch(q, given(top, "chat_template_kwargs"), "enable_thinking", e) && read_budget(q, top, "thinking_token_budget", e) &&
+           read_budget(q, top, "thinking_budget", e);
 }
 
 static bool add_stop(struct question *q, const struct pyjson *v, struct err *e)
@@ -255,17 +283,6 @@ static bool read_logprobs(struct question *q, const struct pyjson *top, struct e
     return true;
 }
 
-/* Fields that would change the answer and cannot be had. */
-static bool refuse_the_rest(const struct pyjson *top, struct err *e)
-{
-    const struct pyjson *format = given(top, "response_format");
-    float frequency = 0;
-    int n = 1;
-    if (format && !is_text(pyjson_get(format, "type"), "text"))
-        return err_set(e, "response_format must be {\"type\": \"text\"}: answers after a schema are not made here");
-    return question_whole(top, "n", 1, 1, &n, e) && real(top, "frequency_penalty", 0, 0, &frequency, e);
-}
-
 bool question_object(struct pyjson *top, struct text body, struct arena *mem, struct err *e)
 {
     struct err why = {{0}};
@@ -283,15 +300,23 @@ bool question_read_top(struct question *q, struct text body, struct pyjson *top,
     if (model && model->kind != PY_STR)
         return err_set(e, "model is not a text");
     q->model = model ? model->text : text_of("");
-    return question_flag(top, "stream", &q->streams, e) && question_flag(given(top, "stream_options"), "include_usage", &q->wants_usage, e) &&
-           question_flag(top, "return_progress", &q->wants_progress, e) && read_stops(q, top, o, e) && read_sampling(q, top, e) &&
-           refuse_the_rest(top, e);
+    return question_flag(top, "stream", &q->streams, e) && is_object(top, "stream_options", e) &&
+           question_flag(given(top, "stream_options"), "include_usage", &q->wants_usage, e) &&
+           question_flag(top, "return_progress", &q->wants_progress, e) && read_stops(q, top, o, e) && read_sampling(q, top, e);
+}
+
+/* Reads the fields of all kinds of clients' requests. */
+static bool read_client(struct question *q, struct text body, struct pyjson *top, int where, const struct options *o, struct err *e)
+{
+    if (!question_read_top(q, body, top, o, e) || !refuse_fields(top, where, e))
+        return false;
+    return q->given.max_tokens || err_set(e, "max_tokens is 0, expected 1 or more, or -1 for no limit");
 }
 
 bool question_read(struct question *q, struct text body, const struct options *o, struct err *e)
 {
     struct pyjson top;
-    return question_read_top(q, body, &top, o, e) && read_conversation(q, &top, e) && read_continued(q, &top, e) &&
+    return read_client(q, body, &top, CHAT, o, e) && read_conversation(q, &top, e) && read_continued(q, &top, e) &&
            read_thinking(q, &top, o, e) && read_logprobs(q, &top, e);
 }
 
@@ -333,22 +358,11 @@ static bool read_plain_logprobs(struct question *q, const struct pyjson *top, st
     return question_whole(top, "logprobs", 0, CHAT_ALTERNATIVES, &q->n_alternatives, e);
 }
 
-static bool refuse_plain(const struct pyjson *top, struct err *e)
-{
-    const struct pyjson *suffix = given(top, "suffix");
-    bool echo = false;
-    int best = 1;
-    if (suffix && (suffix->kind != PY_STR || suffix->text.n))
-        return err_set(e, "suffix is not possible: the model writes on behind the prompt");
-    return question_flag(top, "echo", &echo, e) && (!echo || err_set(e, "echo is not possible: the answer is what follows the prompt")) &&
-           question_whole(top, "best_of", 1, 1, &best, e);
-}
-
 bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e)
 {
     enum { USUAL_MAX = 16 };            /* tokens, of a request that says nothing, as OpenAI defines it */
     struct pyjson top;
-    bool ok = question_read_top(q, body, &top, o, e) && read_prompt(q, &top, e) && read_plain_logprobs(q, &top, e) && refuse_plain(&top, e);
+    bool ok = read_client(q, body, &top, PLAIN, o, e) && read_prompt(q, &top, e) && read_plain_logprobs(q, &top, e);
     q->plain = true;
     if (ok && !given(&top, "max_tokens") && !given(&top, "max_completion_tokens"))
         q->given.max_tokens = USUAL_MAX;

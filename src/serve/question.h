@@ -1,8 +1,7 @@
 /* Reads the body of a request to /v1/chat/completions or /v1/completions into a request to the responder.
  *
- * Different names of the same field, from clients of different servers, mean the same: `reasoning_content`, `reasoning` and `thinking`; arguments of
- * calls as an object or its text; the role `developer`; `max_tokens` and `max_completion_tokens`; `repetition_penalty` and `repeat_penalty`.  Fields
- * that would change the answer and are not supported are refused; other unknown fields are ignored. */
+ * config/request_fields.def has every field that is read, ignored for a reason, or refused because it would change the answer; other fields are
+ * ignored.  Messages and tools are read by serve/history.h. */
 #ifndef Q35_SERVE_QUESTION_H
 #define Q35_SERVE_QUESTION_H
 
@@ -30,6 +29,7 @@ struct question {
     const char *stops[QUESTION_MAX_STOPS];
     int  n_stops;
     bool streams, wants_usage, wants_progress;
+    bool one_call;                      /* the answer ends after its first call */
     int  n_alternatives;                /* alternatives sent with each token; -1: no logprobs */
     struct request_sampling given;      /* sampling values from the body; NAN, or -1 in whole numbers: not given */
     bool seeded;                        /* the body has a seed */

@@ -113,22 +113,20 @@ static bool render_system(struct out *o, const struct conversation *c, struct er
     return true;
 }
 
-/* The last user message that is a question; clients may also return tool results in user messages. */
+bool template_is_query(const struct message *m)
+{
+    const struct text t = text_trim(m->content);
+    return m->role == ROLE_USER && !m->aside && (m->refusal || !text_starts(t, "<tool_response>") || !text_ends(t, "</tool_response>"));
+}
+
 static bool find_last_query(const struct conversation *c, int *last, struct err *e)
 {
-    for (int i = c->n_messages - 1; i >= 0; i--) {
-        const struct message *m = &c->messages[i];
-        if (m->role != ROLE_USER)
-            continue;
-        if (m->refusal)
-            return err_set(e, "%s", m->refusal);
-        struct text t = text_trim(m->content);
-        if (text_starts(t, "<tool_response>") && text_ends(t, "</tool_response>"))
-            continue;
-        *last = i;
-        return true;
-    }
-    return err_set(e, "No user query found in messages.");
+    *last = c->n_messages - 1;
+    while (*last >= 0 && !template_is_query(&c->messages[*last]))
+        --*last;
+    if (*last < 0)
+        return err_set(e, "No user query found in messages.");
+    return !c->messages[*last].refusal || err_set(e, "%s", c->messages[*last].refusal);
 }
 
 /* Python: reasoning = t.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') and

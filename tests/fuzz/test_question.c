@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "serve/question.h"
 #include "serve/relay.h"
+#include "text/template.h"
 #include "tests/fuzz/long_run.h"
 
 static uint64_t rnd_state = 13;
@@ -47,6 +48,8 @@ static const char *const fields[] = {
     "\"conversation\": 1.5", "\"answer_prefix\": 2",
     "\"answer_prefix\": 3", "\"answer_prefix\": -1", "\"snapshot_pos\": 3", "\"snapshot_pos\": 4", "\"draft_depth\": -1", "\"draft_depth\": 99",
     "\"lookup\": false", "\"likely\": 8", "\"likely\": 9",
+    "\"guided_json\": {}", "\"n\": 1.0", "\"functions\": [3]", "\"parallel_tool_calls\": false", "\"add_generation_prompt\": false",
+    "\"reasoning\": {\"effort\": \"low\", \"max_tokens\": 5}", "\"thinking\": {\"type\": \"disabled\"}", "\"think\": \"max\"", "\"max_tokens\": 0",
 };
 static const char *const messages[] = {
     "{\"role\": \"user\", \"content\": \"hello\"}", "{\"role\": \"developer\", \"content\": \"be brief\"}",
@@ -58,7 +61,9 @@ static const char *const messages[] = {
     "{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"c\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}}]}",
     "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": \" \"}}, {\"name\": \"g\", \"arguments\": {}}]}",
     "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": \"[\"}}]}",
-    "{\"role\": \"assistant\", \"tool_calls\": \"f\"}",
+    "{\"role\": \"assistant\", \"tool_calls\": \"f\"}", "{\"role\": \"assistant\", \"function_call\": {\"name\": \"f\", \"arguments\": [null]}}",
+    "{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": \"be brief\"}, \"\"]}",
+    "{\"role\": \"tool\", \"content\": {\"x\": [1e999]}}",
     "{\"role\": \"assistant\", \"tool_calls\": [3, {\"function\": 4}]}", "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"42\"}",
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields, N_MESSAGES = sizeof messages / sizeof *messages };
@@ -148,6 +153,58 @@ static void test_question__any_body_is_refused_with_a_sentence_or_read_within_bo
     options_close(o);
 }
 
+static void render(const struct question *q, struct segments *s, struct arena *mem)
+{
+    const struct conversation c = {
+        .messages = (struct message *)q->request.messages, .n_messages = q->request.n_messages, .tools = (struct text *)q->request.tools,
+        .n_tools = q->request.n_tools, .thinking = q->request.thinking, .generation_prompt = true,
+    };
+    struct err e = {{0}};
+    if (!template_render(&c, s, mem, &e))
+        fail_msg("the template refuses what was read: %s", e.msg);
+}
+
+/* Whatever the history is: the template takes what was read, and the prompt of the next turn begins with what this one keeps. */
+static void test_question__the_next_request_of_a_conversation_begins_with_this_one(void **state)
+{
+    (void)state;
+    struct options *o = options_open();
+    struct long_run run;
+    long n_read = 0;
+    rnd_state = long_run_seed(rnd_state);
+    for (run = long_run_begin(1, 1000); long_run_goes_on(&run);) {
+        struct buf body = {0}, next = {0};
+        struct question one, two;
+        struct arena mem = {0};
+        struct err e;
+        buf_adds(&body, "{\"messages\": [");
+        for (uint32_t i = 0, n = rnd(6); i <= n; i++)
+            buf_addf(&body, "%s%s", i ? ", " : "", messages[rnd(N_MESSAGES)]);
+        buf_addf(&next, "%s, {\"role\": \"assistant\", \"content\": \"hi\"}, %s, {\"role\": \"user\", \"content\": \"next\"}]}", body.data,
+                 messages[rnd(3)]);
+        buf_adds(&body, "]}");
+        const bool ok = question_read(&one, (struct text){body.data, body.len}, o, &e);
+        const bool follows = question_read(&two, (struct text){next.data, next.len}, o, &e);
+        if (ok) {
+            struct segments first = {0}, second = {0};
+            assert_true(follows);
+            render(&one, &first, &mem);
+            render(&two, &second, &mem);
+            for (int k = 0; k < first.keep; k++)
+                if (first.items[k].control != second.items[k].control || !text_same(first.items[k].text, second.items[k].text))
+                    fail_msg("%s does not begin with what was kept", body.data);
+            n_read++;
+        }
+        question_free(&one);
+        question_free(&two);
+        arena_free(&mem);
+        buf_free(&body);
+        buf_free(&next);
+    }
+    assert_true(n_read);
+    options_close(o);
+}
+
 static void test_question__a_number_that_is_too_large_is_refused_however_long(void **state)
 {
     static const char asked[] = "\"messages\": [{\"role\": \"user\", \"content\": \"Q\"}]";
@@ -170,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_question__any_body_is_refused_with_a_sentence_or_read_within_bounds),
+        cmocka_unit_test(test_question__the_next_request_of_a_conversation_begins_with_this_one),
         cmocka_unit_test(test_question__a_number_that_is_too_large_is_refused_however_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The tables of docs/q35chat.1 are those of config and of the subcommands.  They stand between `.\" table NAME` and `.\" end`;
- * `make manual` writes them anew. */
+/* The tables of docs/q35chat.1 and of docs/serve.md are those of config and of the subcommands.  They are between `.\" table NAME` and `.\" end`, in
+ * Markdown between `<!-- table NAME -->` and `<!-- end -->`; `make manual` writes them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,6 @@
 #include "chat/options.h"
 #include "ui/exits.h"
 #include "ui/subcommand.h"
-
-#define PAGE "docs/q35chat.1"
 
 /* Text that roff takes as it is. */
 static void add_text(struct buf *out, const char *s)
@@ -305,57 +303,144 @@ static void bench(struct buf *out) { subcommands(out, "bench"); }
 static void serve(struct buf *out) { subcommands(out, "serve"); }
 static void debug(struct buf *out) { subcommands(out, "debug"); }
 
-static const struct { const char *name; void (*write)(struct buf *out); bool rows; } tables[] = {
+/* --- tables in Markdown ----------------------------------------------------------------------------------------------- */
+
+enum { CHAT, PLAIN, BOTH };
+
+/* "a b" -> "`a`, `b`" */
+static void add_names(struct buf *out, const char *names)
+{
+    for (; *names; names++)
+        if (*names == ' ')
+            buf_adds(out, "`, `");
+        else
+            buf_addc(out, *names);
+}
+
+static void field(struct buf *out, const char *names, int where, const char *value, const char *words)
+{
+    static const char *const places[] = {[CHAT] = "chat", [PLAIN] = "completions", [BOTH] = "both"};
+    buf_adds(out, "| `");
+    add_names(out, names);
+    buf_addf(out, "` | %s | ", places[where]);
+    if (*value)
+        buf_addf(out, "must be `%s`: ", value);
+    buf_addf(out, "%s |\n", words);
+}
+
+static void fields_done(struct buf *out)
+{
+    buf_adds(out, "| field | in | what it does |\n| --- | --- | --- |\n");
+#define DONE(names, where, words) field(out, names, where, "", words);
+#include "config/request_fields.def"
+}
+
+static void fields_ignored(struct buf *out)
+{
+    buf_adds(out, "| field | in | why it changes nothing |\n| --- | --- | --- |\n");
+#define IGNORED(names, where, words) field(out, names, where, "", words);
+#include "config/request_fields.def"
+}
+
+static void fields_refused(struct buf *out)
+{
+    buf_adds(out, "| field | in | why |\n| --- | --- | --- |\n");
+#define REFUSED(...) field(out, __VA_ARGS__);
+#include "config/request_fields.def"
+}
+
+static void effort(struct buf *out, const char *name, bool thinks, int budget)
+{
+    buf_addf(out, "| `%s` | %s | ", name, thinks ? "on" : "off");
+    if (budget)
+        buf_addf(out, "%d tokens |\n", budget);
+    else
+        buf_adds(out, thinks ? "`think_budget` of the config file |\n" : "|\n");
+}
+
+static void efforts(struct buf *out)
+{
+    buf_adds(out, "| value | reasoning | at most |\n| --- | --- | --- |\n");
+#define EFFORT(...) effort(out, __VA_ARGS__);
+#include "config/efforts.def"
+}
+
+struct table { const char *name; void (*write)(struct buf *out); bool rows; };
+
+static const struct table markdown_tables[] = {
+    {"fields", fields_done, false}, {"ignored", fields_ignored, false}, {"refused", fields_refused, false}, {"efforts", efforts, false},
+};
+
+static const struct table tables[] = {
     {"options", options, false}, {"commands", commands, true}, {"keys", keys, false}, {"presets", presets, true}, {"recipes", recipes, true},
     {"themes", themes, true}, {"languages", languages, false}, {"session", session, true}, {"model", model, true}, {"bench", bench, true},
     {"serve", serve, true}, {"debug", debug, true},
     {"exits", exits, true},
 };
-enum { N_TABLES = sizeof tables / sizeof *tables };
 
-/* --- the page ------------------------------------------------------------------------------------------------------ */
+/* --- the pages ----------------------------------------------------------------------------------------------------- */
 
-/* The page with every table as it should be. */
-static void renew(const char *page, struct buf *out)
+static const struct page {
+    const char *path, *begin, *end, *name_end;
+    const struct table *tables;
+    int n;
+    bool folds;
+} pages[] = {
+    {"docs/q35chat.1", ".\\\" table ", ".\\\" end\n", "\n", tables, sizeof tables / sizeof *tables, true},
+    {"docs/serve.md", "<!-- table ", "<!-- end -->\n", " -->\n", markdown_tables, sizeof markdown_tables / sizeof *markdown_tables, false},
+};
+
+static void write_table(const struct page *p, const char *name, size_t len, struct buf *out)
 {
-    static const char begin[] = ".\\\" table ", end[] = ".\\\" end\n";
-    int found = 0;
-    for (const char *at; (at = strstr(page, begin)); found++) {
-        const char *name = at + strlen(begin), *line = strchr(name, '\n') + 1, *close = strstr(line, end);
-        int i = 0;
-        while (i < N_TABLES && strncmp(tables[i].name, name, (size_t)(line - 1 - name)))
-            i++;
-        assert_true(i < N_TABLES);
-        assert_non_null(close);
-        buf_add(out, page, (size_t)(line - page));
-        struct buf table = {0};
-        if (tables[i].rows)
-            rows_begin(&table);
-        tables[i].write(&table);
-        if (tables[i].rows)
-            rows_end(&table);
+    struct buf table = {0};
+    int i = 0;
+    while (i < p->n && (strlen(p->tables[i].name) != len || strncmp(p->tables[i].name, name, len)))
+        i++;
+    assert_true(i < p->n);
+    if (p->tables[i].rows)
+        rows_begin(&table);
+    p->tables[i].write(&table);
+    if (p->tables[i].rows)
+        rows_end(&table);
+    if (p->folds)
         fold(out, table.data);
-        buf_free(&table);
-        buf_adds(out, end);
-        page = close + strlen(end);
+    else
+        buf_adds(out, table.data);
+    buf_free(&table);
+}
+
+/* Copies the page with every table as it should be. */
+static void renew(const struct page *p, const char *text, struct buf *out)
+{
+    int found = 0;
+    for (const char *at; (at = strstr(text, p->begin)); found++) {
+        const char *name = at + strlen(p->begin), *name_end = strstr(name, p->name_end), *close = strstr(name, p->end);
+        assert_true(name_end && close);
+        const char *line = name_end + strlen(p->name_end);
+        buf_add(out, text, (size_t)(line - text));
+        write_table(p, name, (size_t)(name_end - name), out);
+        buf_adds(out, p->end);
+        text = close + strlen(p->end);
     }
-    buf_adds(out, page);
-    assert_int_equal(found, N_TABLES);
+    buf_adds(out, text);
+    assert_int_equal(found, p->n);
 }
 
 static void test_manual__its_tables_are_those_of_the_program(void **state)
 {
-    struct buf page = {0}, wanted = {0};
-    struct err e = {0};
     (void)state;
-    assert_true(buf_read_file(&page, PAGE, 1 << 20, &e));
-    renew(page.data, &wanted);
-    if (getenv("WRITE_MANUAL"))
-        assert_true(buf_replace_file(PAGE, wanted.data, wanted.len));
-    else if (strcmp(page.data, wanted.data))
-        fail_msg("%s has old tables: make manual writes them anew", PAGE);
-    buf_free(&page);
-    buf_free(&wanted);
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        struct buf page = {0}, wanted = {0};
+        struct err e = {0};
+        assert_true(buf_read_file(&page, pages[i].path, 1 << 20, &e));
+        renew(&pages[i], page.data, &wanted);
+        if (getenv("WRITE_MANUAL"))
+            assert_true(buf_replace_file(pages[i].path, wanted.data, wanted.len));
+        else if (strcmp(page.data, wanted.data))
+            fail_msg("%s has old tables: make manual writes them", pages[i].path);
+        buf_free(&page);
+        buf_free(&wanted);
+    }
 }
 
 /* docs/pipes.md has the same statuses. */

@@ -100,15 +100,17 @@ def refusals():
     base = {"messages": [{"role": "user", "content": "x"}]}
     for status, words, body in (
         (400, "not JSON", "{"), (400, "not a JSON object", "[]"), (400, "messages is missing", "{}"), (400, "messages is missing", '{"messages": []}'),
-        (400, "message 1 is not an object", '{"messages": [3]}'), (400, "tool_choice", json.dumps({**base, "tool_choice": "required"})),
+        (400, "message 1: it is not an object", '{"messages": [3]}'), (400, "tool_choice", json.dumps({**base, "tool_choice": "required"})),
         (400, "temperature is not a number from 0 to 10", json.dumps({**base, "temperature": -1})),
-        (400, "temperature is not a number", json.dumps({**base, "temperature": "hot"})), (400, "n is not", json.dumps({**base, "n": 2})),
+        (400, "temperature is not a number", json.dumps({**base, "temperature": "hot"})), (400, "n must be 1", json.dumps({**base, "n": 2})),
         (400, "response_format", json.dumps({**base, "response_format": {"type": "json_object"}})), (400, "stop", json.dumps({**base, "stop": [""]})),
         (400, "stream is neither", json.dumps({**base, "stream": 1})), (400, "top_logprobs needs", json.dumps({**base, "top_logprobs": 2})),
         (400, "logit_bias", json.dumps({**base, "logit_bias": {"x": "y"}})), (404, "there is no model other", json.dumps({**base, "model": "other"})),
-        (400, "arguments of call 1", json.dumps({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "no"}}]}]})),
+        (400, "message 2 (role \"critic\"): unknown role", json.dumps({"messages": base["messages"] + [{"role": "critic", "content": "x"}]})),
+        (400, "does not support image input", json.dumps({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]})),
+        (400, "guided_json is not supported", json.dumps({**base, "guided_json": {"type": "object"}})), (400, "max_tokens is 0", json.dumps({**base, "max_tokens": 0})),
         (400, "continue_final_message", json.dumps({**base, "continue_final_message": True})),
-        (400, "the context holds", json.dumps({"messages": [{"role": "user", "content": "word " * 200000}]})),
+        (400, "This model's maximum context length is", json.dumps({"messages": [{"role": "user", "content": "word " * 200000}]})),
     ):
         found, data, _ = ask("POST", "/v1/chat/completions", body)
         said = json.loads(data)["error"]["message"]

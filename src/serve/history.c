@@ -1,0 +1,316 @@
+#include "serve/history.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "text/template.h"
+
+struct reader {
+    struct arena *mem;
+    struct err   *e;
+    const struct pyjson *now;           /* the message that is read */
+    size_t        number;               /* its number, from 1 */
+    struct buf    system;               /* the system message: the leading ones, joined */
+    bool          has_system;
+    struct message *all;                /* the others */
+    int           n;
+};
+
+static const struct { const char *name; enum role role; } roles[] = {
+    {"system", ROLE_SYSTEM}, {"developer", ROLE_SYSTEM}, {"user", ROLE_USER}, {"assistant", ROLE_ASSISTANT}, {"tool", ROLE_TOOL},
+    {"function", ROLE_TOOL},            /* the former name of "tool" */
+};
+
+/* NULL: absent or null. */
+static const struct pyjson *given(const struct pyjson *from, const char *key)
+{
+    const struct pyjson *v = pyjson_get(from, key);
+    return v && v->kind != PY_NONE ? v : NULL;
+}
+
+static const struct pyjson *given_text(const struct pyjson *from, const char *key)
+{
+    const struct pyjson *v = pyjson_get(from, key);
+    return v && v->kind == PY_STR ? v : NULL;
+}
+
+static struct text kept(struct reader *r, struct buf *b)
+{
+    const struct text t = {arena_strndup(r->mem, buf_str(b), b->len), b->len};
+    buf_free(b);
+    return t;
+}
+
+/* Writes a sentence about the message that is read, with its number and role. */
+__attribute__((format(printf, 2, 3))) static bool refuse(const struct reader *r, const char *fmt, ...)
+{
+    char what[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    const struct pyjson *role = given_text(r->now, "role");
+    if (!role)
+        return err_set(r->e, "message %zu: %s", r->number, what);
+    return err_set(r->e, "message %zu (role \"%.*s\"): %s", r->number, (int)(role->text.n < 40 ? role->text.n : 40), role->text.p, what);
+}
+
+/* ---- content ---- */
+
+static const struct { const char *type, *key; } texts[] = {
+    {"text", "text"}, {"input_text", "text"}, {"output_text", "text"}, {"refusal", "refusal"},
+};
+static const struct { const char *type, *what; } media[] = {
+    {"image", "image"}, {"image_url", "image"}, {"input_image", "image"}, {"image_file", "image"}, {"video", "video"}, {"video_url", "video"},
+    {"input_video", "video"}, {"audio", "audio"}, {"audio_url", "audio"}, {"input_audio", "audio"}, {"file", "file"}, {"input_file", "file"},
+    {"document", "file"},
+};
+enum { N_TEXTS = sizeof texts / sizeof *texts, N_MEDIA = sizeof media / sizeof *media };
+
+/* A part has its type by name, or by the key of its value. */
+static bool is_part(const struct pyjson *part, const char *type)
+{
+    const struct pyjson *named = given(part, "type");
+    return named ? named->kind == PY_STR && text_is(named->text, type) : given(part, type) != NULL;
+}
+
+/* Several programs look for "does not support image input" or "is not a multimodal model", send the history again without pictures, and continue. */
+static bool refuse_media(const struct reader *r, size_t number, const char *what)
+{
+    return refuse(r, "part %zu: this server does not support %s input (what it serves is not a multimodal model); send text only", number, what);
+}
+
+static bool read_part(struct reader *r, const struct pyjson *part, size_t number, struct message *m, struct buf *out)
+{
+    if (part->kind == PY_STR) {
+        buf_add(out, part->text.p, part->text.n);
+        return true;
+    }
+    for (int i = 0; i < N_MEDIA; i++)
+        if (is_part(part, media[i].type))
+            return refuse_media(r, number, media[i].what);
+    for (int i = 0; i < N_TEXTS; i++)
+        if (is_part(part, texts[i].type)) {
+            const struct pyjson *v = given_text(part, texts[i].key);
+            if (v)
+                buf_add(out, v->text.p, v->text.n);
+            return v || refuse(r, "part %zu has no text in \"%s\"", number, texts[i].key);
+        }
+    if (m->role == ROLE_ASSISTANT && is_part(part, "thinking") && given_text(part, "thinking")) {
+        m->has_reasoning = true;
+        m->reasoning = given_text(part, "thinking")->text;
+        return true;
+    }
+    if (m->role == ROLE_ASSISTANT && is_part(part, "redacted_thinking"))
+        return true;
+    const struct pyjson *type = given_text(part, "type");
+    return refuse(r, "part %zu of its content is of the type \"%.*s\", expected \"text\"", number, type ? (int)type->text.n : 0,
+                  type ? type->text.p : "");
+}
+
+static bool read_parts(struct reader *r, const struct pyjson *parts, struct message *m)
+{
+    struct buf out = {0};
+    bool ok = true;
+    for (size_t i = 0; ok && i < parts->n; i++)
+        ok = read_part(r, &parts->items[i], i + 1, m, &out);
+    m->content = kept(r, &out);
+    return ok;
+}
+
+static bool read_content(struct reader *r, struct message *m)
+{
+    const struct pyjson *v = given(r->now, "content");
+    struct buf out = {0};
+    if (!v)
+        return true;
+    if (v->kind == PY_LIST)
+        return read_parts(r, v, m);
+    if (v->kind == PY_STR) {
+        m->content = v->text;
+        return true;
+    }
+    if (m->role != ROLE_TOOL)
+        return refuse(r, "its content is neither a text nor a list of parts");
+    pyjson_dump(v, &out);               /* a result that is JSON */
+    m->content = kept(r, &out);
+    return true;
+}
+
+static void read_reasoning(struct reader *r, struct message *m)
+{
+    static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct pyjson *v = given_text(r->now, names[i]);
+        if (!v)
+            continue;
+        m->has_reasoning = true;
+        m->reasoning = v->text;
+        return;
+    }
+}
+
+/* ---- calls ---- */
+
+/* Returns arguments as the JSON text of an object.  Those that are no object become the one parameter "arguments", as they are. */
+static struct text read_arguments(struct reader *r, const struct pyjson *v)
+{
+    struct buf out = {0};
+    struct pyjson object;
+    struct err why;
+    if (v && v->kind != PY_STR)
+        pyjson_dump(v, &out);
+    struct text t = out.len ? kept(r, &out) : text_trim(v ? v->text : text_of(""));
+    if (!t.n || text_is(t, "null"))
+        return text_of("{}");
+    if (pyjson_parse(&object, t, PYJSON_FINITE, r->mem, &why) && object.kind == PY_DICT)
+        return t;
+    buf_adds(&out, "{\"arguments\": ");
+    pyjson_quote(t, &out);
+    buf_adds(&out, "}");
+    return kept(r, &out);
+}
+
+static bool read_call(struct reader *r, const struct pyjson *call, struct message *m)
+{
+    const struct pyjson *function = given(call, "function"), *from = function ? function : call, *name = given_text(from, "name");
+    if (!name)
+        return refuse(r, "call %d has no name, expected {\"function\": {\"name\": ..., \"arguments\": ...}}", m->n_calls + 1);
+    m->calls[m->n_calls++] = (struct call){.name = name->text, .arguments = read_arguments(r, pyjson_get(from, "arguments"))};
+    return true;
+}
+
+static bool read_calls(struct reader *r, struct message *m)
+{
+    const struct pyjson *calls = given(r->now, "tool_calls"), *former = given(r->now, "function_call");
+    bool ok = !calls || calls->kind == PY_LIST || refuse(r, "tool_calls is not a list of calls");
+    const size_t n = calls ? calls->n : 0;
+    m->calls = arena_array(r->mem, n + 1, sizeof *m->calls);
+    for (size_t i = 0; ok && i < n; i++)
+        ok = read_call(r, &calls->items[i], m);
+    return ok && (!former || n || read_call(r, former, m));
+}
+
+/* ---- messages ---- */
+
+static struct text wrapped(struct reader *r, const char *tag, struct text t)
+{
+    struct buf out = {0};
+    buf_addf(&out, "<%s>\n", tag);
+    buf_add(&out, t.p, t.n);
+    buf_addf(&out, "\n</%s>", tag);
+    return kept(r, &out);
+}
+
+static void add(struct reader *r, struct message m)
+{
+    r->all[r->n++] = m;
+}
+
+static void add_aside(struct reader *r, const char *tag, struct text t)
+{
+    add(r, (struct message){.role = ROLE_USER, .aside = true, .content = wrapped(r, tag, t)});
+}
+
+static void add_system(struct reader *r, struct text t)
+{
+    if (r->n && t.n)
+        add_aside(r, "system-reminder", t);
+    if (r->n)
+        return;
+    r->has_system = true;
+    if (r->system.len && t.n)
+        buf_adds(&r->system, "\n\n");
+    buf_add(&r->system, t.p, t.n);
+}
+
+static bool find_role(const struct reader *r, enum role *role)
+{
+    const struct pyjson *v = given_text(r->now, "role");
+    for (size_t i = 0; v && i < sizeof roles / sizeof *roles; i++)
+        if (text_is(v->text, roles[i].name)) {
+            *role = roles[i].role;
+            return true;
+        }
+    return refuse(r, "%s role, expected system, developer, user, assistant or tool", v ? "unknown" : "it has no");
+}
+
+static bool read_message(struct reader *r)
+{
+    struct message m = {0};
+    if (r->now->kind != PY_DICT)
+        return refuse(r, "it is not an object, expected {\"role\": ..., \"content\": ...}");
+    if (!find_role(r, &m.role) || !read_content(r, &m))
+        return false;
+    if (m.role == ROLE_ASSISTANT)
+        read_reasoning(r, &m);
+    if (m.role == ROLE_ASSISTANT && !read_calls(r, &m))
+        return false;
+    if (m.role == ROLE_SYSTEM)
+        add_system(r, text_trim(m.content));
+    else if (m.role == ROLE_TOOL && !r->n && !r->has_system)
+        add_aside(r, "tool_response", text_trim(m.content));    /* the template writes no turn around a result that comes first */
+    else
+        add(r, m);
+    return true;
+}
+
+static bool read_messages(struct reader *r, const struct pyjson *list)
+{
+    bool asks = false, ok = true;
+    if (!list || list->kind != PY_LIST || !list->n || list->n > INT_MAX - 1)
+        return err_set(r->e, "messages is missing or empty, expected a list of {\"role\": ..., \"content\": ...}");
+    r->all = (struct message *)arena_array(r->mem, list->n + 1, sizeof *r->all) + 1;    /* the system message goes before them */
+    for (size_t i = 0; ok && i < list->n; i++) {
+        r->now = &list->items[i];
+        r->number = i + 1;
+        ok = read_message(r);
+    }
+    for (int i = 0; i < r->n; i++)
+        asks = asks || template_is_query(&r->all[i]);
+    return ok && (asks || err_set(r->e, "none of the %zu messages is a question of the role \"user\", expected at least one", list->n));
+}
+
+/* ---- tools ---- */
+
+static bool read_tool(struct reader *r, const struct pyjson *tool, size_t number, struct text *to)
+{
+    const struct pyjson *type = given(tool, "type"), *function = given(tool, "function");
+    struct buf out = {0};
+    if (type && (type->kind != PY_STR || !text_is(type->text, "function")))
+        return err_set(r->e, "tool %zu is of the type \"%.*s\", expected \"function\": the program that asks runs all tools", number,
+                       type->kind == PY_STR ? (int)type->text.n : 0, type->kind == PY_STR ? type->text.p : "");
+    if (!given_text(function, "name"))
+        return err_set(r->e, "tool %zu has no function with a name, expected {\"type\": \"function\", \"function\": {\"name\": ..., \"parameters\": "
+                             "{...}}}", number);
+    pyjson_dump(tool, &out);
+    *to = kept(r, &out);
+    return true;
+}
+
+static bool read_tools(struct reader *r, struct request *q, const struct pyjson *list)
+{
+    bool ok = !list || (list->kind == PY_LIST && list->n <= INT_MAX) || err_set(r->e, "tools is not a list of tools");
+    struct text *tools = arena_array(r->mem, list ? list->n : 0, sizeof *tools);
+    q->tools = tools;
+    for (size_t i = 0; ok && list && i < list->n; i++, q->n_tools++)
+        ok = read_tool(r, &list->items[i], i + 1, &tools[i]);
+    return ok;
+}
+
+bool history_read(struct request *q, const struct pyjson *top, struct arena *mem, struct err *e)
+{
+    struct reader r = {.mem = mem, .e = e};
+    const bool ok = read_tools(&r, q, given(top, "tools")) && read_messages(&r, given(top, "messages"));
+    if (ok && r.has_system) {
+        *--r.all = (struct message){.role = ROLE_SYSTEM, .content = kept(&r, &r.system)};
+        r.n++;
+    }
+    buf_free(&r.system);
+    q->messages = r.all;
+    q->n_messages = r.n;
+    return ok;
+}
