@@ -337,6 +337,7 @@ bool choice_news(struct choice *r, const struct news *it)
             stream_progress(r, it);
         break;
     case NEWS_TOKEN:
+        r->n_reasoning += it->token.reasoning && it->token.how != CHAT_FORCED;
         take_token(r, it);
         break;
     case NEWS_REASONING:
@@ -361,10 +362,11 @@ bool choice_news(struct choice *r, const struct news *it)
 
 /* ---- the end ---- */
 
-static void add_usage(const struct chat_stats *s, struct buf *out)
+static void add_usage(const struct choice *r, const struct chat_stats *s, struct buf *out)
 {
     buf_addf(out, ", \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d, "
-             "\"prompt_tokens_details\": {\"cached_tokens\": %d}}", s->n_prompt, s->n_tokens, s->n_prompt + s->n_tokens, s->n_cached);
+             "\"prompt_tokens_details\": {\"cached_tokens\": %d}, \"completion_tokens_details\": {\"reasoning_tokens\": %d}}", s->n_prompt,
+             s->n_tokens, s->n_prompt + s->n_tokens, s->n_cached, r->n_reasoning);
 }
 
 static double rate(int n, double ms)
@@ -396,7 +398,7 @@ static void end_stream(struct choice *r, const char *finish, const struct chat_s
         buf_adds(&r->out, "data: ");
         add_head(r, "chat.completion.chunk");
         buf_adds(&r->out, ", \"choices\": []");
-        add_usage(s, &r->out);
+        add_usage(r, s, &r->out);
         buf_addf(&r->out, "%s}\n\n", more.data);
     }
     buf_adds(&r->out, "data: [DONE]\n\n");
@@ -442,7 +444,7 @@ static void end_object(struct choice *r, const char *finish, const struct chat_s
     add_head(r, "chat.completion");
     (r->question->plain ? end_plain : end_message)(r);
     buf_addf(out, ", \"finish_reason\": \"%s\"}]", finish);
-    add_usage(s, out);
+    add_usage(r, s, out);
     add_timings(s, out);
     buf_adds(out, "}");
 }

@@ -30,7 +30,14 @@ plain = client.completions.create(model=model, prompt=turn, temperature=0, max_t
 assert "".join(plain.choices[0].logprobs.tokens) == plain.choices[0].text != "" and plain.choices[0].finish_reason == "stop"
 parts = list(client.completions.create(model=model, prompt=turn, temperature=0, max_tokens=100, stream=True))
 assert "".join(p.choices[0].text for p in parts) == plain.choices[0].text
-for wrong, status in (({"n": 2}, openai.BadRequestError), ({"model": "other"}, openai.NotFoundError)):
+assert whole.usage.completion_tokens_details.reasoning_tokens > 0 and "6 * 7" in answer
+brief = client.chat.completions.create(**{**ask, "messages": [{"role": "developer", "content": "Be kind."}, {"role": "developer", "content": "Be brief."}] +
+    ask["messages"]}, reasoning_effort="none")
+assert brief.usage.completion_tokens_details.reasoning_tokens == 0 and brief.choices[0].message.content
+talk[1] = {"role": "assistant", "tool_calls": [{"id": call.id, "type": "function", "function": {"name": "calculator", "arguments": '{"expression": "12*'}}]}
+assert client.chat.completions.create(model=model, messages=talk, tools=tools, temperature=0, parallel_tool_calls=False).choices[0].message
+picture = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]}]
+for wrong, status in (({"messages": picture}, openai.BadRequestError), ({"extra_body": {"guided_json": {}, "grammar": "x"}}, openai.BadRequestError), ({"n": 2}, openai.BadRequestError), ({"model": "other"}, openai.NotFoundError)):
     try:
         client.chat.completions.create(**{**ask, **wrong})
         raise SystemExit("it was not refused")

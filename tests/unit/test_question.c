@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "serve/choice.h"
 #include "serve/question.h"
 #include "text/template.h"
 
@@ -260,6 +261,59 @@ static void test_question__tools_are_functions(void **state)
     assert_false(read_with(arena_printf(&a, "\"tools\": [%s], \"tool_choice\": \"required\"", f)));
 }
 
+static void test_question__without_parallel_calls_an_answer_ends_after_the_first_one(void **state)
+{
+    (void)state;
+    for (int streams = 0; streams < 2; streams++) {
+        struct choice c;
+        assert_true(read_with(arena_printf(&a, "\"parallel_tool_calls\": false, \"stream\": %s", streams ? "true" : "false")));
+        choice_begin(&c, &q, NULL, "demo", 1);
+        assert_true(choice_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("f")}));
+        assert_false(choice_news(&c, &(struct news){.kind = NEWS_CALL, .text = text_of("{\"x\": 1}")}));
+        assert_false(choice_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("another")}));
+        assert_false(choice_news(&c, &(struct news){.kind = NEWS_TEXT, .text = text_of("later")}));
+        choice_done(&c, &(struct news){.kind = NEWS_DONE, .end = CHAT_INTERRUPTED});
+        assert_non_null(strstr(c.out.data, "\\\"x\\\": 1}"));
+        assert_non_null(strstr(c.out.data, "\"finish_reason\": \"tool_calls\""));
+        assert_null(strstr(c.out.data, "another"));
+        assert_null(strstr(c.out.data, "later"));
+        choice_free(&c);
+    }
+}
+
+/* ---- requests that programs sent, with shorter texts ---- */
+
+/* Reads a file of tests/data/requests; the terminating newline of a file is not part of it. */
+static const char *read_file(const char *name)
+{
+    struct buf file = {0};
+    if (!buf_read_file(&file, arena_printf(&a, "tests/data/requests/%s", name), 1 << 20, &e))
+        fail_msg("%s", e.msg);
+    const char *text = arena_strndup(&a, file.data, file.len - 1);
+    buf_free(&file);
+    return text;
+}
+
+static const char *prompt_of_file(const char *name)
+{
+    if (!read_body(read_file(arena_printf(&a, "%s.json", name))))
+        fail_msg("%s: %s", name, e.msg);
+    const struct segments s = rendered();
+    return text_of_segments(&s, s.n);
+}
+
+/* Each next request of a conversation, with parts as texts and marks of other servers elsewhere, continues the prompt of the first one. */
+static void test_question__requests_of_agents_make_these_prompts(void **state)
+{
+    (void)state;
+    static const char *const programs[] = {"gptme", "codex", "claude-code"};
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        const char *first = prompt_of_file(arena_printf(&a, "%s-1", programs[i])), *second = prompt_of_file(arena_printf(&a, "%s-2", programs[i]));
+        assert_string_equal(second, read_file(arena_printf(&a, "%s-2.txt", programs[i])));
+        assert_int_equal(strncmp(second, first, strlen(first)), 0);
+    }
+}
+
 /* ---- config/request_fields.def ---- */
 
 enum { CHAT = 1, PLAIN = 2, BOTH = CHAT | PLAIN };
@@ -385,6 +439,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_question__a_refusal_names_the_message_and_what_is_wrong_with_it, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__pictures_are_refused_in_words_that_programs_know, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__tools_are_functions, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_question__without_parallel_calls_an_answer_ends_after_the_first_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_question__requests_of_agents_make_these_prompts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__every_field_of_the_table_is_treated_as_it_says, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__flags_are_true_or_false, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__a_limit_of_nothing_is_refused, setup, teardown),
