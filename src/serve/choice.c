@@ -352,7 +352,7 @@ bool choice_news(struct choice *r, const struct news *it)
         break;
     case NEWS_CALL:
         end_call(r, it->text);
-        r->called = r->question->one_call;
+        r->called = r->question->one_call && !it->truncated;
         break;
     default:
         break;

@@ -78,9 +78,9 @@ static bool is_part(const struct pyjson *part, const char *type)
 }
 
 /* Several programs look for "does not support image input" or "is not a multimodal model", send the history again without pictures, and continue. */
-static bool refuse_media(const struct reader *r, size_t number, const char *what)
+static bool refuse_media(const struct reader *r, const char *what)
 {
-    return refuse(r, "part %zu: this server does not support %s input (what it serves is not a multimodal model); send text only", number, what);
+    return refuse(r, "this server does not support %s input (what it serves is not a multimodal model); send text only", what);
 }
 
 static bool read_part(struct reader *r, const struct pyjson *part, size_t number, struct message *m, struct buf *out)
@@ -91,13 +91,13 @@ static bool read_part(struct reader *r, const struct pyjson *part, size_t number
     }
     for (int i = 0; i < N_MEDIA; i++)
         if (is_part(part, media[i].type))
-            return refuse_media(r, number, media[i].what);
+            return refuse_media(r, media[i].what);
     for (int i = 0; i < N_TEXTS; i++)
         if (is_part(part, texts[i].type)) {
             const struct pyjson *v = given_text(part, texts[i].key);
             if (v)
                 buf_add(out, v->text.p, v->text.n);
-            return v || refuse(r, "part %zu has no text in \"%s\"", number, texts[i].key);
+            return v || refuse(r, "part %zu of its content has no text in \"%s\"", number, texts[i].key);
         }
     if (m->role == ROLE_ASSISTANT && is_part(part, "thinking") && given_text(part, "thinking")) {
         m->has_reasoning = true;
@@ -125,6 +125,8 @@ static bool read_content(struct reader *r, struct message *m)
 {
     const struct pyjson *v = given(r->now, "content");
     struct buf out = {0};
+    if (pyjson_truth(pyjson_get(r->now, "images")))     /* as ollama has them, beside the content */
+        return refuse_media(r, "image");
     if (!v)
         return true;
     if (v->kind == PY_LIST)

@@ -188,8 +188,8 @@ static bool read_thinking(struct question *q, const struct pyjson *top, const st
     q->request.think_budget = options_int(o, OPT_think_budget);
     return read_switch(q, top, "reasoning_effort", e) && read_reasoning(q, top, "reasoning", e) && read_reasoning(q, top, "thinking", e) &&
            read_switch(q, top, "think", e) && read_switch(q, top, "enable_thinking", e) && is_object(top, "chat_template_kwargs", e) &&
-           read_switch(q, given(top, "chat_template_kwargs"), "enable_thinking", e) && read_budget(q, top, "thinking_token_budget", e) &&
-           read_budget(q, top, "thinking_budget", e);
+           read_switch(q, given(top, "chat_template_kwargs"), "enable_thinking", e) && read_budget(q, top, "thinking_budget_tokens", e) &&
+           read_budget(q, top, "thinking_token_budget", e) && read_budget(q, top, "thinking_budget", e);
 }
 
 static bool add_stop(struct question *q, const struct pyjson *v, struct err *e)

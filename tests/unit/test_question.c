@@ -200,7 +200,8 @@ static void test_question__a_refusal_names_the_message_and_what_is_wrong_with_it
         {U("q") ", " U("q") ", {\"content\": \"x\"}", "(message 3: it has no role, %s"}, {"{\"role\": 5}", "(message 1: it has no role, %s"},
         {"5", "(message 1: it is not an object, expected {\"role\": ..., \"content\": ...})"},
         {"{\"role\": \"user\", \"content\": 5}", "(message 1 (role \"user\"): its content is neither a text nor a list of parts)"},
-        {U("q") ", {\"role\": \"tool\", \"content\": [{\"type\": \"text\"}]}", "(message 2 (role \"tool\"): part 1 has no text in \"text\")"},
+        {U("q") ", {\"role\": \"tool\", \"content\": [{\"type\": \"text\"}]}",
+        "(message 2 (role \"tool\"): part 1 of its content has no text in \"text\")"},
         {"{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"tool_use\"}]}",
          "(message 1 (role \"user\"): part 2 of its content is of the type \"tool_use\", expected \"text\")"},
         {"{\"role\": \"user\", \"content\": [{}]}", "(message 1 (role \"user\"): part 1 of its content is of the type \"\", expected \"text\")"},
@@ -234,9 +235,11 @@ static void test_question__pictures_are_refused_in_words_that_programs_know(void
         for (int tool = 0; tool < 2; tool++) {
             const char *role = tool ? "tool" : "user", *said = prompt_of(arena_printf(&a, U("q") ", {\"role\": \"%s\", \"content\": [{\"type\": "
                 "\"text\", \"text\": \"a\"}, %s]}", role, rows[i].part));
-            assert_string_equal(said, arena_printf(&a, "(message 2 (role \"%s\"): part 2: this server does not support %s input (what it serves is "
+            assert_string_equal(said, arena_printf(&a, "(message 2 (role \"%s\"): this server does not support %s input (what it serves is "
                                                    "not a multimodal model); send text only)", role, rows[i].what));
         }
+    assert_non_null(strstr(prompt_of("{\"role\": \"user\", \"content\": \"a\", \"images\": [\"x\"]}"), "does not support image input"));
+    assert_string_equal(prompt_of("{\"role\": \"user\", \"content\": \"q\", \"images\": []}"), TURN("user", "q") BEGIN);
 }
 
 static void test_question__tools_are_functions(void **state)
