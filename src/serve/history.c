@@ -24,13 +24,6 @@ static const struct { const char *name; enum role role; } roles[] = {
     {"function", ROLE_TOOL},            /* the former name of "tool" */
 };
 
-/* NULL: absent or null. */
-static const struct pyjson *given(const struct pyjson *from, const char *key)
-{
-    const struct pyjson *v = pyjson_get(from, key);
-    return v && v->kind != PY_NONE ? v : NULL;
-}
-
 static const struct pyjson *given_text(const struct pyjson *from, const char *key)
 {
     const struct pyjson *v = pyjson_get(from, key);
@@ -70,11 +63,11 @@ static const struct { const char *type, *what; } media[] = {
 };
 enum { N_TEXTS = sizeof texts / sizeof *texts, N_MEDIA = sizeof media / sizeof *media };
 
-/* A part has its type by name, or by the key of its value. */
+/* Returns whether the part is of that type, which it names, or has as a key. */
 static bool is_part(const struct pyjson *part, const char *type)
 {
-    const struct pyjson *named = given(part, "type");
-    return named ? named->kind == PY_STR && text_is(named->text, type) : given(part, type) != NULL;
+    const struct pyjson *named = pyjson_given(part, "type");
+    return named ? named->kind == PY_STR && text_is(named->text, type) : pyjson_given(part, type) != NULL;
 }
 
 /* Several programs look for "does not support image input" or "is not a multimodal model", send the history again without pictures, and continue. */
@@ -123,7 +116,7 @@ static bool read_parts(struct reader *r, const struct pyjson *parts, struct mess
 
 static bool read_content(struct reader *r, struct message *m)
 {
-    const struct pyjson *v = given(r->now, "content");
+    const struct pyjson *v = pyjson_given(r->now, "content");
     struct buf out = {0};
     if (pyjson_truth(pyjson_get(r->now, "images")))     /* as ollama has them, beside the content */
         return refuse_media(r, "image");
@@ -178,7 +171,7 @@ static struct text read_arguments(struct reader *r, const struct pyjson *v)
 
 static bool read_call(struct reader *r, const struct pyjson *call, struct message *m)
 {
-    const struct pyjson *function = given(call, "function"), *from = function ? function : call, *name = given_text(from, "name");
+    const struct pyjson *function = pyjson_given(call, "function"), *from = function ? function : call, *name = given_text(from, "name");
     if (!name)
         return refuse(r, "call %d has no name, expected {\"function\": {\"name\": ..., \"arguments\": ...}}", m->n_calls + 1);
     m->calls[m->n_calls++] = (struct call){.name = name->text, .arguments = read_arguments(r, pyjson_get(from, "arguments"))};
@@ -187,7 +180,7 @@ static bool read_call(struct reader *r, const struct pyjson *call, struct messag
 
 static bool read_calls(struct reader *r, struct message *m)
 {
-    const struct pyjson *calls = given(r->now, "tool_calls"), *former = given(r->now, "function_call");
+    const struct pyjson *calls = pyjson_given(r->now, "tool_calls"), *former = pyjson_given(r->now, "function_call");
     bool ok = !calls || calls->kind == PY_LIST || refuse(r, "tool_calls is not a list of calls");
     const size_t n = calls ? calls->n : 0;
     m->calls = arena_array(r->mem, n + 1, sizeof *m->calls);
@@ -280,7 +273,7 @@ static bool read_messages(struct reader *r, const struct pyjson *list)
 
 static bool read_tool(struct reader *r, const struct pyjson *tool, size_t number, struct text *to)
 {
-    const struct pyjson *type = given(tool, "type"), *function = given(tool, "function");
+    const struct pyjson *type = pyjson_given(tool, "type"), *function = pyjson_given(tool, "function");
     struct buf out = {0};
     if (type && (type->kind != PY_STR || !text_is(type->text, "function")))
         return err_set(r->e, "tool %zu is of the type \"%.*s\", expected \"function\": the program that asks runs all tools", number,
@@ -306,7 +299,7 @@ static bool read_tools(struct reader *r, struct request *q, const struct pyjson 
 bool history_read(struct request *q, const struct pyjson *top, struct arena *mem, struct err *e)
 {
     struct reader r = {.mem = mem, .e = e};
-    const bool ok = read_tools(&r, q, given(top, "tools")) && read_messages(&r, given(top, "messages"));
+    const bool ok = read_tools(&r, q, pyjson_given(top, "tools")) && read_messages(&r, pyjson_given(top, "messages"));
     if (ok && r.has_system) {
         *--r.all = (struct message){.role = ROLE_SYSTEM, .content = kept(&r, &r.system)};
         r.n++;

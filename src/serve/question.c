@@ -13,13 +13,6 @@
 #include "serve/history.h"
 #include "text/pyjson.h"
 
-/* NULL: absent or null. */
-static const struct pyjson *given(const struct pyjson *top, const char *key)
-{
-    const struct pyjson *v = pyjson_get(top, key);
-    return v && v->kind != PY_NONE ? v : NULL;
-}
-
 static bool is_text(const struct pyjson *v, const char *s)
 {
     return v && v->kind == PY_STR && text_is(v->text, s);
@@ -27,7 +20,7 @@ static bool is_text(const struct pyjson *v, const char *s)
 
 static bool number(const struct pyjson *top, const char *key, double min, double max, double *to, struct err *e)
 {
-    const struct pyjson *v = given(top, key);
+    const struct pyjson *v = pyjson_given(top, key);
     if (!v)
         return true;
     char digits[64];
@@ -58,7 +51,7 @@ bool question_whole(const struct pyjson *top, const char *key, int min, int max,
 
 bool question_flag(const struct pyjson *top, const char *key, bool *to, struct err *e)
 {
-    const struct pyjson *v = given(top, key);
+    const struct pyjson *v = pyjson_given(top, key);
     if (v && v->kind != PY_TRUE && v->kind != PY_FALSE)
         return err_set(e, "%s is neither true nor false", key);
     *to = v ? v->kind == PY_TRUE : *to;
@@ -69,7 +62,7 @@ bool question_flag(const struct pyjson *top, const char *key, bool *to, struct e
 
 enum { CHAT = 1, PLAIN = 2, BOTH = CHAT | PLAIN };
 
-/* Whether the value changes nothing: it is `wanted`, JSON, or without that false or empty. */
+/* Returns whether the value changes nothing: it equals the JSON text `wanted`, or, if that is empty, it is false or empty. */
 static bool is_harmless(const struct pyjson *v, const char *wanted)
 {
     struct buf json = {0};
@@ -94,7 +87,7 @@ static bool refuse_fields(const struct pyjson *top, int where, struct err *e)
             const int n = (int)strcspn(p, " ");
             snprintf(name, sizeof name, "%.*s", n, p);
             p += n;
-            const struct pyjson *v = given(top, name);
+            const struct pyjson *v = pyjson_given(top, name);
             const char *value = refused[i].value;
             if (v && refused[i].where & where && !is_harmless(v, value))
                 return err_set(e, "%s %s%s: %s", name, *value ? "must be " : "is not supported", value, refused[i].words);
@@ -102,10 +95,10 @@ static bool refuse_fields(const struct pyjson *top, int where, struct err *e)
     return true;
 }
 
-/* Whether the value of the key is an object, or absent. */
+/* Checks that the value of the key is an object, or absent. */
 static bool is_object(const struct pyjson *top, const char *key, struct err *e)
 {
-    const struct pyjson *v = given(top, key);
+    const struct pyjson *v = pyjson_given(top, key);
     return !v || v->kind == PY_DICT || err_set(e, "%s is not an object", key);
 }
 
@@ -117,14 +110,14 @@ static bool read_conversation(struct question *q, const struct pyjson *top, stru
     bool parallel = true;
     if (!history_read(r, top, &q->mem, e) || !question_flag(top, "parallel_tool_calls", &parallel, e))
         return false;
-    const struct pyjson *choice = given(top, "tool_choice");
+    const struct pyjson *choice = pyjson_given(top, "tool_choice");
     if (choice && !is_text(choice, "auto") && !is_text(choice, "none"))
         return err_set(e, "tool_choice must be \"auto\" or \"none\": the model decides by itself which tool it calls");
     if (is_text(choice, "none"))
         r->n_tools = 0;
     q->one_call = !parallel;
     const struct message *last = &r->messages[r->n_messages - 1];
-    r->follows = last->role == ROLE_TOOL || last->aside;        /* as far as it is true, which is found out */
+    r->follows = last->role == ROLE_TOOL || last->aside;        /* the responder compares the prompts */
     return true;
 }
 
@@ -153,7 +146,7 @@ static bool read_switch(struct question *q, const struct pyjson *from, const cha
 #define EFFORT(...) {__VA_ARGS__},
 #include "config/efforts.def"
     };
-    const struct pyjson *v = given(from, key);
+    const struct pyjson *v = pyjson_given(from, key);
     if (!v)
         return true;
     for (size_t i = 0; i < sizeof efforts / sizeof *efforts; i++)
@@ -171,24 +164,24 @@ static bool read_budget(struct question *q, const struct pyjson *from, const cha
     return question_whole(from, key, 0, LIMIT_CTX, &q->request.think_budget, e);
 }
 
-/* OpenRouter's `reasoning` and Anthropic's `thinking`: an object, or a switch. */
+/* Reads OpenRouter's `reasoning` or Anthropic's `thinking`: an object, or a switch. */
 static bool read_reasoning(struct question *q, const struct pyjson *top, const char *key, struct err *e)
 {
-    const struct pyjson *v = given(top, key);
+    const struct pyjson *v = pyjson_given(top, key);
     if (!v || v->kind != PY_DICT)
         return read_switch(q, top, key, e);
     return read_switch(q, v, "type", e) && read_switch(q, v, "effort", e) && read_switch(q, v, "enabled", e) &&
            read_budget(q, v, "budget_tokens", e) && read_budget(q, v, "max_tokens", e);
 }
 
-/* Where switches disagree, the last one here counts. */
+/* Reads all switches of reasoning.  If they disagree, the last one here counts. */
 static bool read_thinking(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
 {
     q->request.thinking = options_on(o, OPT_think);
     q->request.think_budget = options_int(o, OPT_think_budget);
     return read_switch(q, top, "reasoning_effort", e) && read_reasoning(q, top, "reasoning", e) && read_reasoning(q, top, "thinking", e) &&
            read_switch(q, top, "think", e) && read_switch(q, top, "enable_thinking", e) && is_object(top, "chat_template_kwargs", e) &&
-           read_switch(q, given(top, "chat_template_kwargs"), "enable_thinking", e) && read_budget(q, top, "thinking_budget_tokens", e) &&
+           read_switch(q, pyjson_given(top, "chat_template_kwargs"), "enable_thinking", e) && read_budget(q, top, "thinking_budget_tokens", e) &&
            read_budget(q, top, "thinking_token_budget", e) && read_budget(q, top, "thinking_budget", e);
 }
 
@@ -204,7 +197,7 @@ static bool add_stop(struct question *q, const struct pyjson *v, struct err *e)
 
 static bool read_stops(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
 {
-    const struct pyjson *v = given(top, "stop");
+    const struct pyjson *v = pyjson_given(top, "stop");
     int n;
     const char *const *usual = options_list(o, OPT_stop, &n);
     for (int i = 0; !v && i < n && i < QUESTION_MAX_STOPS; i++)
@@ -217,11 +210,11 @@ static bool read_stops(struct question *q, const struct pyjson *top, const struc
     return true;
 }
 
-/* {"TOKEN": X} -> "TOKEN=X", where TOKEN is an id or, unlike elsewhere, a text. */
+/* Reads {"TOKEN": X} as "TOKEN=X".  TOKEN is an id or, unlike in other servers, a text. */
 static bool read_bias(struct question *q, const struct pyjson *top, struct err *e)
 {
     enum { MOST = 1024 };
-    const struct pyjson *v = given(top, "logit_bias");
+    const struct pyjson *v = pyjson_given(top, "logit_bias");
     if (!v)
         return true;
     if (v->kind != PY_DICT || v->n > MOST)
@@ -245,7 +238,7 @@ static bool read_bias(struct question *q, const struct pyjson *top, struct err *
 
 static bool read_seed(struct question *q, const struct pyjson *top, struct err *e)
 {
-    const struct pyjson *v = given(top, "seed");
+    const struct pyjson *v = pyjson_given(top, "seed");
     if (!v)
         return true;
     if (v->kind != PY_INT || v->text.n > 20)
@@ -296,12 +289,12 @@ bool question_read_top(struct question *q, struct text body, struct pyjson *top,
     *q = (struct question){0};
     if (!question_object(top, body, &q->mem, e))
         return false;
-    const struct pyjson *model = given(top, "model");
+    const struct pyjson *model = pyjson_given(top, "model");
     if (model && model->kind != PY_STR)
         return err_set(e, "model is not a text");
     q->model = model ? model->text : text_of("");
     return question_flag(top, "stream", &q->streams, e) && is_object(top, "stream_options", e) &&
-           question_flag(given(top, "stream_options"), "include_usage", &q->wants_usage, e) &&
+           question_flag(pyjson_given(top, "stream_options"), "include_usage", &q->wants_usage, e) &&
            question_flag(top, "return_progress", &q->wants_progress, e) && read_stops(q, top, o, e) && read_sampling(q, top, e);
 }
 
@@ -338,10 +331,10 @@ bool question_ids(const struct pyjson *list, struct ids *out)
     return ok;
 }
 
-/* A text, a list of tokens, or a list with one of these. */
+/* Reads a text, a list of tokens, or a list with one of these. */
 static bool read_prompt(struct question *q, const struct pyjson *top, struct err *e)
 {
-    const struct pyjson *v = given(top, "prompt");
+    const struct pyjson *v = pyjson_given(top, "prompt");
     if (v && v->kind == PY_LIST && v->n > 1 && v->items[0].kind != PY_INT)
         return err_set(e, "prompt has %zu prompts, expected one in a request", v->n);
     if (v && v->kind == PY_LIST && v->n == 1 && v->items[0].kind != PY_INT)
@@ -351,7 +344,7 @@ static bool read_prompt(struct question *q, const struct pyjson *top, struct err
     return (v && v->kind == PY_STR) || question_ids(v, &q->ids) || err_set(e, "prompt is neither a text nor a list of tokens");
 }
 
-/* `logprobs` is a number here: so many of the likeliest ones. */
+/* Reads `logprobs`, which is the number of alternatives here. */
 static bool read_plain_logprobs(struct question *q, const struct pyjson *top, struct err *e)
 {
     q->n_alternatives = -1;
@@ -360,11 +353,11 @@ static bool read_plain_logprobs(struct question *q, const struct pyjson *top, st
 
 bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e)
 {
-    enum { USUAL_MAX = 16 };            /* tokens, of a request that says nothing, as OpenAI defines it */
+    enum { USUAL_MAX = 16 };            /* tokens of an answer without max_tokens, as OpenAI defines it */
     struct pyjson top;
     bool ok = read_client(q, body, &top, PLAIN, o, e) && read_prompt(q, &top, e) && read_plain_logprobs(q, &top, e);
     q->plain = true;
-    if (ok && !given(&top, "max_tokens") && !given(&top, "max_completion_tokens"))
+    if (ok && !pyjson_given(&top, "max_tokens") && !pyjson_given(&top, "max_completion_tokens"))
         q->given.max_tokens = USUAL_MAX;
     return ok;
 }

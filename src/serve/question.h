@@ -42,9 +42,9 @@ bool question_read_plain(struct question *q, struct text body, const struct opti
 bool question_object(struct pyjson *top, struct text body, struct arena *mem, struct err *e);
 /* Parses the body into `top` and reads the fields that all kinds of requests have. */
 bool question_read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e);
-/* Reads a list of whole numbers.  False: it is no such list. */
+/* Reads a list of whole numbers.  False if the value is anything else. */
 bool question_ids(const struct pyjson *list, struct ids *out);
-/* Read the value of a key; without the key *to stays as it is.  False with the reason: the value is of another type, or out of range. */
+/* Read the value of a key; without the key *to keeps its value.  False with the reason if the value is of another type, or out of range. */
 bool question_whole(const struct pyjson *top, const char *key, int min, int max, int *to, struct err *e);
 bool question_flag(const struct pyjson *top, const char *key, bool *to, struct err *e);
 void question_free(struct question *q);

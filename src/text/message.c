@@ -172,9 +172,8 @@ static bool read_tools(struct reader *r, const struct pyjson *v, struct conversa
     return true;
 }
 
-bool conversation_read(struct conversation *c, const struct pyjson *top, struct arena *a, struct err *e)
+static bool read_conversation(struct conversation *c, const struct pyjson *top, struct arena *a, struct err *e)
 {
-    *c = (struct conversation){0};
     const struct pyjson *kwargs = pyjson_get(top, "kwargs");
     if (top->kind != PY_DICT)
         return err_set(e, "the conversation is not a JSON object");
@@ -194,5 +193,5 @@ bool conversation_parse(struct conversation *c, const char *json, size_t len, st
 {
     struct pyjson top;
     *c = (struct conversation){0};
-    return pyjson_parse(&top, (struct text){json, len}, PYJSON_LOADS, a, e) && conversation_read(c, &top, a, e);
+    return pyjson_parse(&top, (struct text){json, len}, PYJSON_LOADS, a, e) && read_conversation(c, &top, a, e);
 }

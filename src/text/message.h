@@ -25,10 +25,7 @@ struct conversation {
 #define MEDIA_VIDEO "<|vision_start|><|video_pad|><|vision_end|>"
 
 /* Reads {"messages": [...], "tools": [...], "kwargs": {...}} (extra keys ignored) into `a`.  False with a reason
- * if the JSON has another shape.  What the template itself refuses is reported by template_render(), in the template's words. */
+ * if the JSON has another shape.  template_render() reports what the template itself refuses, in its words. */
 bool conversation_parse(struct conversation *c, const char *json, size_t len, struct arena *a, struct err *e);
-/* The same of JSON that was parsed already. */
-struct pyjson;
-bool conversation_read(struct conversation *c, const struct pyjson *top, struct arena *a, struct err *e);
 
 #endif

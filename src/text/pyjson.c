@@ -91,6 +91,12 @@ const struct pyjson *pyjson_get(const struct pyjson *v, const char *key)
     return v && v->kind == PY_DICT ? find_item(v, text_of(key)) : NULL;
 }
 
+const struct pyjson *pyjson_given(const struct pyjson *dict, const char *key)
+{
+    const struct pyjson *v = pyjson_get(dict, key);
+    return v && v->kind != PY_NONE ? v : NULL;
+}
+
 struct pyjson pyjson_string(struct text t)
 {
     return (struct pyjson){.kind = PY_STR, .text = t};

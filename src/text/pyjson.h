@@ -35,6 +35,7 @@ enum pyjson_mode {
 bool pyjson_parse(struct pyjson *v, struct text src, enum pyjson_mode mode, struct arena *a, struct err *e);
 
 const struct pyjson *pyjson_get(const struct pyjson *dict, const char *key);     /* NULL if absent or if `dict` is not a dict */
+const struct pyjson *pyjson_given(const struct pyjson *dict, const char *key);   /* NULL also if the value is null */
 void pyjson_set(struct pyjson *dict, struct text key, struct pyjson value, struct arena *a);
 struct pyjson pyjson_string(struct text t);
 bool pyjson_truth(const struct pyjson *v);                       /* Python's bool(); NULL is false */

@@ -39,7 +39,7 @@ static void add_segment(struct out *o, bool is_control, struct text t)
     s->items[s->n++] = (struct segment){is_control, t};
 }
 
-/* Text of a user, a tool or the model: no control tokens. */
+/* Appends text of a user, a tool or the model, which has no control tokens. */
 static void plain(struct out *o, struct text t)
 {
     add_segment(o, false, t);
@@ -53,7 +53,7 @@ static const char *control_at(const char *s)
     return NULL;
 }
 
-/* Text of the template: its tags are control tokens. */
+/* Appends text of the template, whose tags are control tokens. */
 static void fixed(struct out *o, const char *s)
 {
     const char *run = s;
@@ -70,7 +70,7 @@ static void fixed(struct out *o, const char *s)
     plain(o, (struct text){run, (size_t)(s - run)});
 }
 
-/* `part` is a range of m->content: plain text, except the placeholders of images and videos. */
+/* Appends `part`, a range of m->content: plain text, except the placeholders of images and videos. */
 static void content(struct out *o, const struct message *m, struct text part)
 {
     if (!part.n)
@@ -129,7 +129,7 @@ static bool find_last_query(const struct conversation *c, int *last, struct err 
     return !c->messages[*last].refusal || err_set(e, "%s", c->messages[*last].refusal);
 }
 
-/* Python: reasoning = t.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') and
+/* Does as Python's reasoning = t.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') and
  * content = t.split('</think>')[-1].lstrip('\n') */
 static void split_reasoning(struct text *reasoning, struct text *t)
 {

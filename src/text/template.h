@@ -22,10 +22,10 @@ struct segments {
 
 /* Appends to `out` (in `a`); false with the template's refusal. */
 bool template_render(const struct conversation *c, struct segments *out, struct arena *a, struct err *e);
-/* Whether a user asks something in the message: reasoning is kept after the last such message.  Clients may also return tool results in user
+/* Returns whether a user asks something in the message: reasoning is kept after the last such message.  Clients may also return tool results in user
  * messages. */
 bool template_is_query(const struct message *m);
-/* All segments as text. */
+/* Appends the text of all segments. */
 void segments_text(const struct segments *s, struct buf *out);
 /* Encodes the segments: control tokens by id, each run of plain text as one text with specials off.  *snapshot_pos (may be NULL)
  * receives the number of ids of items[0..keep).  False if the vocabulary lacks a control token. */
