@@ -72,9 +72,9 @@ static void ask_about_summary(struct line *l)
     struct buf text = {0};
     enum chat_answer answer = CHAT_NO;
     bool known = false;
-    buf_adds(&text, "accept this summary ");
+    buf_adds(&text, "this summary would ");
     if (chat_proposes(l->chat, &text)) {
-        buf_adds(&text, "?  y: yes (/undo reverts it), n: no\n");
+        buf_adds(&text, ".  y: accept, /undo reverts it; n: discard\n");
         turn_say(&l->turn, text.data);
         buf_reset(&text);
         while (!known && lineedit_answer(l->edit, "[y/n] ", &text)) {

@@ -262,7 +262,8 @@ static void tell_memory(struct pipe *p)
 static void take(struct pipe *p, const struct chat_event *ev)
 {
     bool plain = !p->json && !p->jsonl && p->streams;
-    if (p->jsonl && ev->kind != CHAT_TOOL_OUTPUT && ev->kind != CHAT_DONE && ev->kind != CHAT_FATAL)     /* a result has what was output */
+    const bool skipped = ev->kind == CHAT_RUNS || ev->kind == CHAT_TOOL_OUTPUT || ev->kind == CHAT_DONE || ev->kind == CHAT_FATAL;
+    if (p->jsonl && !skipped)           /* a result has what was output */
         put_json(p, reply_event(p->chat, ev, p->start_ns, 0));
     bool shown = plain && ((ev->kind == CHAT_REASONING && p->show_reasoning) || (ev->kind == CHAT_TEXT && p->show_answer));
     waiting_event(&p->waiting, ev, !shown && !(p->terminal && p->printed));

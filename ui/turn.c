@@ -331,6 +331,7 @@ void turn_event(struct turn *t, const struct chat_event *ev)
     case CHAT_APPROVE:
         approve(t, ev);
         break;
+    case CHAT_RUNS:
     case CHAT_TOOL_OUTPUT:
         break;                          /* the result has it all */
     case CHAT_TITLED:

@@ -39,6 +39,7 @@ static void start_call(struct chat *c, const struct tool *tool, const char *argu
     c->calls.shown_output = 0;
     if (c->calls.run) {
         c->turn.state = TURN_RUNNING;
+        outbox_post(&c->out, CHAT_RUNS, c->turn.answer.calls[c->calls.next].name, NULL, 0);
         return;
     }
     char why[sizeof e.msg + 8];

@@ -158,7 +158,7 @@ static bool read_files(struct chat *c, const struct buf *text, struct attached *
     if (!c->draft.doubt)
         return true;
     buf_add(&c->draft.doubted, buf_str(text), text->len);
-    return err_set(e, "%s; not sent yet: sent once more, the message goes %s", why.msg, c->draft.doubt == DOUBTS_SIZE ? "with it" : "without it");
+    return err_set(e, "%s; not sent; press Enter again to send it %s", why.msg, c->draft.doubt == DOUBTS_SIZE ? "anyway" : "without the file");
 }
 
 bool chat_attach(struct chat *c, const char *path, struct err *e)
@@ -380,7 +380,7 @@ static bool may_choose(struct chat *c, struct err *e)
     if (!c->responder->can.choose)
         return err_set(e, "this chat has one model, which is chosen when it begins: q35chat --model NAME");
     if (c->turn.state != TURN_IDLE && c->turn.state != TURN_WAITING)
-        return err_set(e, "the last message is still being answered");
+        return err_set(e, "the last message is still being answered; Ctrl-C stops it");
     if (titler_stop(c))
         return err_set(e, "the model was just writing a title, which is stopped now: try again");
     return c->presence != RESPONDER_OPENS || err_set(e, "the server has not yet said which models it has");

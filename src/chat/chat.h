@@ -32,6 +32,7 @@ enum chat_event_kind {
     CHAT_TEXT,                  /* text of the answer */
     CHAT_CALL,                  /* name: the tool; text: its arguments; truncated: the answer ended within the call, which will not be run */
     CHAT_APPROVE,               /* name, text: may this call run?  chat_approve() answers */
+    CHAT_RUNS,                  /* name: this tool begins to run, after a yes if one was needed */
     CHAT_TOOL_OUTPUT,           /* name; text: what a running tool has printed since the last such event; the result repeats it */
     CHAT_TOOL_RESULT,           /* name; text: the result that the model reads */
     CHAT_NOTE,                  /* text: a sentence for the user; the turn goes on */

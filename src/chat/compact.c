@@ -125,7 +125,7 @@ bool chat_proposes(struct chat *c, struct buf *out)
     if (!c->summary.text.len)
         return false;
     if (out)
-        buf_addf(out, "in place of %d messages: the next prompt has %d tokens instead of %d", n_summed(c), context_if_summed(c, &c->summary.text),
+        buf_addf(out, "replace %d messages (next prompt: %d tokens instead of %d)", n_summed(c), context_if_summed(c, &c->summary.text),
                  chat_context_used(c).tokens);
     return true;
 }

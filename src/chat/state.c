@@ -5,10 +5,10 @@
 bool state_usable(const struct chat *c, struct err *e)
 {
     if (c->turn.state == TURN_DEAD)
-        return err_set(e, "the model has ended; only saving is left");
+        return err_set(e, "the engine has stopped; you can only save now");
     if (c->summary.text.len)
-        return err_set(e, "first take or leave the summary that waits");
-    return c->turn.state == TURN_IDLE || err_set(e, "the last message is still being answered");
+        return err_set(e, "accept or discard the summary first");
+    return c->turn.state == TURN_IDLE || err_set(e, "the last message is still being answered; Ctrl-C stops it");
 }
 
 const char *state_role(const struct entry *m)

@@ -12,14 +12,14 @@ seen "a first answer" " ctx "
 type 'Tell me more of it.\r'
 seen "a second answer" " ctx "
 type '/compact the names\r'
-seen "a summary is written and offered" "accept this summary in place of 4 messages: the next prompt has "
+seen "a summary is written and offered" "this summary would replace 4 messages (next prompt: "
 seen "... with a question" "[y/n] "
 type 'n\r'
-seen "it can be left" "discarded; nothing has changed"
+seen "it can be discarded" "discarded; nothing has changed"
 type '/compact\r'
 seen "asked for again it is offered again" "[y/n] "
 type 'y\r'
-seen "... and taken" "taken"
+seen "... and accepted" "accepted"
 type '/context\r'
 seen "prompts begin with it" "summary Summary of our conversation so far"
 type 'And of Spain?\r'

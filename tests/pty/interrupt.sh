@@ -50,7 +50,7 @@ see the list opens again: lists the commands
 type \033
 gone Esc closes it as well: lists the commands
 type \025@long.txt say\r
-see a file of more than half the context is told first: not sent yet
+see a file of more than half the context is told first: not sent; press
 type \r
 see ... and read when it is sent once more: reading
 type \003

@@ -159,14 +159,14 @@ static void test_app__a_summary_is_shown_first_and_taken_by_enter(void **state)
     stage_say("/compact");
     stage_answer();
     assert_shows("they said hello");
-    assert_shows("this summary would stand in place of 2 messages: the next prompt has ");
-    assert_shows("Enter takes it, Esc leaves it");
+    assert_shows("this summary would replace 2 messages (next prompt: ");
+    assert_shows("Enter accepts, Esc discards");
     stage_say("more");                  /* nothing goes on before that is decided, and nothing is lost */
-    assert_shows("first take or leave the summary that waits");
+    assert_shows("accept or discard the summary first");
     assert_string_equal(stage_draft(), "more");
     assert_int_equal(fake.n_submits, 2);
     stage_key("Esc");
-    assert_shows("the summary is left; nothing has changed");
+    assert_shows("summary discarded; nothing has changed");
     assert_hides("they said hello");
     assert_string_equal(stage_draft(), "more");
     assert_int_equal(chat_n_messages(stage.chat), 2);
@@ -174,7 +174,7 @@ static void test_app__a_summary_is_shown_first_and_taken_by_enter(void **state)
     stage_say("/compact");
     stage_answer();
     stage_key("Enter");
-    assert_shows("the summary is taken; /undo goes back before it");
+    assert_shows("summary accepted; /undo reverts it");
     assert_shows("they said goodbye");
     assert_shows("a first answer");     /* what it stands for is still there to read */
     assert_int_equal(chat_n_messages(stage.chat), 3);

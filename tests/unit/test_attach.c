@@ -273,7 +273,7 @@ static void test_attach__a_message_that_names_no_file_goes_when_it_is_sent_again
     struct err e = {0};
     (void)state;
     assert_false(chat_submit(c, "see @nothere", 12, &e));
-    assert_string_equal(e.msg, "cannot open nothere: No such file or directory; not sent yet: sent once more, the message goes without it");
+    assert_string_equal(e.msg, "cannot open nothere: No such file or directory; not sent; press Enter again to send it without the file");
     assert_int_equal(chat_n_messages(c), 0);
     assert_false(chat_submit(c, "see @nothere.c", 14, &e));     /* another message is asked about anew */
     ask("see @nothere.c");
@@ -304,9 +304,9 @@ static void test_attach__a_file_that_takes_half_of_the_context_asks_first(void *
     open_small(*state, "half.txt", 300);
     assert_false(chat_submit(c, "@half.txt", 9, &e));
     assert_non_null(strstr(e.msg, "half.txt: 300 tokens, and 550 of the context are free"));
-    assert_non_null(strstr(e.msg, "sent once more, the message goes with it"));
+    assert_non_null(strstr(e.msg, "press Enter again to send it anyway"));
     assert_false(chat_submit(c, "@half.txt @nothere", 18, &e));
-    assert_non_null(strstr(e.msg, "without it"));
+    assert_non_null(strstr(e.msg, "without the file"));
     assert_false(chat_submit(c, "@half.txt @nothere", 18, &e)); /* the one thing was told, now the other */
     assert_non_null(strstr(e.msg, "300 tokens"));
     ask("@half.txt @nothere");

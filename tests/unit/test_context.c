@@ -282,13 +282,13 @@ static void test_context__a_summary_that_is_taken_stands_for_what_is_before_it(v
     assert_int_equal(chat_n_messages(t.c), 4);
     assert_int_equal(chat_context_used(t.c).tokens, before);
     assert_false(chat_submit(t.c, "x", 1, &e));
-    assert_string_equal(e.msg, "first take or leave the summary that waits");
+    assert_string_equal(e.msg, "accept or discard the summary first");
     chat_decide(t.c, true);
     assert_int_equal(chat_n_messages(t.c), 5);
     assert_string_equal(chat_message(t.c, 4).role, "summary");
     /* the figures that were told are those that came */
     char told[128];
-    snprintf(told, sizeof told, "in place of 3 messages: the next prompt has %d tokens instead of %d", chat_context_used(t.c).tokens, before);
+    snprintf(told, sizeof told, "replace 3 messages (next prompt: %d tokens instead of %d)", chat_context_used(t.c).tokens, before);
     assert_string_equal(text.data, told);
     assert_int_equal(sum_of_parts(&t), chat_context_used(t.c).tokens);
     /* system prompt and what is pinned are as they were, before it */

@@ -162,7 +162,7 @@ static void test_feed__a_stopped_answer_goes_on_in_its_place(void **state)
     stage_answer();
     stage_key("Esc");
     stage_answer();
-    assert_shows("stopped; Enter on an empty draft goes on");
+    assert_shows("Enter continues");
     stage_key("Enter");
     stage_answer();
     assert_int_equal(pane_n(pane()), 2);

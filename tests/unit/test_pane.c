@@ -100,8 +100,8 @@ static void test_pane__a_conversation_on_80_columns(void **state)
            "  thought 11.8 s, 402 tok\n"
            "I will look at the failing test first.\n"
            "\n"
-           "$ shell make test-unit T=timeline                         exit 2  3.4 s  7 lines\n"
-           "read {\"path\": \"src/engine/timeline.c\", \"from\": 120}             (Ctrl-O)  1 line\n"
+           "$ shell make test-unit T=timeline               (Ctrl-O)  exit 2  3.4 s  7 lines\n"
+           "read {\"path\": \"src/engine/timeline.c\", \"from\": 120}                = static void\n"
            "\n"
            "The search uses < where the header promises at or before, so the snapshot at 96\n"
            "is skipped.\n"
@@ -154,7 +154,7 @@ static void test_pane__a_conversation_on_40_columns(void **state)
            "thought 11.8 s, 402 tok\n"
            "I will look at the failing test first.\n"
            "$ shell make test-unit...  exit 2  3.4 s\n"
-           "read {\"path\": \"src/...  (Ctrl-O)  1 line\n"
+           "read {\"path\": \"src/eng...  = static void\n"
            "The search uses < where the header\n"
            "promises at or before, so the snapshot\n"
            "at 96 is skipped.\n"
@@ -176,8 +176,8 @@ static void test_pane__a_conversation_on_120_columns(void **state)
            "  thought 11.8 s, 402 tok\n"
            "I will look at the failing test first.\n"
            "\n"
-           "$ shell make test-unit T=timeline                                                                 exit 2  3.4 s  7 lines\n"
-           "read {\"path\": \"src/engine/timeline.c\", \"from\": 120}                                                     (Ctrl-O)  1 line\n"
+           "$ shell make test-unit T=timeline                                                       (Ctrl-O)  exit 2  3.4 s  7 lines\n"
+           "read {\"path\": \"src/engine/timeline.c\", \"from\": 120}                                                        = static void\n"
            "\n"
            "The search uses < where the header promises at or before, so the snapshot at 96 is skipped.\n"
            "\n"
@@ -555,10 +555,10 @@ static void test_pane__every_fold_is_reached_upwards_and_only_the_next_one_says_
     pane_head(p, add(p, ITEM_REASONING, "thinking hard"), "a thought");
     pane_head(p, add(p, ITEM_FILE, "text"), "notes.txt  4 bytes");
     int first = pane_call(p, 0, "first", "{}");
-    append(p, first, "one");
+    append(p, first, "one\nmore");
     pane_end(p, first);
     int second = pane_call(p, 0, "second", "{}");
-    append(p, second, "two");
+    append(p, second, "two\nmore");
     pane_end(p, second);
     add(p, ITEM_ANSWER, "Done.");
     struct buf shut = {0};

@@ -197,7 +197,7 @@ static void test_stop__an_earlier_message_is_replaced_when_another_is_sent(void 
     say_three();
     stage_say("/edit 1");
     assert_shows("editing, replaces 2 messages");
-    assert_shows("Esc leaves it");
+    assert_shows("Esc cancels");
     assert_false(is_dim("First"));
     assert_false(is_dim("One."));
     assert_true(is_dim("Second"));
@@ -335,6 +335,111 @@ static void test_stop__after_a_stop_the_queue_waits_for_enter(void **state)
     assert_int_equal(fake.n_submits, 2);
     assert_shows("> B");
     stage_end();
+}
+
+/* B is held after a stop. */
+static void hold_a_message(void)
+{
+    open_plain();
+    fake_end("One,", FINISH_LENGTH, true);
+    fake_say("Two.");
+    fake_say("Three.");
+    fake_say("Four.");
+    stage_open();
+    stage_say("A");
+    stage_answer();
+    stage_say("B");
+    stage_key("Ctrl-C");
+    stage_answer();
+    assert_shows("held 1: B");
+}
+
+static void test_stop__no_command_sends_what_is_held(void **state)
+{
+    static const char *const commands[] = {"/help", "/context", "/set temperature 0.6", "/nonsense", "/find x", "/new"};
+    (void)state;
+    hold_a_message();
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        stage_say(commands[i]);
+        stage_pass(100);
+        stage_key("Esc");               /* a list that it opened */
+        stage_pass(1000);
+        assert_int_equal(fake.n_submits, 1);
+        assert_shows("held 1: B");
+    }
+    stage_key("Enter");
+    stage_answer();
+    assert_int_equal(fake.n_submits, 2);
+    assert_shows("> B");
+    stage_end();
+}
+
+static void test_stop__another_answer_leaves_what_is_held(void **state)
+{
+    (void)state;
+    hold_a_message();
+    stage_say("/regen");
+    stage_answer();
+    assert_int_equal(fake.n_submits, 2);
+    assert_shows("held 1: B");
+    stage_say("C");                     /* sent, and then what was held */
+    stage_answer();
+    stage_answer();
+    assert_int_equal(fake.n_submits, 4);
+    assert_hides("held");
+    stage_end();
+}
+
+static void test_stop__the_hint_says_what_enter_does(void **state)
+{
+    (void)state;
+    hold_a_message();
+    assert_shows("Enter sends it");
+    assert_hides("Enter continues");
+    assert_shows("1 held");
+    assert_hides("queued");
+    stage_type("draft");
+    assert_shows("Enter sends this");
+    stage_keys("Ctrl-U Alt-Up Ctrl-U");
+    assert_shows("Enter continues");
+    stage_type("draft");
+    assert_hides("Enter");
+    stage_end();
+}
+
+static void test_stop__a_cancelled_summary_leaves_no_note(void **state)
+{
+    (void)state;
+    open_plain();
+    fake_say("One.");
+    fake_end("They said", FINISH_LENGTH, true);
+    stage_open();
+    stage_say("A");
+    stage_answer();
+    stage_say("/compact");
+    stage_answer();
+    stage_key("Ctrl-C");
+    stage_answer();
+    assert_hides("stopped");
+    assert_hides("They said");
+    stage_end();
+}
+
+static void test_stop__a_tool_is_timed_from_its_start_and_not_while_the_user_decides(void **state)
+{
+    (void)state;
+    struct phase p = {0};
+    phase_event(&p, &(struct chat_event){.kind = CHAT_READY, .text = "", .name = ""}, 0);
+    phase_turn(&p, 1000);
+    phase_event(&p, &(struct chat_event){.kind = CHAT_CALL, .text = "", .name = "weather"}, 5000);
+    phase_event(&p, &(struct chat_event){.kind = CHAT_APPROVE, .text = "", .name = "weather"}, 6000);
+    assert_string_equal(phase_name(&p), "waiting for approval");
+    assert_int_equal(phase_seconds(&p, 16000), 10);
+    phase_event(&p, &(struct chat_event){.kind = CHAT_RUNS, .text = "", .name = "weather"}, 16000);
+    assert_string_equal(phase_name(&p), "running");
+    assert_int_equal(phase_seconds(&p, 16500), 0);
+    phase_event(&p, &(struct chat_event){.kind = CHAT_TOOL_RESULT, .text = "", .name = "weather"}, 17000);
+    assert_int_equal(phase_seconds(&p, 18000), 17);
 }
 
 static void test_stop__steering_stops_and_sends_at_once(void **state)
@@ -488,7 +593,7 @@ static void test_stop__an_enter_by_habit_does_not_send_the_draft(void **state)
     stage_screen();
     stage_pass(600);
     stage_keys("y Enter");
-    assert_shows("that Enter was for the question");
+    assert_shows("Enter ignored (it followed the question)");
     stage_answer();
     assert_string_equal(stage_draft(), "A draft");
     assert_int_equal(input_state(&stage.app.host)->queue.n, 0);
@@ -745,6 +850,11 @@ int main(void)
         cmocka_unit_test(test_stop__windows_close_before_anything_stops),
         cmocka_unit_test(test_stop__what_is_typed_meanwhile_is_sent_in_order),
         cmocka_unit_test(test_stop__after_a_stop_the_queue_waits_for_enter),
+        cmocka_unit_test(test_stop__no_command_sends_what_is_held),
+        cmocka_unit_test(test_stop__another_answer_leaves_what_is_held),
+        cmocka_unit_test(test_stop__the_hint_says_what_enter_does),
+        cmocka_unit_test(test_stop__a_cancelled_summary_leaves_no_note),
+        cmocka_unit_test(test_stop__a_tool_is_timed_from_its_start_and_not_while_the_user_decides),
         cmocka_unit_test(test_stop__steering_stops_and_sends_at_once),
         cmocka_unit_test(test_stop__steering_before_the_first_word_sends_both),
         cmocka_unit_test(test_stop__keys_from_before_the_question_do_not_answer_it),

@@ -308,7 +308,7 @@ static void test_tree__nothing_moves_while_an_answer_runs(void **state)
     submit("Q2");
     assert_false(chat_undo(c, &text, &e) || chat_redo(c, &e) || chat_edit(c, 0, &text, &e));
     assert_false(chat_show_sibling(c, 0, 0, &e) || chat_go(c, 0, &e));
-    assert_string_equal(e.msg, "the last message is still being answered");
+    assert_string_equal(e.msg, "the last message is still being answered; Ctrl-C stops it");
     chat_interrupt(c);
     wait_for_the_end();
     buf_free(&text);

@@ -179,7 +179,6 @@ static void answered(struct host *h)
     window_close(h, WINDOW_approve);
     approve(h)->guard_until = h->ms + APPROVE_GUARD_MS;
     h->phase.asking = false;
-    h->feed.call_ms = h->ms;            /* the time to decide is not the tool's */
 }
 
 static void yes(struct host *h, enum chat_answer how)
@@ -309,7 +308,7 @@ static bool is_by_habit(struct host *h, const struct key_event *ev)
     if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || window_is_open(h, WINDOW_approve) || h->ms >= q->guard_until)
         return false;
     q->guard_until = 0;
-    host_hint(h, "that Enter was for the question; another one is for the draft");
+    host_hint(h, "Enter ignored (it followed the question); press it again to send the draft");
     return true;
 }
 

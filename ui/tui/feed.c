@@ -198,7 +198,7 @@ static void expect_message(struct walk *w, int i)
     if (!strcmp(m.role, "user"))
         expect_user(w, i, m.text);
     if (!strcmp(m.role, "summary"))
-        pane_head(f->pane, expect_text(w, ITEM_ANSWER, i, m.text, &fresh), "in place of what stands above");
+        pane_head(f->pane, expect_text(w, ITEM_ANSWER, i, m.text, &fresh), "replaces everything above");
     if (strcmp(m.role, "assistant"))
         return;                         /* a tool's words stand in its call */
     if (*m.reasoning) {
@@ -252,7 +252,8 @@ void feed_turn(struct feed *f)
     feed_sync(f);
     f->message = chat_n_messages(f->chat) - 1;
     const char *question = chat_asked_aside(f->chat);
-    f->aside = question || chat_sums_up(f->chat) ? pane_n(f->pane) : -1;
+    f->summary = chat_sums_up(f->chat);
+    f->aside = question || f->summary ? pane_n(f->pane) : -1;
     if (question)
         say_aside(f, question);
     f->complete = true;
@@ -371,33 +372,32 @@ static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
     f->message += f->aside < 0;
 }
 
+/* The status line says what Enter does next, which depends on more than this turn.  A summary that was cancelled leaves nothing to speak of. */
 static const char *ended(const struct feed *f, enum chat_end end)
 {
-    int last = chat_n_messages(f->chat) - 1;
-    bool goes_on = last >= 0 && chat_message(f->chat, last).stopped;
     switch (end) {
-    case CHAT_LENGTH:      return "cut off: max_tokens is reached; Enter on an empty draft goes on";
-    case CHAT_CONTEXT:     return "cut off: the context is full; /compact and /drop N make room, /undo goes back, /new begins again";
-    case CHAT_INTERRUPTED: return goes_on ? "stopped; Enter on an empty draft goes on" : "stopped";
+    case CHAT_LENGTH:      return "cut off: max_tokens is reached";
+    case CHAT_CONTEXT:     return "cut off: the context is full; free space with /compact or /drop N, or start over with /new";
+    case CHAT_INTERRUPTED: return f->summary ? NULL : "stopped";
     case CHAT_TOOL_ROUNDS: return "ended: too many rounds of tool calls, see /set tool_rounds";
     default:               return NULL;
     }
 }
 
-/* What was written of a summary goes; one that was taken is a message now. */
+/* Removes what was written of the summary; an accepted one is a message now. */
 void feed_decided(struct feed *f, bool taken)
 {
     cut_aside(f);
     feed_sync(f);
-    feed_say(f, ITEM_NOTE, taken ? "the summary is taken; /undo goes back before it" : "the summary is left; nothing has changed");
+    feed_say(f, ITEM_NOTE, taken ? "summary accepted; /undo reverts it" : "summary discarded; nothing has changed");
 }
 
 static void ask_summary(struct feed *f)
 {
     struct buf line = {0};
-    buf_adds(&line, "this summary would stand ");
+    buf_adds(&line, "this summary would ");
     if (chat_proposes(f->chat, &line)) {
-        buf_adds(&line, ". Enter on an empty draft takes it, Esc leaves all as it is");
+        buf_adds(&line, ". Enter accepts, Esc discards");
         feed_say(f, ITEM_NOTE, line.data);
     }
     buf_free(&line);
@@ -408,13 +408,15 @@ static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
     end_reasoning(f, ms);
     end_answer(f);
     f->complete = true;
+    if (f->summary && ev->end == CHAT_INTERRUPTED)
+        cut_aside(f);
     feed_sync(f);                       /* what was taken back goes; signs; of another answer that got no word the older ones return */
     if (!ev->taken_back && ended(f, ev->end))
         feed_say(f, ITEM_NOTE, ended(f, ev->end));
     ask_summary(f);
     if (ev->end == CHAT_LOOP) {
         struct buf line = {0};
-        buf_addf(&line, "cut off: %s; Enter on an empty draft goes on anyway", ev->text);
+        buf_addf(&line, "cut off: %s", ev->text);
         feed_say(f, ITEM_NOTE, line.data);
         buf_free(&line);
     }
@@ -442,6 +444,7 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
     case CHAT_REASONING:   on_reasoning(f, ev, ms); break;
     case CHAT_TEXT:        on_text(f, ev, ms); break;
     case CHAT_CALL:        on_call(f, ev, ms); break;
+    case CHAT_RUNS:        f->call_ms = ms; break;
     case CHAT_TOOL_OUTPUT: on_output(f, ev); break;
     case CHAT_TOOL_RESULT: on_result(f, ev, ms); break;
     case CHAT_NOTE:        feed_say(f, ITEM_NOTE, ev->text); break;

@@ -19,6 +19,7 @@ struct feed {
     bool    complete;                   /* that message is complete: the next events belong to the one after it */
     int     reasoning, answer;          /* items that grow, or -1 */
     int     aside;                      /* first item of a summary under way or of a question aside, which belong to no message; else -1 */
+    bool    summary;                    /* the turn under way writes a summary */
     int     call;                       /* results are matched with calls from this item on */
     int64_t since_ms, told_ms;          /* when the reasoning began; when its head was written last */
     size_t  output;                     /* bytes of output on the card of the call under way */

@@ -194,6 +194,7 @@ void input_submit(struct host *h, const char *text)
 {
     struct err e = {0};
     bool ok = chat_submit(h->chat, text, strlen(text), &e);
+    input(h)->queue.held = !ok;
     if (ok)
         follow_unsent(h);
     else
@@ -227,7 +228,6 @@ bool input_decide(struct host *h, bool take)
     feed_decided(&h->feed, take);
     talk_changed(h);
     pane_to_end(h->pane);
-    input(h)->queue.held = false;
     input_next(h);
     return true;
 }
@@ -366,8 +366,8 @@ static void take_back(struct host *h, const struct chat_event *ev)
     struct buf both = {0};
     if (ev->kind != CHAT_DONE)
         return;
-    input(h)->queue.held = input(h)->queue.n && (chat_proposes(h->chat, NULL)
-                                                 || (!input(h)->steer && (ev->end == CHAT_INTERRUPTED || chat_end_failed(ev->end))));
+    if (!input(h)->steer && (ev->end == CHAT_INTERRUPTED || chat_end_failed(ev->end)))
+        input(h)->queue.held = true;
     if (ev->taken_back && input(h)->steer) {   /* nothing was answered: the model gets both at once */
         buf_addf(&both, "%s\n\n%s", ev->taken_back, input(h)->steer);
         free(input(h)->steer);

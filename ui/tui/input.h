@@ -24,7 +24,7 @@ struct editor *input_editor(const struct host *h);
 /* Opens the history; called once, at the beginning.  NULL: it has no file. */
 void input_history(struct host *h, const char *path);
 void input_remember(struct host *h, const char *text);  /* adds the text to the history */
-/* Sends the text; if that fails it becomes the draft again. */
+/* Sends the text, and releases the queue; if that fails the text becomes the draft again, and the queue is held. */
 void input_submit(struct host *h, const char *text);
 /* Calls chat_draft() if the draft has changed. */
 void input_tell(struct host *h);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/least.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "ui/tui/figure.h"
@@ -107,7 +108,7 @@ bool item_folds(struct item *it)
     case ITEM_FILE:
         return has_text(it);
     case ITEM_CALL:
-        return it->source.len > it->body || it->shown < it->body - 1;
+        return (it->source.len > it->body && !it->whole) || it->shown < it->body - 1;
     default:
         return false;
     }
@@ -321,18 +322,44 @@ static long count_lines(const char *s, size_t n)
     return lines;
 }
 
-/* The right side of a card's line: what it came to, how much it said, before them which key opens it; what there is room for. */
-static void call_summary(const struct item *it, int columns, int left, bool more, struct buf *out)
+static bool has_controls(const char *s, size_t n)
 {
-    long lines = count_lines(buf_str(&it->source) + it->body, it->source.len - it->body);
+    size_t i = 0;
+    while (i < n && (unsigned char)s[i] >= ' ')
+        i++;
+    return i < n;
+}
+
+/* Adds a result of one line that fits, "= 42", or how many lines there are.  True: there is no more to see. */
+static bool short_result(const struct item *it, int room, struct buf *out)
+{
+    const char *s = buf_str(&it->source) + it->body;
+    size_t n = it->source.len - it->body;
+    while (n && s[n - 1] == '\n')
+        n--;
+    long lines = count_lines(s, n);
+    bool whole = lines == 1 && !it->live && !item_is_open(it) && glyph_columns(s, n) <= room && !has_controls(s, n) && strncmp(s, "error:", 6);
+    if (whole) {
+        buf_adds(out, "= ");
+        buf_add(out, s, n);
+    } else if (lines) {
+        figure_count(out, lines);
+        buf_adds(out, lines == 1 ? " line" : " lines");
+    }
+    return whole || !lines;
+}
+
+/* The right side of a card's line: its result, or how many lines that has; how the call ended; before them which key opens it; what there is room
+ * for. */
+static void call_summary(struct item *it, int columns, int left, bool more, struct buf *out)
+{
+    enum { MOST = 40, SIGN = 2 };
     int room = columns - 3 - (left < columns / 2 ? left : columns / 2);
     struct buf count = {0}, all = {0};
     const char *hint = item_is_open(it) ? "(Ctrl-O closes it)" : "(Ctrl-O)";
-    if (lines) {
-        figure_count(&count, lines);
-        buf_adds(&count, lines == 1 ? " line" : " lines");
-    }
-    const char *texts[] = {it->head ? it->head : "", buf_str(&count), it->hinted && (lines || more) && !it->live ? hint : ""};
+    const char *head = it->head ? it->head : "";
+    bool whole = it->whole = short_result(it, least(MOST, room - SIGN), &count);
+    const char *texts[] = {whole ? buf_str(&count) : head, whole ? head : buf_str(&count), it->hinted && (!whole || more) && !it->live ? hint : ""};
     for (int i = 0; i < 3; i++) {
         int wide = glyph_columns(buf_str(out), out->len) + (out->len ? 2 : 0) + glyph_columns(texts[i], strlen(texts[i]));
         if (!*texts[i] || wide > room)

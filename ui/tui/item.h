@@ -38,6 +38,7 @@ struct item {
     int    n_closed;            /* the number of these lines */
     int    n_head, first, n_body, n_foot;
     size_t shown;               /* ITEM_CALL: bytes of its line that the head row shows */
+    bool   whole;               /* ITEM_CALL: the head row has all of the result */
     size_t cached;              /* for items.c */
 };
 

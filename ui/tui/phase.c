@@ -20,6 +20,8 @@ static void read_prompt(struct phase *p, int64_t ms)
 
 void phase_turn(struct phase *p, int64_t ms)
 {
+    if (!p->turn)
+        p->asked_ms = ms;
     p->turn = true;
     p->stopping = p->asking = false;
     if (p->ready) {
@@ -56,8 +58,10 @@ void phase_event(struct phase *p, const struct chat_event *ev, int64_t ms)
         break;
     case CHAT_CALL:
     case CHAT_APPROVE:
+    case CHAT_RUNS:
         p->kind = PHASE_CALLING;
         p->asking = ev->kind == CHAT_APPROVE;
+        p->calls_ms = ms;
         snprintf(p->tool, sizeof p->tool, "%s", ev->name);
         break;
     case CHAT_TOOL_RESULT:
@@ -82,6 +86,11 @@ void phase_tokens(struct phase *p, int n_tokens, int64_t ms)
     if (n_tokens > p->n_tokens && p->kind != PHASE_READING)
         rate_add(&p->rate, ms, n_tokens - p->n_tokens);
     p->n_tokens = n_tokens;
+}
+
+int phase_seconds(const struct phase *p, int64_t ms)
+{
+    return (int)((ms - (p->kind == PHASE_CALLING ? p->calls_ms : p->since_ms)) / 1000);
 }
 
 const char *phase_name(const struct phase *p)

@@ -17,6 +17,8 @@ struct phase {
     bool    ready, stopping, asking;    /* asking: a call waits for chat_approve() */
     bool    turn;                       /* a turn is under way */
     int64_t since_ms;                   /* when the turn, or loading, began */
+    int64_t asked_ms;                   /* when the user began the turn, which may have waited for the model since */
+    int64_t calls_ms;                   /* when the tool began to run, or the question about it appeared */
     int64_t reads_ms;                   /* when reading this prompt, or loading, began */
     struct progress progress;           /* of loading or reading */
     struct rate     rate;               /* of tokens */
@@ -28,6 +30,7 @@ void phase_open(struct phase *p, int64_t ms);           /* the chat is open: the
 void phase_turn(struct phase *p, int64_t ms);           /* a turn has begun */
 void phase_event(struct phase *p, const struct chat_event *ev, int64_t ms);
 void phase_tokens(struct phase *p, int n_tokens, int64_t ms);   /* the answer under way has n_tokens now */
+int phase_seconds(const struct phase *p, int64_t ms);   /* the time that stands beside its name: of the turn, or of the tool and the question alone */
 const char *phase_name(const struct phase *p);          /* "answering" */
 
 #endif

@@ -7,7 +7,7 @@
 struct queue {
     char **texts;               /* the oldest first */
     int  n, cap;
-    bool held;                  /* the user has stopped an answer: nothing is sent until the user says so */
+    bool held;                  /* the user stopped an answer, or it failed: the queue waits until the user sends something */
 };
 
 void  queue_push(struct queue *q, const char *text);

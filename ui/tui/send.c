@@ -61,10 +61,12 @@ static void take_result(struct host *h, enum command_result r, const char *messa
         talk_changed(h);
     switch (r) {
     case COMMAND_MESSAGE:
-        if (host_busy(h))
+        if (host_busy(h)) {
+            input_state(h)->queue.held = false;
             queue_push(&input_state(h)->queue, message);
-        else
+        } else {
             input_submit(h, message);
+        }
         break;
     case COMMAND_DONE:
     case COMMAND_MOVED:
@@ -175,7 +177,6 @@ void act_send(struct host *h)
         editor_reset(input_editor(h));
         host_edited(h);
         input_tell(h);                  /* what is sent is no draft any more */
-        input_state(h)->queue.held = false;
         run_typed(h, text.data);
     } else {
         act_go_on(h);
@@ -200,6 +201,7 @@ void act_steer(struct host *h)
     } else if (text.len) {
         free(input_state(h)->steer);
         input_state(h)->steer = memory_strdup(text.data);
+        input_state(h)->queue.held = false;
         input_remember(h, text.data);
         editor_reset(input_editor(h));
         talk_stop(h);

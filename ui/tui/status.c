@@ -191,8 +191,8 @@ static void say_right(struct row *r, const struct status *s)
     }
     if (s->queued > 0) {
         struct saying *it = say(r, 1);
-        buf_addf(&it->text, "%d queued (Alt-Up edits)", s->queued);
-        buf_addf(&it->less, "%d queued", s->queued);
+        buf_addf(&it->text, s->held ? "%d held" : "%d queued (Alt-Up edits)", s->queued);
+        buf_addf(&it->less, s->held ? "%d held" : "%d queued", s->queued);
     }
     if (s->hint && *s->hint) {
         struct saying *it = say(r, 4);

@@ -37,6 +37,7 @@ struct status {
     const char *recipe;         /* 11 from 110 columns on: formats, that of the KV cache last, "INT4, INT8 head, KV bf16"; if too long, only the
                                  * last */
     int    queued;              /* 1  messages in the queue */
+    bool   held;                /*    they wait until the user sends something */
     long   below;               /* 1  rows below the view, if it does not follow */
     const char *search;         /* 1  "hit 3 of 12" */
     const char *signs;          /* 1  "RAW NO-SAVE YOLO": always visible */

@@ -9,6 +9,33 @@
 
 /* --- status ----------------------------------------------------------------------------------------------------- */
 
+/* The meaning of Enter and Esc while no answer is under way, in the order in which act_send() and act_go_on() decide. */
+static const char *enter_now(struct summary *sum)
+{
+    struct chat *c = sum->host->chat;
+    const struct queue *q = &input_state(sum->host)->queue;
+    bool draft = !editor_empty(input_editor(sum->host));
+    if (chat_edited(c) >= 0)
+        return draft ? "Enter replaces what is dim, Esc cancels\tEsc cancels" : "Enter or Esc cancels\tEsc cancels";
+    if (chat_proposes(c, NULL))
+        return draft ? "Esc discards the summary\tEsc discards" : "Enter accepts, Esc discards\tEnter accepts";
+    if (draft && q->n && q->held) {
+        snprintf(sum->hint, sizeof sum->hint, "Enter sends this, then %d held\tEnter sends this", q->n);
+        return sum->hint;
+    }
+    if (draft)
+        return "F1 keys";
+    if (q->n)
+        return q->n > 1 ? "Enter sends the held messages\tEnter sends them" : "Enter sends the held message\tEnter sends it";
+    switch (chat_rest(c)) {
+    case CHAT_WHOLE:      return "F1 keys";
+    case CHAT_STOPPED:
+    case CHAT_CUT:        return "Enter continues";
+    case CHAT_UNANSWERED: return "Enter answers it";
+    default:              return "Enter answers again";
+    }
+}
+
 static const char *keys_now(struct summary *sum)
 {
     const struct window *w = window_at(window_active(sum->host));
@@ -18,12 +45,7 @@ static const char *keys_now(struct summary *sum)
         return w->hint;
     if (host_busy(sum->host))
         return sum->host->phase.kind == PHASE_THINKING ? "Alt-T answer now, ^C stop\t^C stop" : "^C stop\t^C";
-    if (chat_proposes(sum->host->chat, NULL))
-        return "Enter takes it, Esc leaves it\tEnter takes it";
-    if (chat_edited(sum->host->chat) >= 0)
-        return "Enter replaces what is dim, Esc leaves it\tEsc leaves it";
-    return input_state(sum->host)->queue.held && input_state(sum->host)->queue.n ? "Enter sends what waits\tEnter sends"
-           : sum->host->phase.kind == PHASE_DEAD ? "/export, /quit" : "F1 keys";
+    return sum->host->phase.kind == PHASE_DEAD ? "/export, /quit" : enter_now(sum);
 }
 
 static const char *state(struct summary *sum)
@@ -117,7 +139,7 @@ void summary_status(struct summary *sum, struct status *s)
     s->hint = keys_now(sum);
     bool moves = p->kind == PHASE_LOADING || p->kind == PHASE_READING;
     s->timed = p->turn || p->kind == PHASE_LOADING;
-    s->state_s = (int)((sum->host->ms - p->since_ms) / 1000);
+    s->state_s = phase_seconds(p, sum->host->ms);
     if (moves && sum->figures->progress.total)
         s->percent = progress_percent(&sum->figures->progress);
     s->ctx_used = sum->figures->ctx.tokens;
@@ -125,6 +147,7 @@ void summary_status(struct summary *sum, struct status *s)
     s->ctx_total = chat_info(sum->host->chat) ? chat_info(sum->host->chat)->n_ctx : 0;
     s->session = chat_title(sum->host->chat);
     s->queued = input_state(sum->host)->queue.n;
+    s->held = input_state(sum->host)->queue.held;
     s->below = pane_follows(sum->host->pane) ? 0 : pane_below(sum->host->pane);
     s->signs = signs(sum);
     put_speed(sum, s);

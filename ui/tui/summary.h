@@ -17,6 +17,7 @@ struct summary {
     char state[80];                     /* what the user or the model does */
     char search[32];                    /* "hit 2 of 7" */
     char branch[48];                    /* which of several siblings the path goes through */
+    char hint[48];                      /* what Enter does */
     char think[32];                     /* whether the model reasons, and how much it may */
     struct buf signs;                   /* "RAW NO-SAVE" */
     struct buf sampling;                /* name and values of the sampling */
