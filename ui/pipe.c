@@ -373,8 +373,13 @@ static void leave_if_loading(const struct pipe *p)
 static void tell_notice(const struct pipe *p)
 {
     bool unnamed = p->terminal && isatty(2) && options_from(p->o, OPT_model) == FROM_DEFAULT;
-    if ((unnamed || p->verbose) && chat_notice(p->chat))
-        prompt_say(chat_notice(p->chat));
+    const char *notice = chat_notice(p->chat);
+    struct buf line = {0};
+    if ((unnamed || p->verbose) && notice) {
+        buf_add(&line, notice, strcspn(notice, "\n"));         /* the rest says what to ask it */
+        prompt_say(buf_str(&line));
+    }
+    buf_free(&line);
 }
 
 static int refuse(const char *why)

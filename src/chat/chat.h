@@ -338,7 +338,7 @@ bool chat_list_models(struct chat *c, struct err *e);
 int chat_others(const struct chat *c);                  /* the number of other programs that use the model of this chat; they may outlive it */
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */
 const char *chat_model_dir(const struct chat *c);
-const char *chat_notice(const struct chat *c);          /* the first line of notice.txt in the model's directory, or NULL */
+const char *chat_notice(const struct chat *c);          /* notice.txt of the model's directory, or NULL; its first line is a sentence of its own */
 const char *chat_saved_as(const struct chat *c);        /* path, or NULL */
 int  chat_n_messages(const struct chat *c);
 const struct chat_stats *chat_last_stats(const struct chat *c);         /* of the turn that ended last */

@@ -203,7 +203,7 @@ static void read_notice(struct local *l)
     struct buf path = {0}, text = {0};
     buf_addf(&path, "%s/notice.txt", l->dir.data);
     if (buf_read_file(&text, path.data, 4096, NULL))
-        unicode_replace(&l->notice, buf_str(&text), strcspn(buf_str(&text), "\n"));
+        unicode_replace(&l->notice, buf_str(&text), text.len - (text.len && text.data[text.len - 1] == '\n'));
     if (l->notice.len)
         l->base.notice = l->notice.data;
     buf_free(&path);

@@ -188,7 +188,7 @@ struct responder {
     const struct responder_ops *ops;
     struct responder_can can;
     const char *model;                  /* the model's directory, which sessions record */
-    const char *notice;                 /* a line about the model for the user, or NULL */
+    const char *notice;                 /* lines about the model for the user, or NULL */
     const char *more_room;              /* how a user gets a larger context, as the end of a sentence; NULL: there is no way */
     struct responder *(*instead)(const struct options *o, struct err *e);     /* opens another responder after NEWS_GONE; NULL: that never comes */
     bool again;                         /* `instead` opens the same server again, and loads no model */

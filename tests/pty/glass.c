@@ -41,7 +41,7 @@ static void add_strange(struct glass *g, const char *bytes, size_t n)
 
 static bool set_modes(struct glass *g, const char *params, bool on)
 {
-    static const int known[] = {1, 7, 12, 25, 1000, 1006, 1049, 2004, 2026};
+    static const int known[] = {1, 7, 12, 25, 1000, 1004, 1006, 1007, 1049, 2004, 2026};
     for (const char *p = params; *p;) {
         char *end;
         long mode = strtol(p, &end, 10);
@@ -121,6 +121,15 @@ static void end_csi(struct glass *g)
     g->place = TEXT;
 }
 
+static bool is_notice(const char *s, size_t n)
+{
+    static const char *const begins[] = {"\033]9;q35chat: ", "\033]99;;q35chat: ", "\033]777;notify;q35chat;"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        is = is || (n > strlen(begins[i]) && !memcmp(s, begins[i], strlen(begins[i])));
+    return is;
+}
+
 static void end_string(struct glass *g)
 {
     const char *s = g->sequence.data;
@@ -128,7 +137,7 @@ static void end_string(struct glass *g)
     if (n >= 4 && s[1] == ']' && (s[2] == '0' || s[2] == '2') && s[3] == ';') {
         buf_reset(&g->title);
         buf_add(&g->title, s + 4, n - 4);
-    } else if (n != 6 || memcmp(s, "\033]11;?", n))     /* asks for the background */
+    } else if (!is_notice(s, n) && (n != 6 || memcmp(s, "\033]11;?", n)))       /* asks for the background */
         add_strange(g, s, g->sequence.len);
     g->place = TEXT;
 }
@@ -202,7 +211,7 @@ struct glass *glass_open(int rows, int cols, struct buf *replies)
     g->replies = replies;
     g->rows = rows;
     g->cols = cols;
-    g->on[7] = g->on[25] = true;
+    g->on[7] = g->on[25] = g->on[1007] = true;
     vterm_set_utf8(g->vt, 1);
     vterm_output_set_callback(g->vt, on_output, g);
     g->screen = vterm_obtain_screen(g->vt);
@@ -268,7 +277,8 @@ void glass_text(const struct glass *g, struct buf *out)
 void glass_modes(const struct glass *g, struct buf *out)
 {
     static const struct { int mode; bool usual; const char *name; } modes[] = {
-        {1, false, "cursor keys"}, {7, true, "no wrap"}, {25, true, "hidden cursor"}, {1000, false, "mouse"}, {1006, false, "mouse"},
+        {1, false, "cursor keys"}, {7, true, "no wrap"}, {25, true, "hidden cursor"}, {1000, false, "mouse"}, {1004, false, "focus"},
+        {1006, false, "mouse"}, {1007, true, "no wheel keys"},
         {1049, false, "alternate screen"}, {2004, false, "paste"}, {2026, false, "held output"},
     };
     const char *names[16];

@@ -13,7 +13,7 @@ as_json() {
 corpus > hostile
 json=$(grep -av 'lone byte\|overlong\|not begun' hostile | as_json)    # those are no UTF-8, which is a test of its own
 title=$(printf 'A \033]0;owned\007\033[2J\033]52;c;aGFja2Vk\007\033[?1049ltitle' | as_json)
-usual='alternate screen, paste, kept title'
+usual='mouse, focus, mouse, alternate screen, paste, kept title'
 view=$usual
 
 # Tools: their output and their names.

@@ -54,7 +54,9 @@ resize 40x12
 resize 80x24
 type \003
 gone ... to go again: is here
-type one\\\rtwo\r
+type one\\\r
+see a backslash before Enter begins a line: > one
+type two\r
 sh a backslash before Enter goes on in the next line: eval "$user" | grep -q '"content":"one\\ntwo"'
 sh ... of one message: eval "$answered 5"
 see ... to its end: ready
@@ -63,11 +65,11 @@ end the end: 0
 END
 is "each was one message" "$(cat "$sessions"/*.jsonl | grep -c '"role":"user"')" 5
 
-# A terminal that does not mark pastes: they are recognised by their speed.
-TERM=vt100
+# A paste without marks is recognised by its speed, also where the terminal marks others (tmux paste-buffer without -p).
+for TERM in vt100 xterm-256color; do
 forget
 at 80x24 --no-think --tools none --max-tokens 8 << 'END'
-see the prompt of a VT100: ready
+see the prompt of a terminal without marks: ready
 type a first line\ra second line\ra third line
 see lines that come at once are a draft: a third line
 sh ... and nothing was sent: ! test -e "$sessions"
@@ -78,4 +80,5 @@ see ... to its end: ready
 type \004
 end ... and ends: 0
 END
+done
 exit $status

@@ -459,6 +459,155 @@ static void test_app__the_mouse_chooses_in_every_list(void **state)
     stage_end();
 }
 
+static void arrows(uint32_t code, int n)                /* that came at once */
+{
+    for (int i = 0; i < n; i++)
+        app_key(&stage.app, &(struct key_event){.kind = KEYS_KEY, .code = code, .burst = n > 1}, stage.ms);
+    stage.ms += 10;
+}
+
+/* An answer of more rows than the screen has. */
+static void open_long(void)
+{
+    static char text[400];
+    size_t n = 0;
+    begin();
+    for (int i = 1; i <= 40; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "line %d\n\n", i);
+    fake_say(text);
+    stage_open();
+    stage_say("old message");
+    stage_answer();
+    assert_shows("line 40");
+}
+
+static void test_app__a_wheel_that_comes_as_arrow_keys_scrolls_and_types_nothing(void **state)
+{
+    (void)state;
+    open_long();
+    arrows(KEY_UP, 3);
+    assert_hides("line 40");
+    assert_string_equal(stage_draft(), "");
+    arrows(KEY_DOWN, 3);
+    assert_shows("line 40");
+    stage_type("draft");
+    arrows(KEY_UP, 3);
+    assert_string_equal(stage_draft(), "draft");
+    assert_hides("line 40");
+    stage_key("Ctrl-C");                /* clears the draft into the history */
+    arrows(KEY_UP, 1);                  /* a key */
+    assert_string_equal(stage_draft(), "draft");
+    arrows(KEY_UP, 3);                  /* that is held */
+    assert_string_equal(stage_draft(), "old message");
+    stage_end();
+}
+
+static void test_app__a_drag_leaves_the_mouse_to_the_terminal_until_the_next_key(void **state)
+{
+    static const uint32_t keys[] = {KEY_GRAB, KEY_CLICK};
+    (void)state;
+    open_long();
+    for (int i = 0; i < 2; i++) {       /* a drag; two clicks on the same word */
+        stage.app.host.wishes = 0;
+        for (int k = 0; k <= i; k++)
+            app_key(&stage.app, &(struct key_event){.kind = KEYS_KEY, .code = keys[i], .row = 3, .col = 4}, stage.ms += 10);
+        assert_true(stage.app.host.looks.lent);
+        assert_true(stage.app.host.wishes & WISH_MOUSE);
+        assert_shows("until the next key the mouse is the terminal's");
+        stage.app.host.wishes = 0;
+        stage_type("x");
+        assert_false(stage.app.host.looks.lent);
+        assert_true(stage.app.host.wishes & WISH_MOUSE);
+        stage_key("Backspace");
+    }
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_KEY, .code = KEY_GRAB}, stage.ms += 10);
+    arrows(KEY_UP, 1);                  /* the wheel of a terminal that has the mouse */
+    assert_false(stage.app.host.looks.lent);
+    assert_string_equal(stage_draft(), "");
+    assert_hides("line 40");
+    stage_end();
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+/* Whether the user is called now. */
+static bool rings(void)
+{
+    stage_pass(0);
+    bool yes = stage.app.host.wishes & WISH_CALL;
+    stage.app.host.wishes = 0;
+    return yes;
+}
+
+static void ask_about_a_tool(const char *when)
+{
+    begin();
+    stage_set(OPT_bell, when);
+    stage_set(OPT_tools_approve, "ask");
+    fake_say("<tool_call>\n<function=calculator>\n<parameter=expression>\n1+1\n</parameter>\n</function>\n</tool_call>");
+    stage_open();
+}
+
+static void test_app__a_question_calls_the_user_who_looks_elsewhere(void **state)
+{
+    static const struct { const char *when; enum bell_focus focus; bool at_once, later; } rows[] = {
+        {"unfocused", BELL_OUT, true, false}, {"unfocused", BELL_IN, false, false}, {"unfocused", BELL_UNKNOWN, false, true},
+        {"never", BELL_OUT, false, false}, {"done", BELL_IN, true, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ask_about_a_tool(rows[i].when);
+        stage.app.host.bell.focus = rows[i].focus;
+        stage_say("1+1?");
+        stage_answer();
+        assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+        assert_int_equal(rings(), rows[i].at_once);
+        assert_int_equal(bell_timeout(&stage.app.host.bell, stage.ms) >= 0, rows[i].later);
+        stage_pass(5000);
+        assert_int_equal(rings(), rows[i].later);
+        stage_end();
+    }
+}
+
+static void test_app__a_key_or_the_focus_answers_a_call(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        ask_about_a_tool("unfocused");
+        stage_say("1+1?");
+        stage_answer();
+        if (i)
+            bell_focus(&stage.app.host.bell, true);
+        else
+            stage_key("PgUp");
+        stage_pass(6000);
+        assert_false(rings());
+        stage_end();
+    }
+}
+
+static void test_app__a_long_turn_calls_at_its_end_and_a_short_one_does_not(void **state)
+{
+    (void)state;
+    begin();
+    stage_set(OPT_bell, "done");
+    fake_say("One.");
+    fake.not_ready = true;
+    stage_open();
+    stage_say("a question");
+    fake.not_ready = false;
+    stage_pass(21000);                  /* for the user the wait for the model is a part of it */
+    stage_load();
+    stage_answer();
+    assert_true(rings());
+    assert_string_equal(buf_str(&stage.app.host.bell.text), "the answer is ready: a question");
+    fake_say("Two.");
+    stage_say("another");
+    stage_answer();
+    assert_false(rings());
+    stage_end();
+}
+
 static void test_app__estimates_become_figures_when_the_model_is_there(void **state)
 {
     struct buf note = {0};
@@ -1243,6 +1392,11 @@ int main(void)
         cmocka_unit_test(test_app__copies_are_of_what_is_in_view),
         cmocka_unit_test(test_app__a_full_disk_has_a_sign_until_there_is_room),
         cmocka_unit_test(test_app__a_full_context_comes_with_advice),
+        cmocka_unit_test(test_app__a_wheel_that_comes_as_arrow_keys_scrolls_and_types_nothing),
+        cmocka_unit_test(test_app__a_drag_leaves_the_mouse_to_the_terminal_until_the_next_key),
+        cmocka_unit_test(test_app__a_question_calls_the_user_who_looks_elsewhere),
+        cmocka_unit_test(test_app__a_key_or_the_focus_answers_a_call),
+        cmocka_unit_test(test_app__a_long_turn_calls_at_its_end_and_a_short_one_does_not),
         cmocka_unit_test(test_app__view_mode_marks_selects_lines_and_lists_addresses),
         cmocka_unit_test(test_app__a_closed_window_shows_the_one_below),
         cmocka_unit_test(test_app__the_inspector_lets_the_answer_go_on_from_another_token),

@@ -17,7 +17,7 @@ struct told {
 
 static void tell(void *arg, const struct key_event *ev)
 {
-    static const char *const reports[] = {"DA1", "SYNC", "BACKGROUND", "FOCUS", "KITTY", "CURSOR"};
+    static const char *const reports[] = {"DA1", "SYNC", "BACKGROUND", "FOCUS", "KITTY", "CURSOR", "WHEEL_KEYS"};
     struct told *t = arg;
     if ((ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END) && !t->in_paste)
         buf_addc(&t->line, '[');
@@ -26,7 +26,7 @@ static void tell(void *arg, const struct key_event *ev)
     case KEYS_KEY:
         buf_addc(&t->line, '<');
         keys_name(ev->code, ev->mods, &t->line);
-        if (ev->code == KEY_CLICK || ev->code == KEY_WHEEL_UP || ev->code == KEY_WHEEL_DOWN)
+        if (ev->code >= KEY_WHEEL_UP)
             buf_addf(&t->line, " %d,%d", ev->row, ev->col);
         buf_addc(&t->line, '>');
         break;
@@ -141,7 +141,38 @@ static void test_keys__the_mouse_tells_clicks_and_wheel(void **state)
     ROWS(
         { "\x1B[<0;5;7M\x1B[<0;5;7m", "<Click 6,4>" }, { "\x1B[<64;1;1M\x1B[<65;1;1M", "<WheelUp 0,0><WheelDown 0,0>" },
         { "\x1B[<16;2;2M", "<Ctrl-Click 1,1>" },
-        { "\x1B[<2;5;7M", "" }, { "\x1B[<32;5;7M", "" }, { "\x1B[M !!a", "a" });
+        { "\x1B[<32;5;7M", "" }, { "\x1B[<66;5;7M", "" },
+        { "\x1B[<2;5;7M\x1B[<2;5;7m", "<Grab 6,4>" }, { "\x1B[<1;5;7M\x1B[<1;6;7m", "<Grab 6,4>" },
+        { "\x1B[<0;5;7M\x1B[<0;9;8m", "<Click 6,4><Grab 7,8>" });
+}
+
+static void test_keys__the_mouse_of_old_terminals_tells_the_same(void **state)
+{
+    (void)state;
+    ROWS(
+        { "\x1B[M !!\x1B[M#!!a", "<Click 0,0>a" }, { "\x1B[M`%'\x1B[Ma%'", "<WheelUp 6,4><WheelDown 6,4>" },
+        { "\x1B[M %'\x1B[M#)(", "<Click 6,4><Grab 7,8>" }, { "\x1B[M\"%'", "<Grab 6,4>" });
+}
+
+static void count_bursts(void *arg, const struct key_event *ev)
+{
+    *(int *)arg += ev->burst;
+}
+
+static void test_keys__arrows_that_come_at_once_are_a_burst(void **state)
+{
+    static const struct { const char *in; int bursts; } rows[] = {
+        {"\x1B[A", 0}, {"\x1B[A\x1B[A", 2}, {"\x1BOA\x1BOA\x1BOA", 3}, {"\x1B[B\x1B[B\x1B[A", 2}, {"\x1B[A\x1B[B", 0}, {"\x1B[C\x1B[C", 0},
+        {"\x1B[A\x1B[Ax\x1B[A", 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int n = 0;
+        struct keys *k = keys_open();
+        keys_feed(k, rows[i].in, strlen(rows[i].in), 1000, count_bursts, &n);
+        keys_close(k);
+        assert_int_equal(n, rows[i].bursts);
+    }
 }
 
 static void test_keys__answers_of_the_terminal_are_reports_and_never_typed(void **state)
@@ -150,7 +181,7 @@ static void test_keys__answers_of_the_terminal_are_reports_and_never_typed(void 
     ROWS(
         { "\x1B[?62;1;4c", "{DA1 62}" }, { "\x1B[>41;354;0c", "" }, { "\x1B[?2026;2$y", "{SYNC 1}" }, { "\x1B[?2026;0$y", "{SYNC 0}" },
         { "\x1B[?2026;4$y", "{SYNC 0}" },
-        { "\x1B[?2027;1$y", "" }, { "\x1B[?1u", "{KITTY 1}" }, { "\x1B[I\x1B[O", "{FOCUS 1}{FOCUS 0}" }, { "\x1B[24;80R", "{CURSOR 79}" },
+        { "\x1B[?2027;1$y", "" }, { "\x1B[?1007;1$y\x1B[?1007;2$y", "{WHEEL_KEYS 1}{WHEEL_KEYS 0}" }, { "\x1B[?1u", "{KITTY 1}" }, { "\x1B[I\x1B[O", "{FOCUS 1}{FOCUS 0}" }, { "\x1B[24;80R", "{CURSOR 79}" },
         { "\x1B[?1;1R", "{CURSOR 0}" },
         { "\x1B]11;rgb:ffff/ffff/ffff\x1B\\", "{BACKGROUND 255}" }, { "\x1B]11;rgb:0000/0000/0000\a", "{BACKGROUND 0}" },
         { "\x1B]11;rgb:ff/00/00\a", "{BACKGROUND 76}" },
@@ -296,12 +327,12 @@ static void test_keys__without_marks_a_paste_is_known_by_its_speed(void **state)
     FAST("{SYNC 1}abc<Enter>", {"\x1B[?2026;1$yabc\r", 0});
 }
 
-static void test_keys__a_terminal_that_marks_pastes_is_believed(void **state)
+static void test_keys__a_paste_without_marks_is_known_in_a_terminal_that_marks_others(void **state)
 {
     (void)state;
-    FAST("[x]one<Enter>two<Enter>", {"\x1B[200~x\x1B[201~", 0}, {"one\rtwo\r", 50});
-    FAST("one<Enter>two<Enter>", {"\x1B[?2004;1$y", 0}, {"one\rtwo\r", 50});
-    FAST("one[\n]two[\n]", {"\x1B[?2004;0$y", 0}, {"one\rtwo\r", 50});
+    FAST("[x]one[\n]two[\n]", {"\x1B[200~x\x1B[201~", 0}, {"one\rtwo\r", 50});
+    FAST("one[\n]two[\n]", {"\x1B[?2004;1$y", 0}, {"one\rtwo\r", 50});
+    FAST("[x]one<Enter>", {"\x1B[200~x\x1B[201~", 0}, {"one\r", 50});
 }
 
 static uint32_t seed = 1;
@@ -411,6 +442,8 @@ int main(void)
         cmocka_unit_test(test_keys__named_keys_come_in_the_forms_of_all_terminals),
         cmocka_unit_test(test_keys__kitty_and_modify_other_keys_report_what_others_cannot),
         cmocka_unit_test(test_keys__the_mouse_tells_clicks_and_wheel),
+        cmocka_unit_test(test_keys__the_mouse_of_old_terminals_tells_the_same),
+        cmocka_unit_test(test_keys__arrows_that_come_at_once_are_a_burst),
         cmocka_unit_test(test_keys__answers_of_the_terminal_are_reports_and_never_typed),
         cmocka_unit_test(test_keys__between_the_marks_everything_is_data),
         cmocka_unit_test(test_keys__a_paste_without_an_end_ends_after_a_second_of_silence),
@@ -418,7 +451,7 @@ int main(void)
         cmocka_unit_test(test_keys__enter_soon_after_a_lone_escape_is_alt_enter),
         cmocka_unit_test(test_keys__an_answer_that_comes_in_pieces_over_a_slow_line_is_not_typed),
         cmocka_unit_test(test_keys__without_marks_a_paste_is_known_by_its_speed),
-        cmocka_unit_test(test_keys__a_terminal_that_marks_pastes_is_believed),
+        cmocka_unit_test(test_keys__a_paste_without_marks_is_known_in_a_terminal_that_marks_others),
         cmocka_unit_test(test_keys__any_split_gives_the_same_events),
         cmocka_unit_test(test_keys__a_megabyte_is_pasted_as_it_is),
         cmocka_unit_test(test_keys__names_are_read_as_they_are_written),

@@ -22,6 +22,7 @@
 
 #include "base/unicode.h"
 #include "ui/tui/keys.h"
+#include "ui/tui/osc.h"
 #include "ui/tui/term.h"
 
 /* --- the other end ---------------------------------------------------------------------------------------------- */
@@ -911,6 +912,61 @@ static void test_term__the_mouse_is_switched_and_switched_back(void **state)
     far_close(&f);
 }
 
+static void test_term__wheel_keys_are_off_with_the_mouse_and_as_they_were_at_the_end(void **state)
+{
+    (void)state;
+    static const char *const on = "\033[?1007h", *const off = "\033[?1007l";
+    for (int found = 0; found < 2; found++) {           /* whether the terminal turns the wheel into keys */
+        struct far_end f;
+        far_open(&f, 24, 80);
+        struct term *t = open_term(&f, "default");
+        term_mouse(t, TERM_MOUSE_ON);
+        term_report(t, REPORT_WHEEL_KEYS, found);
+        show_all(&f, t);
+        assert_false(holds(&f, 0, off));
+        term_mouse(t, TERM_MOUSE_OFF);
+        show_all(&f, t);
+        assert_int_equal(holds(&f, 0, off), found);
+        size_t before = f.bytes.len;
+        term_mouse(t, TERM_MOUSE_LENT);
+        show_all(&f, t);
+        assert_false(f.mouse);
+        assert_int_equal(holds(&f, before, on), found);
+        before = f.bytes.len;
+        term_mouse(t, TERM_MOUSE_OFF);
+        term_leave(t);
+        show_all(&f, t);
+        assert_int_equal(holds(&f, before, off), found);
+        assert_int_equal(holds(&f, before, on), found);
+        check_restored(&f);
+        term_close(t);
+        far_close(&f);
+    }
+}
+
+static void test_term__calls_use_what_the_terminal_is_known_to_show(void **state)
+{
+    static const struct { const char *term, *program, *lc, *tmux, *sent; } rows[] = {
+        {"xterm-256color", NULL, NULL, NULL, ""}, {"xterm-kitty", NULL, NULL, NULL, "\033]99;;q35chat: done\033\\"},
+        {"foot-extra", "", "", "", "\033]777;notify;q35chat;done\033\\"}, {"xterm-256color", "WezTerm", NULL, NULL, "\033]777;notify;q35chat;done\033\\"},
+        {"xterm-256color", NULL, "iTerm2", NULL, "\033]9;q35chat: done\033\\"}, {"tmux-256color", "WezTerm", NULL, NULL, ""},
+        {"xterm-kitty", NULL, NULL, "/tmp/tmux-0/default,1,0", ""}, {"screen", "iTerm.app", NULL, NULL, ""}, {NULL, NULL, NULL, NULL, ""},
+    };
+    (void)state;
+    struct buf b = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        buf_reset(&b);
+        osc_call(&b, osc_notice(rows[i].term, rows[i].program, rows[i].lc, rows[i].tmux), "done");
+        assert_string_equal(buf_str(&b), rows[i].sent);
+    }
+    buf_reset(&b);
+    osc_call(&b, OSC_NOTICE_9, "a\033\\\a\xC2\x9C\nb");       /* the text may come from an answer */
+    assert_null(memchr(b.data + 1, '\033', b.len - 3));
+    assert_null(strpbrk(b.data, "\a\n"));
+    assert_null(strstr(b.data, "\xC2\x9C"));
+    buf_free(&b);
+}
+
 /* No order of a hostile text is left in what is sent: between our own sequences there are no controls but cursor movement. */
 static void test_term__hostile_text_sends_no_control(void **state)
 {
@@ -1030,6 +1086,8 @@ int main(void)
         cmocka_unit_test(test_term__without_utf8_other_characters_are_question_marks),
         cmocka_unit_test(test_term__titles_and_the_clipboard_say_what_was_meant),
         cmocka_unit_test(test_term__the_mouse_is_switched_and_switched_back),
+        cmocka_unit_test(test_term__wheel_keys_are_off_with_the_mouse_and_as_they_were_at_the_end),
+        cmocka_unit_test(test_term__calls_use_what_the_terminal_is_known_to_show),
         cmocka_unit_test(test_term__hostile_text_sends_no_control),
         cmocka_unit_test(test_term__a_streamed_token_is_a_few_bytes),
     };

@@ -50,6 +50,29 @@ static void on_fatal(struct app *a, const struct chat_event *ev)
         h->wishes |= WISH_LEAVE;
 }
 
+/* A message that is sent next by itself begins another turn, which calls at its own end. */
+static bool another_follows(const struct host *h)
+{
+    const struct input *in = input_state(h);
+    return in->steer || (in->queue.n && !in->queue.held);
+}
+
+/* A tool waits for a yes, a long turn has ended, or the model has. */
+static void call_user(struct host *h, const struct chat_event *ev)
+{
+    enum { LONG_MS = 20000 };
+    const char *what = NULL;
+    bool was_long = h->ms - h->phase.asked_ms > LONG_MS;
+    if (ev->kind == CHAT_APPROVE)
+        what = "approval wanted";
+    else if (ev->kind == CHAT_FATAL)
+        what = "the engine has stopped";
+    else if (ev->kind == CHAT_DONE && ev->end != CHAT_INTERRUPTED && was_long && !another_follows(h))
+        what = chat_end_failed(ev->end) ? "the answer failed" : "the answer is ready";
+    if (what)
+        bell_call(&h->bell, options_text(h->o, OPT_bell), what, chat_title(h->chat), h->ms);
+}
+
 static void on_event(struct app *a, const struct chat_event *ev)
 {
     struct host *h = &a->host;
@@ -58,6 +81,7 @@ static void on_event(struct app *a, const struct chat_event *ev)
     for (int i = 0; i < N_WINDOWS; i++)
         if (window_at((enum window_id)i)->chat)
             window_at((enum window_id)i)->chat(h, ev);
+    call_user(h, ev);
     if (ev->kind == CHAT_FATAL)
         on_fatal(a, ev);
     if (ev->kind == CHAT_READY)         /* until now these were estimates */
@@ -95,6 +119,8 @@ void app_tick(struct app *a, int64_t ms)
         buf_reset(&h->hint.text);
     if (h->chat)
         feed_tick(&h->feed, ms);
+    if (bell_due(&h->bell, ms))
+        h->wishes |= WISH_CALL;
     input_tell(h);
     figures_sample(&a->figures, h);
     for (int i = 0; i < N_WINDOWS; i++)
@@ -105,7 +131,9 @@ void app_tick(struct app *a, int64_t ms)
 int app_timeout(const struct app *a)
 {
     const struct host *h = &a->host;
-    int timeout = figures_timeout(&a->figures, h);
+    int timeout = figures_timeout(&a->figures, h), bell = bell_timeout(&h->bell, h->ms);
+    if (bell >= 0 && (timeout < 0 || bell < timeout))
+        timeout = bell;
     if (h->hint.text.len && (timeout < 0 || h->hint.until - h->ms < timeout))
         timeout = h->hint.until > h->ms ? (int)(h->hint.until - h->ms) : 0;
     for (int i = 0; i < N_WINDOWS; i++)
@@ -187,31 +215,82 @@ static bool some_window_takes(struct host *h, const struct key_event *ev)
     return false;
 }
 
+/* --- the mouse --------------------------------------------------------------------------------------------------- */
+
+/* The user wants what only the terminal can do: select, paste, open a menu.  It gets the mouse, for the next try. */
+static void lend_mouse(struct host *h)
+{
+    h->looks.lent = true;
+    h->wishes |= WISH_MOUSE;
+    host_hint(h, "Again, please: until the next key the mouse is the terminal's. With Shift it always is. Alt-M: mouse off");
+}
+
+/* A key comes while the terminal has the mouse, and the program takes it back.  True: it was not a key but the wheel, which the terminal turned into
+ * an arrow key. */
+static bool take_mouse_back(struct host *h, const struct key_event *ev)
+{
+    if (!h->looks.lent)
+        return false;
+    h->looks.lent = false;
+    h->wishes |= WISH_MOUSE;
+    bool wheel = ev->kind == KEYS_KEY && !ev->mods && (ev->code == KEY_UP || ev->code == KEY_DOWN);
+    if (wheel)
+        press(h, ev->code == KEY_UP ? KEY_WHEEL_UP : KEY_WHEEL_DOWN, 0);
+    return wheel;
+}
+
+/* A second click on the same text, where clicks do nothing, is meant to select a word. */
+static bool selects_word(struct host *h, const struct key_event *ev)
+{
+    enum { TWICE_MS = 400 };
+    struct typing *t = &h->typing;
+    bool twice = h->ms - t->click_ms < TWICE_MS && t->click_row == ev->row && t->click_col == ev->col;
+    t->click_ms = h->ms;
+    t->click_row = ev->row;
+    t->click_col = ev->col;
+    bool text = area_has(h->at.pane, ev->row, ev->col) && (window_active(h) == WINDOW_input || window_active(h) == WINDOW_view);
+    return twice && text && pane_fold_at(h->pane, ev->row - h->at.pane.row) < 0;
+}
+
 static void click(struct host *h, const struct key_event *ev)
 {
     const struct window *w = window_at(window_active(h));
+    bool word = selects_word(h, ev);
     if (w->click && w->click(h, ev->row, ev->col))
         press(h, KEY_ENTER, 0);
+    else if (word)
+        lend_mouse(h);
 }
 
-void app_key(struct app *a, const struct key_event *ev, int64_t ms)
+/* --- all that comes ----------------------------------------------------------------------------------------------- */
+
+static void key_or_text(struct host *h, const struct key_event *ev)
 {
-    struct host *h = &a->host;
-    h->ms = ms;
-    if (some_window_takes(h, ev) || ev->kind == KEYS_REPORT || !h->chat)
-        return;
-    bool armed = ms < h->typing.quit_until;
-    if (armed)
-        buf_reset(&h->hint.text);
-    h->typing.walks = false;
     if (h->typing.literal)
         literally(h, ev);
     else if (ev->kind == KEYS_TEXT)
         typed(h, ev->text, ev->n);
     else if (ev->code == KEY_CLICK)
         click(h, ev);
+    else if (ev->code == KEY_GRAB)
+        lend_mouse(h);
     else
         press(h, ev->code, ev->mods);
+}
+
+void app_key(struct app *a, const struct key_event *ev, int64_t ms)
+{
+    struct host *h = &a->host;
+    h->ms = ms;
+    bell_answer(&h->bell);
+    if ((h->chat && take_mouse_back(h, ev)) || some_window_takes(h, ev) || ev->kind == KEYS_REPORT || !h->chat)
+        return;
+    bool armed = ms < h->typing.quit_until;
+    if (armed)
+        buf_reset(&h->hint.text);
+    h->typing.walks = false;
+    h->typing.burst = ev->burst;
+    key_or_text(h, ev);
     if (!h->typing.walks)
         pane_rest(h->pane);
     if (armed)                          /* any other key disarms */

@@ -312,6 +312,11 @@ static bool is_by_habit(struct host *h, const struct key_event *ev)
     return true;
 }
 
+static bool is_mouse(const struct key_event *ev)
+{
+    return ev->kind == KEYS_KEY && ev->code >= KEY_WHEEL_UP;
+}
+
 /* A paste approves nothing, nor do keys that follow it at once: some terminals let a false end of it through. */
 static bool take_unmeant(struct host *h, const struct key_event *ev)
 {
@@ -319,7 +324,15 @@ static bool take_unmeant(struct host *h, const struct key_event *ev)
     bool pasted = ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END;
     if (pasted && window_is_open(h, WINDOW_approve) && q->deaf_until != INT64_MAX)
         q->deaf_until = h->ms + APPROVE_DEAF_MS;
-    return (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(h, ev) || is_by_habit(h, ev));
+    return !is_mouse(ev) && (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(h, ev) || is_by_habit(h, ev));
+}
+
+static bool turn_wheel(struct host *h, int rows)
+{
+    bool scrolls = approve(h)->shown < approve(h)->lines.n && !replies(approve(h));
+    if (scrolls)
+        scroll_by(approve(h), rows);
+    return scrolls;
 }
 
 /* Back to the question; or no, and the answer stops. */
@@ -371,7 +384,7 @@ static void draw_approve(struct host *h, struct cells *c, struct area at)
 
 const struct window window_approve = {
     .asks = true, .takes_status = true, .bytes = sizeof(struct approve), .free = free_approve,
-    .contexts = question_contexts, .focus = reply_line, .event = take_unmeant, .close = back_or_stop,
+    .contexts = question_contexts, .focus = reply_line, .event = take_unmeant, .wheel = turn_wheel, .close = back_or_stop,
     .closed = forget_question, .chat = ask_or_end, .input_rows = question_rows, .draw_input = draw_approve,
     .hidden = stay_deaf, .hint = "",
 };

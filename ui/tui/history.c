@@ -276,6 +276,11 @@ const char *history_newer(struct history *h)
     return --h->back ? h->entries[h->n - h->back] : h->draft;
 }
 
+bool history_walks(const struct history *h)
+{
+    return h->back > 0;
+}
+
 void history_rest(struct history *h)
 {
     h->back = 0;

@@ -20,6 +20,7 @@ void history_add(struct history *h, const char *text);
  * next call, except history_search(). */
 const char *history_older(struct history *h, const char *draft);
 const char *history_newer(struct history *h);
+bool history_walks(const struct history *h);                    /* an older entry was shown last */
 void history_rest(struct history *h);                           /* the next walk starts at the newest */
 /* The i-th newest entry that contains `what`, from 0; equal entries count once.  NULL: there is none.  Case counts only if `what` has capitals. */
 const char *history_search(const struct history *h, const char *what, int i);

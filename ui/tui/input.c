@@ -92,15 +92,29 @@ void act_newer(struct host *h)
     host_edited(h);
 }
 
+/* Several arrows at once are a wheel that the terminal turned into keys, which scrolls; a key that is held walks on through the history. */
+static bool is_wheel(const struct host *h)
+{
+    return h->typing.burst && !history_walks(input(h)->history);
+}
+
 void act_up(struct host *h)
 {
-    if (!editor_do(input(h)->editor, EDIT_UP))
+    if (editor_do(input(h)->editor, EDIT_UP))
+        return;
+    if (is_wheel(h))
+        pane_scroll(h->pane, -1);
+    else
         act_older(h);
 }
 
 void act_down(struct host *h)
 {
-    if (!editor_do(input(h)->editor, EDIT_DOWN))
+    if (editor_do(input(h)->editor, EDIT_DOWN))
+        return;
+    if (is_wheel(h))
+        pane_scroll(h->pane, 1);
+    else
         act_newer(h);
 }
 

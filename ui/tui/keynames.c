@@ -14,7 +14,7 @@ static const struct { const char *name; uint32_t code; } names[] = {
     {"PgUp", KEY_PAGE_UP}, {"PageUp", KEY_PAGE_UP}, {"PgDn", KEY_PAGE_DOWN}, {"PageDown", KEY_PAGE_DOWN},
     {"F1", KEY_F1}, {"F2", KEY_F2}, {"F3", KEY_F3}, {"F4", KEY_F4}, {"F5", KEY_F5}, {"F6", KEY_F6}, {"F7", KEY_F7},
     {"F8", KEY_F8}, {"F9", KEY_F9}, {"F10", KEY_F10}, {"F11", KEY_F11}, {"F12", KEY_F12},
-    {"WheelUp", KEY_WHEEL_UP}, {"WheelDown", KEY_WHEEL_DOWN}, {"Click", KEY_CLICK}, {"Space", ' '},
+    {"WheelUp", KEY_WHEEL_UP}, {"WheelDown", KEY_WHEEL_DOWN}, {"Click", KEY_CLICK}, {"Grab", KEY_GRAB}, {"Space", ' '},
 };
 
 static const struct { const char *name; uint8_t mod; } prefixes[] = {

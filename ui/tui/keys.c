@@ -29,7 +29,8 @@ struct keys {
     bool in_paste;              /* between the marks */
     bool after_cr;              /* a newline was made of a CR: an LF behind it belongs to it */
     bool in_string;             /* the rest of an answer too long to keep is swallowed */
-    bool marks;                 /* the terminal marks pastes: speed tells nothing */
+    int  pressed_row, pressed_col;              /* of the left button */
+    bool more, burst;           /* the same arrow follows at once; the one before said so of this one */
     int  fast;                  /* characters that came fast, up to now */
     bool fast_paste;            /* and among them a CR: they are a paste */
     bool held_cr;               /* Enter, unless more comes fast */
@@ -78,9 +79,12 @@ static void not_fast(struct keys *k)
 
 static void tell_key(struct keys *k, uint32_t code, uint8_t mods)
 {
+    bool burst = k->more || k->burst;
+    k->burst = k->more;
+    k->more = false;
     not_fast(k);
     k->escaped_ms = INT64_MIN / 2;
-    k->fn(k->arg, &(struct key_event){.kind = KEYS_KEY, .code = code, .mods = mods});
+    k->fn(k->arg, &(struct key_event){.kind = KEYS_KEY, .code = code, .mods = mods, .burst = burst});
 }
 
 static void tell_report(struct keys *k, enum key_report report, int value)
@@ -138,32 +142,46 @@ static void tell_reported(struct keys *k, int code, int shifted, int number, boo
     tell_code(k, c, mods | (alt ? MOD_ALT : 0), shifted > 0 && is_visible((uint32_t)shifted) ? (uint32_t)shifted : 0);
 }
 
-static void tell_mouse(struct keys *k, const struct csi *c)
+/* A button as the terminal numbers it; a release counts only at the end of a drag. */
+static void tell_mouse(struct keys *k, int button, int row, int col, bool released)
 {
-    int button = csi_arg(c, 0, 3);
-    struct key_event ev = {.kind = KEYS_KEY, .row = csi_arg(c, 2, 1) - 1, .col = csi_arg(c, 1, 1) - 1};
+    static const uint32_t pressed[] = {KEY_CLICK, KEY_GRAB, KEY_GRAB, KEY_NONE}, wheel[] = {KEY_WHEEL_UP, KEY_WHEEL_DOWN, KEY_NONE, KEY_NONE};
+    struct key_event ev = {.kind = KEYS_KEY, .row = row, .col = col};
     ev.mods = (uint8_t)((button & 4 ? MOD_SHIFT : 0) | (button & 8 ? MOD_ALT : 0) | (button & 16 ? MOD_CTRL : 0));
     button &= ~(4 | 8 | 16);
-    ev.code = button == 0 ? KEY_CLICK : button == 64 ? KEY_WHEEL_UP : button == 65 ? KEY_WHEEL_DOWN : KEY_NONE;
-    if (ev.code == KEY_NONE || c->final != 'M')
-        return;                                 /* other buttons, releases, drags */
+    if (released)
+        ev.code = row != k->pressed_row || col != k->pressed_col ? KEY_GRAB : KEY_NONE;
+    else
+        ev.code = button < 4 ? pressed[button] : button >= 64 && button < 68 ? wheel[button - 64] : KEY_NONE;
+    if (ev.code == KEY_CLICK)
+        k->pressed_row = row, k->pressed_col = col;
+    if (ev.code == KEY_NONE)
+        return;
     not_fast(k);
     k->fn(k->arg, &ev);
+}
+
+static void tell_sgr_mouse(struct keys *k, const struct csi *c)
+{
+    int button = csi_arg(c, 0, 3);
+    bool released = c->final == 'm';
+    if (!released || (button & 3) == 0)
+        tell_mouse(k, button, csi_arg(c, 2, 1) - 1, csi_arg(c, 1, 1) - 1, released);
 }
 
 /* Answers and news of the terminal.  False: it is a key. */
 static bool csi_report(struct keys *k, const struct csi *c)
 {
     if (c->prefix == '<' && (c->final == 'M' || c->final == 'm'))
-        tell_mouse(k, c);
+        tell_sgr_mouse(k, c);
     else if (c->prefix == '?' && c->final == 'c')
         tell_report(k, REPORT_DA1, csi_arg(c, 0, 0));
     else if (c->prefix == '?' && c->final == 'u')
         tell_report(k, REPORT_KITTY, csi_arg(c, 0, 0));
     else if (c->prefix == '?' && c->final == 'y' && csi_arg(c, 0, 0) == 2026)
         tell_report(k, REPORT_SYNC, csi_arg(c, 1, 0) >= 1 && csi_arg(c, 1, 0) <= 3);
-    else if (c->prefix == '?' && c->final == 'y' && csi_arg(c, 0, 0) == 2004)
-        k->marks |= csi_arg(c, 1, 0) >= 1 && csi_arg(c, 1, 0) <= 3;
+    else if (c->prefix == '?' && c->final == 'y' && csi_arg(c, 0, 0) == 1007)
+        tell_report(k, REPORT_WHEEL_KEYS, csi_arg(c, 1, 0) == 1);
     else if (c->final == 'R' && (c->prefix || (c->n > 1 && c->arg[0] != 1)))
         tell_report(k, REPORT_CURSOR, csi_arg(c, 1, 1) - 1);
     else if (!c->prefix && !c->middle && (c->final == 'I' || c->final == 'O'))
@@ -212,7 +230,9 @@ static size_t csi(struct keys *k, const char *s, size_t n, bool alt)
             tell_key(k, KEY_F1 + (uint32_t)(s[2] - 'A'), alt ? MOD_ALT : 0);
         return n < 3 ? 0 : 3;
     }
-    if (n >= 2 && s[1] == 'M')                  /* the old form of the mouse: three bytes of anything */
+    if (n >= 5 && s[1] == 'M')                  /* the old form of the mouse: three bytes of anything; button 3 is a release */
+        tell_mouse(k, (unsigned char)s[2] - ' ', (unsigned char)s[4] - '!', (unsigned char)s[3] - '!', ((s[2] - ' ') & ~(4 | 8 | 16)) == 3);
+    if (n >= 2 && s[1] == 'M')
         return n < 5 ? 0 : 5;
     int took = csi_parse(&c, s, n);
     if (took < 0) {
@@ -226,7 +246,7 @@ static size_t csi(struct keys *k, const char *s, size_t n, bool alt)
     if (c.final == '~' && csi_arg(&c, 0, 0) == PASTE_BEGIN) {
         if (alt)
             tell_key(k, KEY_ESCAPE, 0);
-        k->in_paste = k->marks = true;
+        k->in_paste = true;
         k->after_cr = false;
     } else if (!csi_report(k, &c))
         tell_csi(k, &c, alt);
@@ -302,7 +322,7 @@ static void tell_enter(struct keys *k, int64_t ms)
 /* Carriage returns and tabs amid fast text.  False: it is a key. */
 static bool fast_control(struct keys *k, const char *s, size_t n)
 {
-    if (k->marks || (k->fast < GAP_CHARS && !k->fast_paste))
+    if (k->fast < GAP_CHARS && !k->fast_paste)
         return false;
     if (s[0] == '\t' && k->fast_paste) {
         tell_pasted(k, '\t');
@@ -363,11 +383,17 @@ static bool begins_string(const char *s, size_t n)
     return n > 1 && ((s[0] == ']' && s[1] >= '0' && s[1] <= '9') || (s[0] == 'P' && strchr("0123456789>!+$", s[1]) && s[1]));
 }
 
+static bool arrow_repeats(const char *s, size_t n)
+{
+    return n >= 6 && (s[1] == '[' || s[1] == 'O') && (s[2] == 'A' || s[2] == 'B') && !memcmp(s, s + 3, 3);
+}
+
 /* ESC and what follows it. */
 static size_t escape(struct keys *k, const char *s, size_t n)
 {
     if (n == 1)
         return 0;
+    k->more = arrow_repeats(s, n);
     bool alt = s[1] == ESC;
     size_t at = alt ? 2 : 1, took;
     if (n == at)

@@ -5,8 +5,8 @@
  * A key has the same code whatever sequence the terminal sends for it: letters with Ctrl or Alt are lower case (with MOD_SHIFT if the terminal
  * reports it), Ctrl-H I M and [ are KEY_BACKSPACE, KEY_TAB, KEY_ENTER and KEY_ESCAPE, Ctrl-/ is Ctrl-_.
  *
- * A paste is recognized by its marks; until the terminal has sent such marks, also by its speed: a carriage return in the middle of text that arrives
- * at once is a newline of a paste.  If the only carriage return is at the end of such text it is Enter, since scripts type like that. */
+ * A paste is recognized by its marks, or by its speed, since not all pastes have marks: a carriage return in the middle of text that arrives at once
+ * is a newline of a paste.  If the only carriage return is at the end of such text it is Enter, since scripts type like that. */
 #ifndef Q35_UI_TUI_KEYS_H
 #define Q35_UI_TUI_KEYS_H
 
@@ -24,15 +24,17 @@ enum key_kind {
     KEYS_PASTE_END,
     KEYS_REPORT,                /* a reply of the terminal: report, value */
 };
-enum key_report { REPORT_DA1, REPORT_SYNC, REPORT_BACKGROUND, REPORT_FOCUS, REPORT_KITTY, REPORT_CURSOR };
+enum key_report { REPORT_DA1, REPORT_SYNC, REPORT_BACKGROUND, REPORT_FOCUS, REPORT_KITTY, REPORT_CURSOR, REPORT_WHEEL_KEYS };
 
 struct key_event {
     enum key_kind kind;
     uint32_t code;
     uint8_t  mods;
-    int      row, col;          /* of KEY_CLICK and the wheel, from 0 */
+    int      row, col;          /* of the mouse, from 0 */
+    bool     burst;             /* of Up and Down: several came at once, as from a wheel that a terminal turns into keys */
     enum key_report report;
-    int      value;             /* SYNC: 1 the mode is known; BACKGROUND: luminance 0..255; FOCUS: 1 in, 0 out; KITTY: its flags */
+    int      value;             /* SYNC: 1 the mode is known; BACKGROUND: luminance 0..255; FOCUS: 1 in, 0 out; KITTY: its flags;
+                                 * WHEEL_KEYS: 1 the terminal turns the wheel into Up and Down while nobody takes the mouse */
     const char *text;           /* valid during the call */
     size_t   n;
 };

@@ -13,6 +13,7 @@ struct looks {
     bool bare;                          /* text alone, without status line and panel */
     bool raw;                           /* markdown as source */
     bool mouse;                         /* clicks and the wheel come as keys */
+    bool lent;                          /* but until the next key the terminal has the mouse: the user wants to select or paste with it */
     enum table_shape tables;
     struct heat_tint heat;
 };

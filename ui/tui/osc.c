@@ -5,19 +5,52 @@
 
 #include "base/unicode.h"
 
-enum { TITLE_MAX = 200 };
+enum { TEXT_MAX = 200 };
 
-void osc_title(struct buf *out, const char *text)
+/* The text on one line, without controls, between the beginning of a sequence and its end. */
+static void add_text(struct buf *out, const char *begin, const char *text)
 {
     struct buf safe = {0};
     unicode_safe(&safe, text, strlen(text));
     for (size_t i = 0; i < safe.len; i++)
         if (safe.data[i] == '\n' || safe.data[i] == '\t')
             safe.data[i] = ' ';
-    buf_adds(out, "\033]2;");
-    buf_add(out, buf_str(&safe), unicode_complete(buf_str(&safe), safe.len < TITLE_MAX ? safe.len : TITLE_MAX));
+    buf_adds(out, begin);
+    buf_add(out, buf_str(&safe), unicode_complete(buf_str(&safe), safe.len < TEXT_MAX ? safe.len : TEXT_MAX));
     buf_adds(out, "\033\\");
     buf_free(&safe);
+}
+
+void osc_title(struct buf *out, const char *text)
+{
+    add_text(out, "\033]2;", text);
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return text && !strncmp(text, with, strlen(with));
+}
+
+enum osc_notice osc_notice(const char *term, const char *program, const char *lc_terminal, const char *tmux)
+{
+    static const struct { const char *name; enum osc_notice form; } known[] = {
+        {"xterm-kitty", OSC_NOTICE_99}, {"foot", OSC_NOTICE_777}, {"xterm-ghostty", OSC_NOTICE_777}, {"wezterm", OSC_NOTICE_777},
+        {"iTerm", OSC_NOTICE_9}, {"WezTerm", OSC_NOTICE_777}, {"ghostty", OSC_NOTICE_777},
+    };
+    if ((tmux && *tmux) || begins(term, "tmux") || begins(term, "screen"))
+        return OSC_NOTICE_NONE;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (begins(term, known[i].name) || begins(program, known[i].name) || begins(lc_terminal, known[i].name))
+            return known[i].form;
+    return OSC_NOTICE_NONE;
+}
+
+void osc_call(struct buf *out, enum osc_notice form, const char *text)
+{
+    static const char *const begin[] = {
+        [OSC_NOTICE_9] = "\033]9;q35chat: ", [OSC_NOTICE_99] = "\033]99;;q35chat: ", [OSC_NOTICE_777] = "\033]777;notify;q35chat;"};
+    if (form != OSC_NOTICE_NONE)
+        add_text(out, begin[form], text);
 }
 
 static void add_base64(struct buf *out, const char *bytes, size_t n)

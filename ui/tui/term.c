@@ -41,6 +41,10 @@ enum {
 #define PASTE_OFF "\033[?2004l"
 #define MOUSE_ON  "\033[?1000h\033[?1006h"
 #define MOUSE_OFF "\033[?1006l\033[?1000l"
+#define FOCUS_ON  "\033[?1004h"
+#define FOCUS_OFF "\033[?1004l"
+#define WHEEL_KEYS_ON  "\033[?1007h"
+#define WHEEL_KEYS_OFF "\033[?1007l"
 #define KITTY_ON  "\033[>5u"            /* keys that are ambiguous otherwise, and what Shift makes of them */
 #define KITTY_OFF "\033[<u"
 #define TITLE_KEEP "\033[22;2t"
@@ -52,7 +56,10 @@ struct term {
     FILE   *canvas, *nothing;   /* curses draws into memory, and reads nowhere */
     int     memory;             /* the canvas's file */
     bool    xterm;              /* knows modes, titles and questions as xterm does */
-    bool    utf8, mouse, title, kitty, sync, left;
+    bool    utf8, title, kitty, sync, left;
+    bool    wheel_keys;         /* the terminal turned the wheel into arrow keys when we found it */
+    enum term_mouse mouse;
+    enum osc_notice notice;     /* the form of notifications that it shows */
     bool    asked;              /* and not answered yet */
     bool    hides;              /* the cursor can be hidden */
     bool    anchored;           /* it can be moved within a row */
@@ -126,7 +133,9 @@ static void promise(struct term *t)
     if (t->kitty)
         buf_adds(&b, KITTY_OFF);
     if (t->xterm)
-        buf_adds(&b, MOUSE_OFF PASTE_OFF);
+        buf_adds(&b, MOUSE_OFF PASTE_OFF FOCUS_OFF);
+    if (t->wheel_keys)
+        buf_adds(&b, WHEEL_KEYS_ON);
     for (size_t i = 0; i < sizeof caps / sizeof *caps; i++)
         buf_adds(&b, caps[i] ? caps[i] : "");
     if (change_scroll_region)
@@ -273,19 +282,26 @@ static bool open_canvas(struct term *t, struct err *e)
  * Some print a letter of what they do not know: the line, the first of an empty screen, is wiped. */
 static void ask(struct term *t)
 {
-    say(t, "\033[?2026$p\033[?2004$p\033[?u\033]11;?\033\\\033[c\033[H\033[K");
+    say(t, "\033[?2026$p\033[?1007$p\033[?u\033]11;?\033\\\033[c\033[H\033[K");
     flush(t);
     t->asked = true;
+}
+
+static void set_mouse(struct term *t)
+{
+    if (t->xterm)
+        say(t, t->mouse == TERM_MOUSE_ON ? MOUSE_ON : MOUSE_OFF);
+    if (t->wheel_keys && t->mouse != TERM_MOUSE_ON)
+        say(t, t->mouse == TERM_MOUSE_OFF ? WHEEL_KEYS_OFF : WHEEL_KEYS_ON);
 }
 
 static void set_modes(struct term *t)
 {
     if (t->xterm)
-        say(t, PASTE_ON);
+        say(t, PASTE_ON FOCUS_ON);
     if (t->title)
         say(t, TITLE_KEEP);
-    if (t->mouse)
-        say(t, MOUSE_ON);
+    set_mouse(t);
     if (t->kitty)
         say(t, KITTY_ON);
 }
@@ -302,7 +318,8 @@ static bool open_screen(struct term *t, const struct term_options *o, struct err
     t->hides = cursor_invisible && cursor_normal;
     t->anchored = parm_right_cursor != NULL;
     t->title = o->title && t->xterm;
-    t->mouse = o->mouse && t->xterm;
+    t->mouse = o->mouse ? TERM_MOUSE_ON : TERM_MOUSE_OFF;
+    t->notice = t->xterm ? osc_notice(getenv("TERM"), getenv("TERM_PROGRAM"), getenv("LC_TERMINAL"), getenv("TMUX")) : OSC_NOTICE_NONE;
     if (strcmp(name, asked))
         snprintf(t->note, sizeof t->note, "terminal type %.40s is not known here, %s is assumed", asked, name);
     else if (!t->utf8)
@@ -573,14 +590,23 @@ size_t term_sent(const struct term *t)
     return t->tty.sent;
 }
 
-void term_mouse(struct term *t, bool on)
+void term_mouse(struct term *t, enum term_mouse how)
 {
-    if (!t->xterm || t->mouse == on)
+    if (t->mouse == how)
         return;
-    t->mouse = on;
+    t->mouse = how;
     if (t->left)
         return;
-    say(t, on ? MOUSE_ON : MOUSE_OFF);
+    set_mouse(t);
+    flush(t);
+}
+
+void term_call(struct term *t, const char *text)
+{
+    if (t->left)
+        return;
+    osc_call(&t->out, t->notice, text);
+    say(t, "\a");
     flush(t);
 }
 
@@ -656,6 +682,12 @@ void term_report(struct term *t, int report, int value)
         t->kitty = true;
         if (!t->left) {
             say(t, KITTY_ON);
+            flush(t);
+        }
+    } else if (report == REPORT_WHEEL_KEYS && value == 1) {
+        t->wheel_keys = true;
+        if (!t->left) {
+            set_mouse(t);
             flush(t);
         }
     } else

@@ -23,7 +23,8 @@ enum term_colors { TERM_MONO, TERM_8, TERM_16, TERM_256, TERM_TRUE };
 struct term_options {
     const char *theme;          /* name of config/theme.def; NULL or unknown: the default */
     const char *color;          /* "auto", "always", "never"; NO_COLOR and the like count with auto */
-    bool mouse, title, probe;   /* probe: ask the terminal what it can do; the answers come as input, see keys.h */
+    bool mouse, title, probe;   /* mouse: the program has it from the beginning; probe: ask the terminal what it can do; the answers come as input,
+                                 * see keys.h */
     int  fd;                    /* a terminal to use instead of standard input and output */
 };
 
@@ -44,7 +45,12 @@ bool term_waits(const struct term *t);                  /* a part of the last fr
 void term_draw(struct term *t, const struct cells *c);  /* one frame; sends only what has changed */
 void term_redraw(struct term *t);                       /* the screen may be damaged: the next frame is sent whole */
 void term_theme(struct term *t, const struct theme *theme);     /* NULL: the default */
-void term_mouse(struct term *t, bool on);
+/* OFF and LENT leave the mouse to the terminal.  Many terminals then turn the wheel into Up and Down; with OFF that is switched off, too, where the
+ * terminal has said that it does so.  At the end everything is as it was found. */
+enum term_mouse { TERM_MOUSE_OFF, TERM_MOUSE_ON, TERM_MOUSE_LENT };
+void term_mouse(struct term *t, enum term_mouse how);
+/* Calls for attention: a bell, and a notification with this text if the terminal is known to show such. */
+void term_call(struct term *t, const char *text);
 void term_title(struct term *t, const char *text);      /* control characters are removed; sent only if it has changed */
 /* Copies text to the clipboard with OSC 52, inside tmux also in tmux's wrapped form.  No reply says whether it arrived.  False: the text is longer
  * than TERM_CLIPBOARD_MAX, or the terminal does not know OSC 52; nothing was sent. */

@@ -36,8 +36,9 @@ void act_panel(struct host *h)
 void act_mouse(struct host *h)
 {
     h->looks.mouse = !h->looks.mouse;
+    h->looks.lent = false;
     h->wishes |= WISH_MOUSE;
-    host_hint(h, h->looks.mouse ? "mouse on: the wheel scrolls, Shift and drag selects" : "mouse off: dragging selects");
+    host_hint(h, h->looks.mouse ? "mouse on: the wheel scrolls, Shift and drag selects" : "mouse off: dragging selects, PgUp and PgDn scroll");
 }
 
 void act_redraw(struct host *h)

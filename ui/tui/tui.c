@@ -198,7 +198,9 @@ static void grant_wishes(struct tui *t)
     if (wishes & WISH_REDRAW)
         term_redraw(t->term);
     if (wishes & WISH_MOUSE)
-        term_mouse(t->term, h->looks.mouse && !h->looks.bare);
+        term_mouse(t->term, !h->looks.mouse || h->looks.bare ? TERM_MOUSE_OFF : h->looks.lent ? TERM_MOUSE_LENT : TERM_MOUSE_ON);
+    if (wishes & WISH_CALL)
+        term_call(t->term, buf_str(&h->bell.text));
     if (wishes & WISH_PRINT)
         print_all(t);
     if (wishes & WISH_PAGE)
@@ -215,7 +217,9 @@ static void grant_wishes(struct tui *t)
 static void on_key(void *arg, const struct key_event *ev)
 {
     struct tui *t = arg;
-    if (ev->kind == KEYS_REPORT)
+    if (ev->kind == KEYS_REPORT && ev->report == REPORT_FOCUS)
+        bell_focus(&t->app.host.bell, ev->value);
+    else if (ev->kind == KEYS_REPORT)
         term_report(t->term, ev->report, ev->value);
     else
         app_key(&t->app, ev, now_ms());

@@ -25,7 +25,7 @@ static void draw_welcome(const struct app *a, struct cells *c, struct area at)
     static const char *const told[] = {
         "Ask anything. Alt-Enter or Ctrl-J makes a new line, @ attaches a file,",
         "/ lists commands, Ctrl-C stops an answer, Ctrl-D leaves.",
-        "Conversations are kept; q35chat --continue goes on with the last one.",
+        "Conversations are saved; q35chat --continue reopens the last one.",
     };
     struct buf head = {0};
     const char *dir = a->host.chat ? chat_model_dir(a->host.chat) : "", *slash = strrchr(dir, '/');
@@ -123,8 +123,8 @@ static void draw_legend(const struct app *a, struct cells *c, struct area at)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (words[i].heat == a->host.looks.heat.shown)
             col = cells_puts(c, at, 0, col + 2, (struct look){(uint8_t)words[i].style, 0}, words[i].text);
-    if (at.cols - col > (int)strlen("Alt-H goes on") + 2)
-        cells_puts(c, at, 0, at.cols - (int)strlen("Alt-H goes on"), DIM, "Alt-H goes on");
+    if (at.cols - col > (int)strlen("Alt-H: next") + 2)
+        cells_puts(c, at, 0, at.cols - (int)strlen("Alt-H: next"), DIM, "Alt-H: next");
 }
 
 static void draw_panel(struct app *a, struct cells *c, struct area at)

@@ -116,6 +116,7 @@ void host_free(struct host *h)
     actions_close(h->actions);
     pane_close(h->pane);
     buf_free(&h->hint.text);
+    buf_free(&h->bell.text);
     buf_free(&h->copied);
 }
 

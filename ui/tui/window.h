@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "chat/chat.h"
 #include "ui/tui/action.h"
+#include "ui/tui/bell.h"
 #include "ui/tui/cells.h"
 #include "ui/tui/editor.h"
 #include "ui/tui/feed.h"
@@ -114,7 +115,8 @@ const struct window *window_at(enum window_id id);
 
 /* Things that only the owner of the terminal can do.  It does them after all keys of a read, in this order. */
 enum wish {
-    WISH_COPY = 1, WISH_REDRAW = 2, WISH_MOUSE = 4, WISH_PRINT = 8, WISH_PAGE = 16, WISH_HANDOFF = 32, WISH_SUSPEND = 64, WISH_LEAVE = 128
+    WISH_COPY = 1, WISH_REDRAW = 2, WISH_MOUSE = 4, WISH_PRINT = 8, WISH_PAGE = 16, WISH_HANDOFF = 32, WISH_SUSPEND = 64, WISH_LEAVE = 128,
+    WISH_CALL = 256
 };
 
 /* The key that is being handled, and the effect of keys before it. */
@@ -122,8 +124,11 @@ struct typing {
     uint32_t code;                      /* code of the key */
     bool     walks;                     /* the key goes from fold to fold */
     bool     behind_ctrl_x;             /* Ctrl-X came before the key */
+    bool     burst;                     /* the key came with others like it at once */
     bool     literal;                   /* Ctrl-V came before the key, which is text therefore */
     int64_t  escape_ms;                 /* when Esc came last and had nothing to close; 0: another key came since */
+    int64_t  click_ms;                  /* when and where the mouse was clicked last */
+    int      click_row, click_col;
     int64_t  quit_until;                /* until this time a second Ctrl-C ends the program */
 };
 
@@ -148,11 +153,12 @@ struct host {
     struct layout   at;
     struct typing   typing;
     struct hint     hint;
+    struct bell     bell;
     int64_t         ms;                 /* the time of the last call of app.h */
     bool            recount;            /* the next prompt has changed, so that its tokens must be counted again */
     int             n_turns;            /* turns that have begun */
     unsigned        wishes;             /* bits of enum wish */
-    struct buf      copied;             /* text for WISH_COPY */
+    struct buf      copied;             /* text for WISH_COPY; that for WISH_CALL is in `bell` */
     bool            open[N_WINDOWS];
     void           *state[N_WINDOWS];   /* window_state() */
 };

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 import data
 
 VOCAB = 4096
-NOTICE = "Small demo model, simple answers.  A real one: q35chat model get\n"
+NOTICE = ("This is a small demo model. For a real one, run: q35chat model get\n"
+          "Try: What is 17 + 25?  Tell me a joke.  Give me a JSON object with name Ann\n")
 
 
 def family(path):
