@@ -7,11 +7,13 @@
 #include <string.h>
 #include <strings.h>
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/unixsocket.h"
 #include "fetch/failure.h"
 
 /* A connection with less than this per second counts as stalled. */
@@ -25,6 +27,8 @@ struct http {
     struct err *e;
     bool   begun, ended;
     int    port;                        /* of the connection that was tried last, a proxy's too; 0: none */
+    int    socket_error;                /* errno of a unix socket that was not connected; 0: none */
+    struct err socket_why;              /* its sentence */
     size_t n_refused;                   /* bytes of an unwanted body */
     char   why[CURL_ERROR_SIZE];        /* curl's error message */
 };
@@ -123,16 +127,27 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
     return h->ended ? 0 : n;
 }
 
-/* As curl does by itself, but notes the port. */
+/* Opens a socket as curl does by itself, and notes the port.  A unix socket is connected here: curl would send to whoever owns the path by then. */
 static curl_socket_t on_connect(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
 {
     struct http *h = arg;
     (void)purpose;                      /* no other than a connection */
+    if (h->q->socket) {
+        int fd = unixsocket_connect(h->q->socket, HTTP_BACKLOG_MS, h->q->stop, &h->socket_why);
+        h->socket_error = fd < 0 ? errno : 0;
+        return fd < 0 ? CURL_SOCKET_BAD : fd;
+    }
     if (to->family == AF_INET)
         h->port = ntohs(((const struct sockaddr_in *)&to->addr)->sin_port);
     else if (to->family == AF_INET6)
         h->port = ntohs(((const struct sockaddr_in6 *)&to->addr)->sin6_port);
     return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+}
+
+static int on_connected(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+    (void)arg, (void)fd, (void)purpose;
+    return CURL_SOCKOPT_ALREADY_CONNECTED;
 }
 
 /* --- a request ---------------------------------------------------------------------------------------------------- */
@@ -167,6 +182,7 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->why);
     if (q->socket) {
         curl_easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, q->socket);
+        curl_easy_setopt(c, CURLOPT_SOCKOPTFUNCTION, on_connected);
         curl_easy_setopt(c, CURLOPT_PROXY, "");
     }
     if (authorities(q))
@@ -209,8 +225,9 @@ static enum http_result failed(const struct http *h, CURLcode code, struct err *
     curl_off_t connected = 0;
     curl_easy_getinfo(h->curl, CURLINFO_PRETRANSFER_TIME_T, &connected);
     return failure_say(&(struct failure){
-        .q = h->q, .code = (int)code, .os_error = (int)info_of(h, CURLINFO_OS_ERRNO), .proxy_status = (int)info_of(h, CURLINFO_HTTP_CONNECTCODE),
-        .port = h->port, .connected = connected > 0, .replies = h->r->status > 0, .why = h->why,
+        .q = h->q, .code = h->socket_error ? (int)CURLE_COULDNT_CONNECT : (int)code,
+        .os_error = h->socket_error ? h->socket_error : (int)info_of(h, CURLINFO_OS_ERRNO), .proxy_status = (int)info_of(h, CURLINFO_HTTP_CONNECTCODE),
+        .port = h->port, .connected = !h->socket_error && connected > 0, .replies = h->r->status > 0, .why = h->socket_error ? h->socket_why.msg : h->why,
     }, e);
 }
 
@@ -239,7 +256,7 @@ enum http_result http_ask(struct http *h, const struct http_request *q, struct h
     h->r = r;
     h->e = e ? e : &mine;
     h->begun = h->ended = false;
-    h->port = 0;
+    h->port = h->socket_error = 0;
     h->n_refused = 0;
     *h->why = 0;
     struct curl_slist *headers = set_up(h, q);

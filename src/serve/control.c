@@ -3,17 +3,13 @@
 #include <errno.h>
 #include <jansson.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/unixsocket.h"
 #include "chat/paths.h"
 #include "fetch/http.h"
 
-enum { ANSWER_S = 5, FULL_TRY_MS = 20, MAX_ANSWER = 1 << 20 };
+enum { ANSWER_S = 5, MAX_ANSWER = 1 << 20 };
 
 void control_socket(const char *given, struct buf *path)
 {
@@ -24,41 +20,22 @@ void control_socket(const char *given, struct buf *path)
         paths_runtime(path, "serve.sock");
 }
 
-/* connect() that tries for ANSWER_S while the backlog is full.  False with errno; EAGAIN: it stayed full. */
-static bool connects(int fd, const struct sockaddr_un *at)
-{
-    const struct timespec moment = {.tv_nsec = FULL_TRY_MS * 1000000L};
-    const int64_t start = clock_ns();
-    for (;;) {
-        if (!connect(fd, (const struct sockaddr *)at, sizeof *at))
-            return true;
-        if (errno != EAGAIN || clock_ms_since(start) >= ANSWER_S * 1000)
-            return false;
-        nanosleep(&moment, NULL);
-    }
-}
-
-/* Whether somebody listens there, and it is the user's own. */
+/* Whether a program of the user's listens there. */
 static enum control_found knock(const char *path, struct err *e)
 {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    struct stat st;
-    if (strlen(path) >= sizeof at.sun_path || stat(path, &st) || !S_ISSOCK(st.st_mode))
-        return CONTROL_NONE;
-    if (st.st_uid != geteuid()) {
-        err_set(e, "the socket %s belongs to another user", path);
-        return CONTROL_FAILED;
-    }
-    strcpy(at.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    enum control_found found = fd >= 0 && connects(fd, &at) ? CONTROL_FOUND : CONTROL_NONE;
-    if (found == CONTROL_NONE && fd >= 0 && errno == EAGAIN) {
-        err_set(e, "the q35chat at %s does not answer, perhaps it is suspended: it has taken no connection for %d s", path, ANSWER_S);
-        found = CONTROL_FAILED;
-    }
-    if (fd >= 0)
+    struct err why = {{0}};
+    int fd = unixsocket_connect(path, HTTP_BACKLOG_MS, NULL, &why);
+    if (fd >= 0) {
         close(fd);
-    return found;
+        return CONTROL_FOUND;
+    }
+    if (errno == EPERM || errno == EACCES)
+        err_set(e, "%s", why.msg);
+    else if (errno == EAGAIN)
+        err_set(e, "the q35chat at %s does not answer, perhaps it is suspended: it has accepted no connection for %d s", path, HTTP_BACKLOG_MS / 1000);
+    else
+        return CONTROL_NONE;
+    return CONTROL_FAILED;
 }
 
 static bool begin(void *arg, const struct http_reply *r, struct err *e)

@@ -14,26 +14,21 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/unixsocket.h"
+
 enum { BACKLOG = 128 };
 
 /* ---- unix ---- */
 
-/* The folder of the socket is made where it is not there; one that others may write to would let them take the socket's place. */
+/* Makes the folder of the socket, if it does not exist. */
 static bool make_folder(const char *path, struct err *e)
 {
     struct buf dir = {0};
-    struct stat st;
     const char *slash = strrchr(path, '/');
     buf_add(&dir, path, slash ? (size_t)(slash - path) : 0);
-    const char *name = slash == path ? "/" : slash ? buf_str(&dir) : ".";
-    bool ok = !mkdir(name, 0700) || errno == EEXIST || err_set(e, "cannot make %s: %s", name, strerror(errno));
-    ok = ok && (!stat(name, &st) || err_set(e, "cannot use %s: %s", name, strerror(errno)));
-    if (ok && (st.st_mode & 022) && !(st.st_mode & S_ISVTX))
-        ok = err_set(e, "%s can be written by other users: a socket there is not safe", name);
-    if (ok && st.st_uid != geteuid() && st.st_uid != 0)
-        ok = err_set(e, "%s belongs to another user: a socket there is not safe", name);
+    const bool ok = !dir.len || !mkdir(dir.data, 0700) || errno == EEXIST || err_set(e, "cannot make %s: %s", dir.data, strerror(errno));
     buf_free(&dir);
-    return ok;
+    return ok && unixsocket_folder(path, e);
 }
 
 static int lock_beside(const char *path, struct err *e)

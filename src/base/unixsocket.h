@@ -1,0 +1,19 @@
+/* Connections over unix sockets between programs of one user.  A path can lead to another user's socket by the time it is opened, so what counts is
+ * the process at the other end of the connection itself. */
+#ifndef Q35_BASE_UNIXSOCKET_H
+#define Q35_BASE_UNIXSOCKET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* Checks the folder of the socket at `path`: it is the user's own or root's, no link of another user, and others cannot replace what is in it.
+ * False with the sentence, and errno: EPERM, or the reason why the folder cannot be read. */
+bool unixsocket_folder(const char *path, struct err *e);
+/* Connects to the socket at `path`, without waiting for longer than patience_ms while its backlog is full, nor when *stop is set (NULL: nobody sets
+ * it).  The descriptor, non-blocking; -1 with the sentence, and errno: EPERM if the folder, or the program that listens, is another user's; ENOENT or
+ * ECONNREFUSED if nobody listens; EAGAIN if the backlog stayed full.  Root's programs count as the user's own. */
+int unixsocket_connect(const char *path, int patience_ms, const atomic_bool *stop, struct err *e);
+
+#endif
