@@ -57,23 +57,25 @@ bool unixsocket_folder(const char *path, struct err *e)
 }
 
 /* A unix socket connects at once or not at all: EAGAIN is a full backlog. */
-static bool connects(int fd, const struct sockaddr_un *at, int patience_ms, const atomic_bool *stop)
+static bool connects(int fd, const struct sockaddr_un *at, int patience_ms)
 {
     const struct timespec moment = {.tv_nsec = AGAIN_MS * 1000000L};
     const int64_t start = clock_ns();
     for (;;) {
         if (!connect(fd, (const struct sockaddr *)at, sizeof *at))
             return true;
-        if (errno != EAGAIN || clock_ms_since(start) >= patience_ms || (stop && atomic_load(stop)))
+        if (errno != EAGAIN || clock_ms_since(start) >= patience_ms)
             return false;
         nanosleep(&moment, NULL);
     }
 }
 
-static bool check_peer(int fd, const char *path, struct err *e)
+bool unixsocket_check(int fd, const char *path, struct err *e)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
+    if (!unixsocket_folder(path, e))
+        return false;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
         return err_set(e, "cannot find out who listens on %s: %s", path, strerror(errno));
     if (is_own(peer.uid))
@@ -83,7 +85,7 @@ static bool check_peer(int fd, const char *path, struct err *e)
     return false;
 }
 
-int unixsocket_connect(const char *path, int patience_ms, const atomic_bool *stop, struct err *e)
+int unixsocket_connect(const char *path, int patience_ms, struct err *e)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof at.sun_path) {
@@ -92,11 +94,9 @@ int unixsocket_connect(const char *path, int patience_ms, const atomic_bool *sto
         return -1;
     }
     strcpy(at.sun_path, path);
-    if (!unixsocket_folder(path, e))
-        return -1;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool ok = (fd >= 0 && connects(fd, &at, patience_ms, stop)) || err_set(e, "cannot connect to %s: %s", path, strerror(errno));
-    ok = ok && check_peer(fd, path, e);
+    bool ok = (fd >= 0 && connects(fd, &at, patience_ms)) || err_set(e, "cannot connect to %s: %s", path, strerror(errno));
+    ok = ok && unixsocket_check(fd, path, e);
     if (ok)
         return fd;
     const int why = errno;

@@ -3,7 +3,6 @@
 #ifndef Q35_BASE_UNIXSOCKET_H
 #define Q35_BASE_UNIXSOCKET_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -11,9 +10,11 @@
 /* Checks the folder of the socket at `path`: it is the user's own or root's, no link of another user, and others cannot replace what is in it.
  * False with the sentence, and errno: EPERM, or the reason why the folder cannot be read. */
 bool unixsocket_folder(const char *path, struct err *e);
-/* Connects to the socket at `path`, without waiting for longer than patience_ms while its backlog is full, nor when *stop is set (NULL: nobody sets
- * it).  The descriptor, non-blocking; -1 with the sentence, and errno: EPERM if the folder, or the program that listens, is another user's; ENOENT or
- * ECONNREFUSED if nobody listens; EAGAIN if the backlog stayed full.  Root's programs count as the user's own. */
-int unixsocket_connect(const char *path, int patience_ms, const atomic_bool *stop, struct err *e);
+/* Checks the folder, and who listens at the other end of `fd`, a connection to `path`.  False with the sentence, and errno EPERM if one of them is
+ * another user's.  Root's programs count as the user's own. */
+bool unixsocket_check(int fd, const char *path, struct err *e);
+/* Connects to the socket at `path` and checks it, without waiting for longer than patience_ms while its backlog is full.  The descriptor,
+ * non-blocking; -1 with the sentence, and errno: EPERM as above; ENOENT or ECONNREFUSED if nobody listens; EAGAIN if the backlog stayed full. */
+int unixsocket_connect(const char *path, int patience_ms, struct err *e);
 
 #endif

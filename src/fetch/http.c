@@ -7,7 +7,6 @@
 #include <string.h>
 #include <strings.h>
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -27,8 +26,8 @@ struct http {
     struct err *e;
     bool   begun, ended;
     int    port;                        /* of the connection that was tried last, a proxy's too; 0: none */
-    int    socket_error;                /* errno of a unix socket that was not connected; 0: none */
-    struct err socket_why;              /* its sentence */
+    int    fd;                          /* the newest connection, if this request opened one; -1: it uses one that was open */
+    struct err refused;                 /* why nothing was sent to a unix socket; empty: it was */
     size_t n_refused;                   /* bytes of an unwanted body */
     char   why[CURL_ERROR_SIZE];        /* curl's error message */
 };
@@ -127,27 +126,28 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
     return h->ended ? 0 : n;
 }
 
-/* Opens a socket as curl does by itself, and notes the port.  A unix socket is connected here: curl would send to whoever owns the path by then. */
+/* Opens a socket as curl does by itself, and notes the port. */
 static curl_socket_t on_connect(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
 {
     struct http *h = arg;
     (void)purpose;                      /* no other than a connection */
-    if (h->q->socket) {
-        int fd = unixsocket_connect(h->q->socket, HTTP_BACKLOG_MS, h->q->stop, &h->socket_why);
-        h->socket_error = fd < 0 ? errno : 0;
-        return fd < 0 ? CURL_SOCKET_BAD : fd;
-    }
     if (to->family == AF_INET)
         h->port = ntohs(((const struct sockaddr_in *)&to->addr)->sin_port);
     else if (to->family == AF_INET6)
         h->port = ntohs(((const struct sockaddr_in6 *)&to->addr)->sin6_port);
-    return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+    h->fd = socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+    return h->fd;
 }
 
-static int on_connected(void *arg, curl_socket_t fd, curlsocktype purpose)
+/* Looks at the connection of the next request before anything is sent, since the path can lead to another user's socket by now. */
+static int before_sending(void *arg, char *to_ip, char *from_ip, int to_port, int from_port)
 {
-    (void)arg, (void)fd, (void)purpose;
-    return CURL_SOCKOPT_ALREADY_CONNECTED;
+    struct http *h = arg;
+    (void)to_ip, (void)from_ip, (void)to_port, (void)from_port;
+    if (h->fd < 0 || unixsocket_check(h->fd, h->q->socket, &h->refused))
+        return CURL_PREREQFUNC_OK;
+    shutdown(h->fd, SHUT_RDWR);         /* no later request uses it */
+    return CURL_PREREQFUNC_ABORT;
 }
 
 /* --- a request ---------------------------------------------------------------------------------------------------- */
@@ -182,7 +182,8 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, h->why);
     if (q->socket) {
         curl_easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, q->socket);
-        curl_easy_setopt(c, CURLOPT_SOCKOPTFUNCTION, on_connected);
+        curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, before_sending);
+        curl_easy_setopt(c, CURLOPT_PREREQDATA, h);
         curl_easy_setopt(c, CURLOPT_PROXY, "");
     }
     if (authorities(q))
@@ -225,9 +226,8 @@ static enum http_result failed(const struct http *h, CURLcode code, struct err *
     curl_off_t connected = 0;
     curl_easy_getinfo(h->curl, CURLINFO_PRETRANSFER_TIME_T, &connected);
     return failure_say(&(struct failure){
-        .q = h->q, .code = h->socket_error ? (int)CURLE_COULDNT_CONNECT : (int)code,
-        .os_error = h->socket_error ? h->socket_error : (int)info_of(h, CURLINFO_OS_ERRNO), .proxy_status = (int)info_of(h, CURLINFO_HTTP_CONNECTCODE),
-        .port = h->port, .connected = !h->socket_error && connected > 0, .replies = h->r->status > 0, .why = h->socket_error ? h->socket_why.msg : h->why,
+        .q = h->q, .code = (int)code, .os_error = (int)info_of(h, CURLINFO_OS_ERRNO), .proxy_status = (int)info_of(h, CURLINFO_HTTP_CONNECTCODE),
+        .port = h->port, .connected = connected > 0, .replies = h->r->status > 0, .why = h->why,
     }, e);
 }
 
@@ -256,7 +256,9 @@ enum http_result http_ask(struct http *h, const struct http_request *q, struct h
     h->r = r;
     h->e = e ? e : &mine;
     h->begun = h->ended = false;
-    h->port = h->socket_error = 0;
+    h->port = 0;
+    h->fd = -1;
+    h->refused = (struct err){{0}};
     h->n_refused = 0;
     *h->why = 0;
     struct curl_slist *headers = set_up(h, q);
@@ -273,6 +275,10 @@ enum http_result http_ask(struct http *h, const struct http_request *q, struct h
         return HTTP_ENDED;
     if (code == CURLE_OK)
         return HTTP_ANSWERED;
+    if (*h->refused.msg) {
+        err_set(e, "%s", h->refused.msg);
+        return HTTP_HOPELESS;
+    }
     if (code == CURLE_ABORTED_BY_CALLBACK) {
         err_set(e, "stopped");
         return HTTP_ENDED;

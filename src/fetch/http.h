@@ -21,8 +21,8 @@ struct http_reply {
 
 struct http_request {
     const char *url;
-    const char *socket;                 /* path of the unix socket to ask, whatever host the URL names; NULL: none.  Nothing is sent unless the program
-                                         * that listens is the user's own (base/unixsocket.h) */
+    const char *socket;                 /* path of the unix socket to ask, whatever host the URL names; NULL: none.  Nothing is sent
+                                         * unless the program that listens is the user's own (base/unixsocket.h) */
     const char *token;                  /* NULL: send none */
     const char *ca_file;                /* of the certificate authorities to trust; NULL: SSL_CERT_FILE, else the system's */
     bool        ranged;                 /* request only bytes first..last */
@@ -45,8 +45,7 @@ enum http_result {
     HTTP_ENDED,                         /* begin(), take() or stop ended the request; they set `e` */
 };
 
-enum { HTTP_CONNECT_S = 15 };           /* in which a connection must be made */
-enum { HTTP_BACKLOG_MS = 5000 };        /* ... to a unix socket whose backlog is full */
+enum { HTTP_CONNECT_S = 15 };            /* in which a connection must be made */
 
 struct http;
 struct http *http_open(void);           /* one user at a time */

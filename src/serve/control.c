@@ -24,7 +24,7 @@ void control_socket(const char *given, struct buf *path)
 static enum control_found knock(const char *path, struct err *e)
 {
     struct err why = {{0}};
-    int fd = unixsocket_connect(path, HTTP_BACKLOG_MS, NULL, &why);
+    int fd = unixsocket_connect(path, ANSWER_S * 1000, &why);
     if (fd >= 0) {
         close(fd);
         return CONTROL_FOUND;
@@ -32,7 +32,7 @@ static enum control_found knock(const char *path, struct err *e)
     if (errno == EPERM || errno == EACCES)
         err_set(e, "%s", why.msg);
     else if (errno == EAGAIN)
-        err_set(e, "the q35chat at %s does not answer, perhaps it is suspended: it has accepted no connection for %d s", path, HTTP_BACKLOG_MS / 1000);
+        err_set(e, "the q35chat at %s does not answer, perhaps it is suspended: it has accepted no connection for %d s", path, ANSWER_S);
     else
         return CONTROL_NONE;
     return CONTROL_FAILED;
