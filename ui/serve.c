@@ -20,7 +20,7 @@
 #include "ui/interrupt.h"
 #include "ui/subcommand.h"
 
-enum { MAX_DOORS = 4 };
+enum { MAX_DOORS = 4, LEAST_KEY = 16 };
 
 static int fail(int status, const char *why)
 {
@@ -78,6 +78,9 @@ static bool read_key(const struct args *a, struct buf *key, struct err *e)
     else
         ok = paths_config_beside("serve.key", &path, e);
     ok = ok && key_read(path.data, true, key, e);
+    if (ok && key->len < LEAST_KEY)
+        ok = err_set(e, "the key in %s has %zu characters, expected at least %d: write a longer one, or remove the file and a key is made", path.data,
+                     key->len, LEAST_KEY);
     if (ok)
         fprintf(stderr, "q35chat: clients send the key that is in %s\n", path.data);
     buf_free(&path);

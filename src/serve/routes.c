@@ -1,5 +1,6 @@
 /* What clients may ask, and the replies.  Answers are jobs: their turn comes later. */
 #include <string.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -13,36 +14,53 @@
 #include "text/pyjson.h"
 
 enum { LONGEST_KEY = 4096 };
+#define MODELS "/v1/models/"            /* ... and the name of one */
+
+enum {
+    LEAST_BODY = 1 << 20,               /* bytes of a prompt, whatever the context */
+    TOOLS_BODY = 4 << 20,               /* ... of what comes with it: schemas of tools, names, the marks of JSON */
+    TOOLS_VALUES = 1 << 16,             /* values of that */
+    PICTURES_BODY = 0,                  /* ... of pictures in base64, once they are read: 4/3 of the largest files */
+};
 
 /* ---- who may ask ---- */
 
 /* Takes as long for a wrong key as for the right one. */
-static bool same(const char *a, const char *b)
+static bool same(struct text given, const char *b)
 {
-    size_t n = strlen(a), m = strlen(b);
+    const char *a = given.p;
+    size_t n = given.n, m = strlen(b);
     unsigned char differs = n != m;
     for (size_t i = 0; i < n && i < LONGEST_KEY; i++)
         differs |= (unsigned char)(a[i] ^ b[m ? i % m : 0]);
     return !differs;
 }
 
-static bool may_ask(struct server *s, struct exchange *x)
+/* The key of "Bearer KEY", with the scheme in any case and any blanks around the key; empty: another scheme. */
+static struct text key_in(const char *header)
 {
-    static const char bearer[] = "Bearer ";
+    static const char bearer[] = "Bearer";
+    const size_t n = strlen(bearer);
+    if (!header || strncasecmp(header, bearer, n) || !strchr(" \t", header[n]))
+        return text_of("");
+    return text_trim(text_of(header + n));
+}
+
+static bool may_ask(struct server *s, struct exchange *x, const char *path)
+{
     if (exchange_is_local(x))
         return true;
-    const char *host = exchange_header(x, "Host"), *key = exchange_header(x, "Authorization");
+    const char *host = exchange_header(x, "Host");
     if (!s->so.any_host && (!host || !socket_is_local_name(host))) {
         respond_error(x, 403, "the Host header does not name this machine (localhost, 127.0.0.1 or [::1])");
         return false;
     }
-    if (!strcmp(exchange_path(x), "/health"))
+    if (s->so.key && same(key_in(exchange_header(x, "Authorization")), s->so.key))
+        return exchange_trust(x);
+    if (!strcmp(path, "/health"))
         return true;
-    if (!s->so.key || !key || strncmp(key, bearer, strlen(bearer)) || !same(key + strlen(bearer), s->so.key)) {
-        respond_error(x, 401, "the key is missing or wrong: it is in the server's key file, and goes into the header Authorization: Bearer KEY");
-        return false;
-    }
-    return true;
+    respond_error(x, 401, "the key is missing or wrong: it is in the server's key file, and goes into the header Authorization: Bearer KEY");
+    return false;
 }
 
 /* ---- what is asked ---- */
@@ -84,6 +102,11 @@ static bool is_ours(const struct server *s, struct text model)
     return !model.n || text_is(model, buf_str(&s->model)) || text_is(model, s->r->model);
 }
 
+static bool refuse_model(const struct server *s, struct text name, struct err *e)
+{
+    return err_set(e, "there is no model %.*s here; it has %s", (int)name.n, name.p, buf_str(&s->model));
+}
+
 static void fail(struct server *s, struct job *j, int status, const char *message, const char *code)
 {
     s->figures.refused += status < 500;
@@ -101,7 +124,7 @@ static void complete_as(struct server *s, struct exchange *x, read_fn *read)
     if (!read(&j->question, exchange_body(x), s->so.o, &e)) {
         fail(s, j, 400, e.msg, NULL);
     } else if (!is_ours(s, j->question.model)) {
-        err_set(&e, "there is no model %.*s here; it has %s", (int)j->question.model.n, j->question.model.p, buf_str(&s->model));
+        refuse_model(s, j->question.model, &e);
         fail(s, j, 404, e.msg, "model_not_found");
     } else if (s->state == SERVER_FAILED) {
         fail(s, j, 503, s->why.msg, NULL);
@@ -156,13 +179,12 @@ static bool has_model(const struct server *s, struct reply *r)
     return s->ready || err_set(&r->e, "the model loads");
 }
 
-static bool tell_models(struct server *s, struct exchange *x, struct reply *r)
+static void add_model(struct server *s, struct exchange *x, struct buf *body)
 {
     const struct responder_info *info = s->r->ops->info(s->r);
-    struct buf *body = &r->body;
-    buf_adds(body, "{\"object\": \"list\", \"data\": [{\"id\": ");
+    buf_adds(body, "{\"id\": ");
     pyjson_quote((struct text){s->model.data, s->model.len}, body);
-    buf_adds(body, ", \"object\": \"model\", \"created\": 0, \"owned_by\": \"q35chat\"");
+    buf_addf(body, ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"q35chat\"", (long long)s->opened_s);
     if (exchange_is_local(x)) {         /* what a chat on this machine compares */
         buf_adds(body, ", \"root\": ");
         pyjson_quote(text_of(s->r->model), body);
@@ -174,8 +196,31 @@ static bool tell_models(struct server *s, struct exchange *x, struct reply *r)
         buf_addf(body, ", \"max_model_len\": %d", info->chat.n_ctx);
     else
         buf_addf(body, ", \"loading\": {\"done\": %zu, \"total\": %zu}", s->loaded, s->to_load);
-    buf_adds(body, "}]}");
+    buf_addc(body, '}');
+}
+
+static bool tell_models(struct server *s, struct exchange *x, struct reply *r)
+{
+    buf_adds(&r->body, "{\"object\": \"list\", \"data\": [");
+    add_model(s, x, &r->body);
+    buf_adds(&r->body, "]}");
     return true;
+}
+
+static void tell_model(struct server *s, struct exchange *x)
+{
+    struct buf body = {0};
+    struct err e;
+    struct text name = text_of(exchange_path(x) + strlen(MODELS));
+    name.n -= name.n && name.p[name.n - 1] == '/';
+    if (is_ours(s, name)) {
+        add_model(s, x, &body);
+        respond_json(x, 200, &body);
+    } else {
+        refuse_model(s, name, &e);
+        respond_error_with(x, 404, e.msg, "model_not_found", 0);
+    }
+    buf_free(&body);
 }
 
 static bool tokenize(struct server *s, struct exchange *x, struct reply *r)
@@ -314,6 +359,7 @@ static const struct route {
     {"POST", "/tokenize",            tokenize},
     {"POST", "/detokenize",          detokenize},
     {"GET",  "/v1/models",           tell_models},
+    {"GET",  MODELS,                 .go = tell_model},
     {"GET",  "/health",              .go = tell_health},
     {"GET",  "/metrics",             .go = tell_metrics},
     {"POST", "/stop",                .go = stop},
@@ -334,20 +380,66 @@ static void refuse_method(struct exchange *x, const struct route *r, const char 
     respond_error(x, 405, e.msg);
 }
 
+/* Whether the path is that of the route, or begins with it if that ends in a slash; a slash at the end of the path counts for nothing. */
+static bool leads_to(const struct route *r, const char *path)
+{
+    const size_t n = strlen(r->path), len = strlen(path);
+    if (r->path[n - 1] == '/')
+        return len > n && !strncmp(path, r->path, n);
+    return !strncmp(path, r->path, n) && len - n <= 1 && strspn(path + n, "/") == len - n;
+}
+
+static const struct route *find_route(const struct exchange *x)
+{
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (leads_to(&routes[i], exchange_path(x)) && (!routes[i].local || exchange_is_local(x)))
+            return &routes[i];
+    return NULL;
+}
+
+/* Bytes that a body can have: those of a prompt that fills the context, and of what comes with it.  A context of long pieces only is no text that
+ * anybody has, but the limit refuses no prompt that fits. */
+static size_t most_bytes(struct server *s)
+{
+    const struct responder_info *info = s->ready ? s->r->ops->info(s->r) : NULL;
+    if (info && !s->longest_piece)
+        s->longest_piece = tokens_longest(s->r);
+    const size_t prompt = info ? (size_t)info->chat.n_ctx * s->longest_piece : 0;
+    return (prompt > LEAST_BODY ? prompt : LEAST_BODY) + TOOLS_BODY + PICTURES_BODY;
+}
+
+/* Values that the JSON of a body can have: a token of the prompt is one, or more than one byte of a text. */
+static size_t most_values(const struct server *s)
+{
+    const struct responder_info *info = s->ready ? s->r->ops->info(s->r) : NULL;
+    return (size_t)(info ? info->chat.n_ctx : 0) + TOOLS_VALUES;
+}
+
+size_t begun(void *arg, struct exchange *x)
+{
+    struct server *s = arg;
+    const struct route *found = find_route(x);
+    const char *method = exchange_method(x);
+    if (!may_ask(s, x, found ? found->path : ""))
+        return 0;
+    if (!found)
+        respond_error(x, 404, "there is nothing at this path; the paths are in docs/serve.md");
+    else if (strcmp(found->method, method) && (strcmp(found->method, "GET") || strcmp(method, "HEAD")))
+        refuse_method(x, found, method);
+    else if (!strcmp(found->method, "POST"))
+        return most_bytes(s);
+    return 0;
+}
+
 void asked(void *arg, struct exchange *x)
 {
     struct server *s = arg;
-    const char *method = exchange_method(x), *path = exchange_path(x);
-    const struct route *found = NULL;
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        if (!strcmp(routes[i].path, path) && (!routes[i].local || exchange_is_local(x)))
-            found = &routes[i];
-    if (!may_ask(s, x))
-        return;
-    if (!found)
-        respond_error(x, 404, "there is nothing at this path; the paths are in docs/serve.md");
-    else if (strcmp(found->method, method))
-        refuse_method(x, found, method);
+    const struct route *found = find_route(x);
+    const size_t most = most_values(s);
+    struct err e;
+    err_set(&e, "the body has more than %zu values, more than the context can hold", most);
+    if (tokens_too_many(exchange_body(x), most))
+        respond_error(x, 400, e.msg);
     else if (found->tell)
         reply_to(s, x, found->tell);
     else

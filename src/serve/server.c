@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -160,10 +161,11 @@ struct server *server_open(struct responder *const *all, int n, const struct ser
         return NULL;
     CHECK(n <= SERVER_ANSWERS);
     struct server *s = memory_zeroed(1, sizeof *s);
-    const struct web_owner owner = {.asked = asked, .gone = gone, .arg = s};
+    const struct web_owner owner = {.begun = begun, .asked = asked, .gone = gone, .arg = s};
     s->r = r;
     s->so = *so;
     s->unused_ns = clock_ns();
+    s->opened_s = time(NULL);
     for (int i = 0; i < n; i++)
         add_lane(s, all[i]);
     s->ready = r->ops->info(r) != NULL && r->can.tokens;

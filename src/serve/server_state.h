@@ -24,6 +24,8 @@ struct server {
     struct web *web;
     struct buf model;                   /* the model's name for clients */
     struct buf options;                 /* serve/engine_key.h */
+    int64_t opened_s;                   /* seconds since 1970 */
+    size_t longest_piece;               /* bytes of the longest piece of the vocabulary; 0: not known yet */
     size_t loaded, to_load;             /* bytes of the model */
     bool ready;
     enum server_state state;
@@ -53,7 +55,8 @@ struct lane *lane_of(struct server *s, const struct job *j);    /* the lane that
 void end_answer(struct server *s, struct job *j, const struct news *last);      /* ends the reply, and counts its figures */
 void end_waiting(struct server *s, struct job *j);      /* interrupts a job that waits: it ends with the tokens that it had, if any */
 
-/* routes.c */
-void asked(void *arg, struct exchange *x);      /* for struct web_owner; arg: the server */
+/* routes.c: for struct web_owner; arg: the server */
+size_t begun(void *arg, struct exchange *x);
+void asked(void *arg, struct exchange *x);
 
 #endif

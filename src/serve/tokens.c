@@ -5,6 +5,43 @@
 #include "serve/question.h"
 #include "text/pyjson.h"
 
+enum { MOST_IDS = 1 << 20 };            /* ids of any vocabulary */
+
+size_t tokens_longest(const struct responder *r)
+{
+    size_t longest = 1;
+    for (int32_t id = 0; id < MOST_IDS; id++) {
+        const size_t n = r->ops->piece(r, id).n;
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+/* The end of the string that begins at `at`, behind its quote; `end` if it has none. */
+static const char *string_end(const char *at, const char *end)
+{
+    for (const char *quote = at + 1; (quote = memchr(quote, '"', (size_t)(end - quote))); quote++) {
+        const char *slash = quote;
+        while (slash[-1] == '\\')
+            slash--;
+        if ((quote - slash) % 2 == 0)
+            return quote + 1;
+    }
+    return end;
+}
+
+bool tokens_too_many(struct text body, size_t most)
+{
+    const char *at = body.p, *end = at + body.n;
+    size_t n = 1;
+    while (at < end && n <= most) {
+        const char c = *at;
+        n += c == ',' || c == '[' || c == '{';
+        at = c == '"' ? string_end(at, end) : at + 1;
+    }
+    return n > most;
+}
+
 /* `content` is llama.cpp's name for it, `prompt` vLLM's. */
 static const struct pyjson *plain_text(const struct pyjson *top)
 {
@@ -24,6 +61,10 @@ static bool read_ids(struct responder *r, struct text body, const struct pyjson 
 {
     const struct pyjson *text = plain_text(top);
     if (text) {
+        const size_t most = (size_t)r->ops->info(r)->chat.n_ctx * tokens_longest(r);
+        if (text->text.n > most)
+            return err_set(e, "the text has %zu bytes; in the context, which holds %d tokens, fit %zu at most", text->text.n,
+                           r->ops->info(r)->chat.n_ctx, most);
         r->ops->encode(r, text->text, wants_controls(top), ids);
         return true;
     }

@@ -7,6 +7,11 @@
 #include "chat/options.h"
 #include "chat/responder.h"
 
+/* Bytes of the longest piece of the vocabulary. */
+size_t tokens_longest(const struct responder *r);
+/* True if the JSON text `body` has more than `most` values.  Counts commas and brackets, so that a body which would take many times its size in
+ * memory is refused before it is parsed. */
+bool tokens_too_many(struct text body, size_t most);
 /* Append the body of the reply.  False with a sentence for the client. */
 bool tokens_of_text(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);
 bool text_of_tokens(struct responder *r, struct text body, struct buf *out, struct err *e);

@@ -5,16 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "serve/choice.h"
+#include "serve/halfclosed.h"
+#include "serve/respond.h"
 
 enum {
-    MAX_CLIENTS = 256,
+    MAX_CLIENTS = 512,                  /* more than all shares, since connections that were closed leave a little later */
+    AT_ONCE = 16,                       /* connections accepted of a listener before those that are there are read again */
     MAX_LISTENERS = 4,
     MAX_UNREAD = 4 << 20,               /* bytes of a stream that a client has not read; owners stay far below it, else it is dropped */
     IDLE_S = 120,                       /* how long a connection over TCP may be idle, streams apart; those of a unix socket may for ever */
@@ -22,6 +28,20 @@ enum {
     SWEEP_MS = 1000,
     HEADER_BYTES = 64 << 10,
     READ_BYTES = 16 << 10,
+};
+
+static const char no_memory[] = "the requests that are under way take all the memory for bodies; ask again later";
+
+/* The key is known after the first head, so every connection over TCP begins as SHARE_OPEN. */
+enum share { SHARE_LOCAL, SHARE_KEYED, SHARE_OPEN, SHARE_NONE };
+static const struct {
+    int places;
+    size_t body_bytes;                  /* of all requests together, from their heads to the ends of their replies */
+    const char *full;
+} shares[] = {
+    [SHARE_LOCAL] = {256, 256 << 20, "256 programs are connected over the unix socket; end one of them, or ask again later"},
+    [SHARE_KEYED] = {96, 128 << 20, "96 connections with the key are in use; ask again later"},
+    [SHARE_OPEN] = {32, 0, "more than 32 connections have not sent a key yet: this one was the oldest; connect again and send the key at once"},
 };
 
 /* What the epoll descriptor watches. */
@@ -36,8 +56,13 @@ struct client {
     struct web *web;
     struct client *next, **link;
     struct exchange *x;                 /* the one under way, or NULL */
-    int64_t since_ns;                   /* when the request that has not arrived whole began; 0: there is none */
+    int64_t since_ns;                   /* when the first byte came of a request that has not arrived whole; 0: no such request */
+    enum share share;                   /* SHARE_NONE: the connection is being closed */
     bool local;
+    bool finished;                      /* the client sends nothing more: it has closed, or shut its sending side */
+    bool closed;                        /* it has closed; over TCP that shows when something is sent */
+    int64_t looked_ns;                  /* when the finished client was looked for among the sockets of this machine */
+    bool more;                          /* bytes of the next request are there */
 };
 
 struct exchange {
@@ -45,6 +70,10 @@ struct exchange {
     struct MHD_Connection *connection;
     char *method, *path;
     struct buf body;
+    bool has_body;                      /* the head announces one */
+    size_t most;                        /* bytes that it may have */
+    size_t reserved;                    /* bytes of its share that the body takes */
+    enum share share;                   /* where they are reserved */
     void *kept;
     bool asked, dropped, suspended;
 
@@ -66,7 +95,88 @@ struct web {
     int n_listeners;
     struct client *clients;
     int n_clients;
+    int n_in[SHARE_NONE + 1];           /* clients of each share */
+    size_t body_bytes[SHARE_NONE + 1];  /* reserved in each share */
+    uint64_t id;                        /* random, and */
+    uint64_t n_replies;                 /* ... a number: x-request-id */
 };
+
+/* ---- clients ---- */
+
+static void move_to(struct client *c, enum share share)
+{
+    c->web->n_in[c->share]--;
+    c->share = share;
+    c->web->n_in[share]++;
+}
+
+/* Closes the connection; libmicrohttpd finds that out when it runs. */
+static void hang_up(struct client *c)
+{
+    move_to(c, SHARE_NONE);
+    c->since_ns = 0;
+    shutdown(c->watch.fd, SHUT_RDWR);
+}
+
+/* Sends a reply without libmicrohttpd, which replies at the end of a head or of a body alone.  The reply fits into the buffer of a socket to which
+ * nothing was sent, or is lost. */
+static void say(struct web *w, int fd, int status, struct text body)
+{
+    struct buf out = {0};
+    buf_addf(&out, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\nx-request-id: %016llx-%llu\r\n",
+             status, MHD_get_reason_phrase_for((unsigned)status), body.n, (unsigned long long)w->id, (unsigned long long)++w->n_replies);
+    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+        buf_addf(&out, "Retry-After: %d\r\n", RESPOND_RETRY_S);
+    buf_adds(&out, "\r\n");
+    buf_add(&out, body.p, body.n);
+    (void)!send(fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    buf_free(&out);
+}
+
+static void say_why(struct web *w, int fd, int status, const char *why)
+{
+    struct buf body = {0};
+    choice_error(&body, status, why, NULL);
+    say(w, fd, status, (struct text){body.data, body.len});
+    buf_free(&body);
+}
+
+static void say_and_hang_up(struct client *c, int status, const char *why)
+{
+    say_why(c->web, c->watch.fd, status, why);
+    hang_up(c);
+}
+
+/* True if the client can be closed for another: it is idle, or has not shown a key. */
+static bool may_go(const struct client *c)
+{
+    return c->share == SHARE_OPEN ? !c->x || !c->x->status : !c->x && !c->since_ns;
+}
+
+/* Makes a place in the share.  False: all are in use. */
+static bool make_place(struct web *w, enum share share)
+{
+    struct client *oldest = NULL;
+    if (w->n_in[share] < shares[share].places)
+        return true;
+    for (struct client *c = w->clients; c; c = c->next)         /* the newest is the first */
+        if (c->share == share && may_go(c))
+            oldest = c;
+    if (oldest)
+        say_and_hang_up(oldest, 503, shares[share].full);
+    return oldest;
+}
+
+/* Reserves memory for n more bytes of a body.  False: the share is used up. */
+static bool reserve(struct exchange *x, size_t n)
+{
+    size_t *used = &x->client->web->body_bytes[x->share];
+    if (n > shares[x->share].body_bytes - *used)
+        return false;
+    *used += n;
+    x->reserved += n;
+    return true;
+}
 
 /* ---- an exchange ---- */
 
@@ -103,6 +213,7 @@ static void exchange_free(struct exchange *x)
 {
     if (x->client->x == x)
         x->client->x = NULL;
+    x->client->web->body_bytes[x->share] -= x->reserved;
     free(x->method);
     free(x->path);
     buf_free(&x->body);
@@ -136,13 +247,16 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *to, size_t max)
 
 static enum MHD_Result respond(struct exchange *x)
 {
-    char retry[16];
+    char retry[16], id[48];
+    struct web *w = x->client->web;
     struct MHD_Response *r = x->streams ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, READ_BYTES, read_stream, x, NULL)
                                         : MHD_create_response_from_buffer(x->out.len, (void *)buf_str(&x->out), MHD_RESPMEM_MUST_COPY);
     if (!r)
         return MHD_NO;
     MHD_add_response_header(r, "Content-Type", x->type);
     MHD_add_response_header(r, "Cache-Control", "no-store");
+    snprintf(id, sizeof id, "%016llx-%llu", (unsigned long long)w->id, (unsigned long long)++w->n_replies);
+    MHD_add_response_header(r, "x-request-id", id);
     if (x->retry_s) {
         snprintf(retry, sizeof retry, "%d", x->retry_s);
         MHD_add_response_header(r, "Retry-After", retry);
@@ -208,6 +322,7 @@ const char *exchange_method(const struct exchange *x) { return x->method; }
 const char *exchange_path(const struct exchange *x) { return x->path; }
 struct text exchange_body(const struct exchange *x) { return (struct text){buf_str(&x->body), x->body.len}; }
 bool exchange_is_local(const struct exchange *x) { return x->client->local; }
+bool exchange_has_body(const struct exchange *x) { return x->has_body; }
 void exchange_set_data(struct exchange *x, void *own) { x->kept = own; }
 void *exchange_data(const struct exchange *x) { return x->kept; }
 
@@ -216,13 +331,97 @@ const char *exchange_header(const struct exchange *x, const char *name)
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
-/* ---- what libmicrohttpd tells ---- */
-
-static enum MHD_Result too_large(struct exchange *x)
+bool exchange_trust(struct exchange *x)
 {
-    static const char said[] = "{\"error\": {\"message\": \"the request has more than 64 MiB\", \"type\": \"invalid_request_error\"}}";
-    exchange_reply(x, MHD_HTTP_CONTENT_TOO_LARGE, "application/json", text_of(said), 0);
-    return respond(x);
+    struct client *c = x->client;
+    if (c->share == SHARE_OPEN && make_place(c->web, SHARE_KEYED)) {
+        move_to(c, SHARE_KEYED);
+        x->share = SHARE_KEYED;
+    }
+    if (c->share != SHARE_OPEN)
+        return true;
+    respond_error_with(x, 503, shares[SHARE_KEYED].full, NULL, RESPOND_RETRY_S);
+    return false;
+}
+
+/* ---- what libmicrohttpd reports ---- */
+
+/* The lengths that a head gives for its body. */
+struct lengths {
+    int n, n_codings;
+    const char *first;
+    bool differ, chunked;
+};
+
+static enum MHD_Result add_length(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct lengths *l = arg;
+    (void)kind;
+    if (!strcasecmp(name, "Transfer-Encoding")) {
+        l->n_codings++;
+        l->chunked = !strcasecmp(value, "chunked");
+    }
+    if (strcasecmp(name, "Content-Length"))
+        return MHD_YES;
+    l->differ |= l->n++ && strcmp(l->first, value);
+    l->first = value;
+    return MHD_YES;
+}
+
+/* Replies to a request whose body has no one length: a program in front of this one could find another end of it.  Sets *bytes; 0: the length is
+ * not known, or there is no body. */
+static bool read_length(struct exchange *x, size_t *bytes)
+{
+    struct lengths l = {0};
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, add_length, &l);
+    const size_t digits = l.first ? strspn(l.first, "0123456789") : 0;
+    *bytes = l.first ? strtoull(l.first, NULL, 10) : 0;
+    x->has_body = *bytes || l.n_codings;
+    if (l.n_codings > 1 || (l.n_codings && !l.chunked))
+        respond_error(x, 501, "the Transfer-Encoding is not chunked, and no other is supported");
+    else if (l.n_codings && l.n)
+        respond_error(x, 400, "the request has both Content-Length and Transfer-Encoding");
+    else if (l.differ || (l.first && (!digits || l.first[digits])))
+        respond_error(x, 400, "the Content-Length is not one whole number");
+    return !x->status;
+}
+
+static void refuse_large(struct exchange *x)
+{
+    struct err e;
+    err_set(&e, "the body has more than %zu bytes, the most that a request can have here", x->most);
+    respond_error(x, 413, e.msg);
+}
+
+/* Looks at the head, and replies if the body is not wanted. */
+static void look_at_head(struct exchange *x)
+{
+    struct web *w = x->client->web;
+    const char *coding = exchange_header(x, "Content-Encoding");
+    size_t bytes;
+    if (!read_length(x, &bytes))
+        return;
+    x->most = w->owner.begun(w->owner.arg, x);
+    x->most = x->most < WEB_MAX_BODY ? x->most : WEB_MAX_BODY;
+    if (x->status)
+        return;
+    if (x->has_body && coding && strcasecmp(coding, "identity"))
+        respond_error(x, 415, "the body has a Content-Encoding: send it as it is, without one");
+    else if (bytes > x->most || (x->has_body && !x->most))
+        refuse_large(x);
+    else if (!reserve(x, bytes))
+        respond_error_with(x, 503, no_memory, NULL, RESPOND_RETRY_S);
+}
+
+/* libmicrohttpd closes the connection after a reply to the head of a POST; with other methods it would read the body first. */
+static enum MHD_Result refuse(struct exchange *x)
+{
+    struct client *c = x->client;
+    if (!x->has_body || !strcmp(x->method, "POST"))
+        return respond(x);
+    say(c->web, c->watch.fd, x->status, (struct text){buf_str(&x->out), x->out.len});
+    hang_up(c);
+    return MHD_NO;
 }
 
 static enum MHD_Result begin(struct client *client, struct MHD_Connection *connection, const char *method, const char *path, void **own)
@@ -230,19 +429,29 @@ static enum MHD_Result begin(struct client *client, struct MHD_Connection *conne
     struct exchange *x = memory_zeroed(1, sizeof *x);
     *own = x;
     x->client = client;
+    x->share = client->share;
     x->connection = connection;
     x->method = memory_strdup(method);
     x->path = memory_strdup(path);
     client->x = x;
-    client->since_ns = clock_ns();
-    const char *length = exchange_header(x, "Content-Length");
-    return length && strtoull(length, NULL, 10) > WEB_MAX_BODY ? too_large(x) : MHD_YES;
+    if (!client->since_ns)
+        client->since_ns = clock_ns();
+    look_at_head(x);
+    return x->status ? refuse(x) : MHD_YES;
 }
 
+/* A body whose length was not given grows until a limit is met. */
 static enum MHD_Result take_body(struct exchange *x, const char *bytes, size_t *n)
 {
-    if (x->body.len + *n > WEB_MAX_BODY)
-        return MHD_NO;                  /* of a length that it did not tell: the connection is closed */
+    const size_t len = x->body.len + *n;
+    if (len > x->most) {
+        say_and_hang_up(x->client, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than a request can have here");
+        return MHD_NO;
+    }
+    if (len > x->reserved && !reserve(x, len - x->reserved)) {
+        say_and_hang_up(x->client, MHD_HTTP_SERVICE_UNAVAILABLE, no_memory);
+        return MHD_NO;
+    }
     buf_add(&x->body, bytes, *n);
     *n = 0;
     return MHD_YES;
@@ -255,16 +464,21 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
     struct web *w = arg;
     struct exchange *x = *own;
     (void)version;
-    if (!x)
-        return begin(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context, connection, method, path, own);
+    if (!x) {
+        struct client *c = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+        return c->share == SHARE_NONE ? MHD_NO : begin(c, connection, method, path, own);
+    }
     if (x->dropped)
         return MHD_NO;
+    if (x->status && !x->asked)
+        return MHD_NO;                  /* refused, and yet there is a body */
     if (*n)
         return take_body(x, bytes, n);
     if (!x->asked) {
         x->asked = true;
         x->client->since_ns = 0;
         w->owner.asked(w->owner.arg, x);
+        buf_free(&x->body);             /* was read */
     }
     if (x->status)
         return respond(x);
@@ -279,7 +493,8 @@ static void completed(void *arg, struct MHD_Connection *connection, void **own, 
     (void)connection, (void)how;
     if (!x)
         return;
-    x->client->since_ns = 0;
+    x->client->since_ns = x->client->more ? clock_ns() : 0;
+    x->client->more = false;
     if (x->asked)
         w->owner.gone(w->owner.arg, x);
     exchange_free(x);
@@ -301,6 +516,8 @@ static void client_opened(struct web *w, struct MHD_Connection *connection, void
     c->watch = (struct watch){WATCH_CLIENT, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd};
     c->local = !getsockname(c->watch.fd, (struct sockaddr *)&name, &size) && name.ss_family == AF_UNIX;
     c->since_ns = clock_ns();
+    c->share = c->local ? SHARE_LOCAL : SHARE_OPEN;
+    w->n_in[c->share]++;
     c->next = w->clients;
     c->link = &w->clients;
     if (c->next)
@@ -308,7 +525,7 @@ static void client_opened(struct web *w, struct MHD_Connection *connection, void
     w->clients = c;
     w->n_clients++;
     set_patience(connection, c->local ? 0 : IDLE_S);
-    watch(w, &c->watch, EPOLLRDHUP | EPOLLET);
+    watch(w, &c->watch, EPOLLIN | EPOLLRDHUP | EPOLLET);
     *context = c;
 }
 
@@ -319,6 +536,7 @@ static void client_closed(struct client *c)
     if (c->next)
         c->next->link = c->link;
     c->web->n_clients--;
+    c->web->n_in[c->share]--;
     free(c);
 }
 
@@ -330,37 +548,51 @@ static void connection_changed(void *arg, struct MHD_Connection *connection, voi
         client_closed(*context);
 }
 
-static void say_nothing(void *arg, const char *fmt, va_list ap)
+static void log_nothing(void *arg, const char *fmt, va_list ap)
 {
-    (void)arg, (void)fmt, (void)ap;     /* clients that break off are nothing to tell */
+    (void)arg, (void)fmt, (void)ap;     /* clients that break off are no news */
 }
 
 /* ---- sockets ---- */
 
-static bool is_ours(int fd)
+static bool is_unix(int fd)
 {
     struct sockaddr_storage name = {0};
+    socklen_t size = sizeof name;
+    return !getsockname(fd, (struct sockaddr *)&name, &size) && name.ss_family == AF_UNIX;
+}
+
+static bool is_own_user(int fd)
+{
     struct ucred peer;
-    socklen_t size = sizeof name, n = sizeof peer;
-    if (getsockname(fd, (struct sockaddr *)&name, &size) || name.ss_family != AF_UNIX)
-        return true;                    /* over TCP a key is asked for */
+    socklen_t n = sizeof peer;
     return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) && peer.uid == geteuid();
 }
 
+static void take_client(struct web *w, int fd, const struct sockaddr *from, socklen_t size)
+{
+    const bool local = is_unix(fd);
+    if (local && !is_own_user(fd)) {
+        close(fd);
+    } else if (!make_place(w, local ? SHARE_LOCAL : SHARE_OPEN)) {
+        say_why(w, fd, 503, shares[local ? SHARE_LOCAL : SHARE_OPEN].full);
+        close(fd);
+    } else {                            /* closes it where there are too many */
+        MHD_add_connection(w->daemon, fd, from, size);
+    }
+}
+
+/* Those that wait for longer are accepted in the next round. */
 static void accept_clients(struct web *w, int listener)
 {
-    for (;;) {
+    for (int i = 0; i < AT_ONCE; i++) {
         struct sockaddr_storage from = {0};
         socklen_t size = sizeof from;
         int fd = accept4(listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
-            continue;
-        if (fd < 0)
+        if (fd >= 0)
+            take_client(w, fd, (struct sockaddr *)&from, size);
+        else if (errno != EINTR && errno != ECONNABORTED)
             return;
-        if (!is_ours(fd))
-            close(fd);
-        else                            /* closes it where there are too many */
-            MHD_add_connection(w->daemon, fd, (struct sockaddr *)&from, size);
     }
 }
 
@@ -386,10 +618,11 @@ struct web *web_open(const struct web_owner *owner, struct err *e)
 {
     struct web *w = memory_zeroed(1, sizeof *w);
     w->owner = *owner;
+    (void)!getrandom(&w->id, sizeof w->id, GRND_NONBLOCK);
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     w->daemon = w->epoll < 0 ? NULL
         : MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ERROR_LOG, 0, NULL, NULL, handle, w,
-                           MHD_OPTION_EXTERNAL_LOGGER, say_nothing, NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
+                           MHD_OPTION_EXTERNAL_LOGGER, log_nothing, NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CLIENTS,
                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_NOTIFY_COMPLETED, completed, w,
                            MHD_OPTION_NOTIFY_CONNECTION, connection_changed, w, MHD_OPTION_END);
     if (!w->daemon) {
@@ -433,10 +666,11 @@ int web_fd(const struct web *w)
     return w->epoll;
 }
 
+/* True if a client must be looked at again soon though it may send nothing. */
 static bool arrives(const struct web *w)
 {
     for (const struct client *c = w->clients; c; c = c->next)
-        if (c->since_ns)
+        if (c->since_ns || c->finished)
             return true;
     return false;
 }
@@ -450,12 +684,46 @@ int web_timeout(const struct web *w)
     return most >= 0 && ms > (unsigned long long)most ? most : ms > 1u << 30 ? 1 << 30 : (int)ms;
 }
 
-/* Requests that take too long to arrive. */
+/* True if a client that sends nothing more has left its request half sent, or none. */
+static bool has_left(const struct client *c)
+{
+    char next;
+    return c->finished && c->share != SHARE_NONE && !recv(c->watch.fd, &next, 1, MSG_PEEK | MSG_DONTWAIT);     /* all that came was read */
+}
+
+/* True if a client that sends nothing more waits for no reply. */
+static bool is_gone(struct client *c)
+{
+    if (c->closed || !c->finished || c->local || clock_ms_since(c->looked_ns) < SWEEP_MS)
+        return c->closed;
+    c->looked_ns = clock_ns();
+    return !halfclosed_peer_waits(c->watch.fd);
+}
+
+/* Closes connections whose request takes too long to arrive, and those whose client has left. */
 static void sweep(struct web *w)
 {
-    for (struct client *c = w->clients; c; c = c->next)
-        if (c->since_ns && clock_ms_since(c->since_ns) > ARRIVE_MS)
-            shutdown(c->watch.fd, SHUT_RDWR);
+    for (struct client *c = w->clients; c; c = c->next) {
+        const bool answers = c->x && c->x->status, asked = c->x && c->x->asked;
+        if (asked && is_gone(c))
+            drop(c->x);
+        else if (!asked && !answers && has_left(c))
+            hang_up(c);
+        else if (c->since_ns && clock_ms_since(c->since_ns) > ARRIVE_MS && answers)
+            hang_up(c);
+        else if (c->since_ns && clock_ms_since(c->since_ns) > ARRIVE_MS)
+            say_and_hang_up(c, MHD_HTTP_REQUEST_TIMEOUT, "the request has not arrived whole within a minute");
+    }
+}
+
+/* Notes what the kernel reports of a connection. */
+static void client_changed(struct client *c, uint32_t events)
+{
+    c->closed |= (events & (EPOLLHUP | EPOLLERR)) != 0;
+    c->finished |= c->closed || (events & EPOLLRDHUP);
+    c->more |= c->x && c->x->asked && !c->finished;
+    if (!c->x && !c->since_ns && !c->finished)
+        c->since_ns = clock_ns();
 }
 
 void web_run(struct web *w)
@@ -464,15 +732,15 @@ void web_run(struct web *w)
     int n = epoll_wait(w->epoll, events, sizeof events / sizeof *events, 0);
     for (int i = 0; i < n; i++) {
         struct watch *it = events[i].data.ptr;
-        struct client *c = (struct client *)it;
-        if (it->what == WATCH_CLIENT && c->x && c->x->asked)
-            drop(c->x);                 /* frees nothing yet, so that the other events stay valid */
+        if (it->what == WATCH_CLIENT)
+            client_changed((struct client *)it, events[i].events);
     }
     for (int i = 0; i < n; i++) {
         struct watch *it = events[i].data.ptr;
         if (it->what == WATCH_LISTENER)
             accept_clients(w, it->fd);
     }
+    MHD_run(w->daemon);
     sweep(w);
     MHD_run(w->daemon);
 }

@@ -1,8 +1,12 @@
 /* An HTTP server without a thread of its own: the owner polls one descriptor and calls web_run().  The only user of libmicrohttpd.
  *
- * asked() is called for each request that has arrived whole, and later gone() exactly once for it: after its reply was sent, or because the client
- * went away.  In between the owner replies whenever it likes, in one piece or with a stream.  Nothing here waits for a client: bytes that a slow
- * client has not read yet are kept (the owner bounds how many), and a request that does not arrive whole within a minute is dropped. */
+ * begun() is called when the head of a request has arrived, before a byte of its body is read.  asked() is called when the request has arrived
+ * whole, and later gone() exactly once for it: after its reply was sent, or because the client went away.  In between the owner replies whenever it
+ * likes, in one piece or with a stream.  Nothing here waits for a client: bytes that a slow client has not read yet are kept (the owner bounds how
+ * many), and a request that has not arrived whole a minute after its first byte is dropped.
+ *
+ * Connections and the memory for bodies are divided into shares: unix sockets, TCP with the key, and TCP without it (so far), which has the
+ * smallest share and no bodies.  A full share makes room by closing its oldest connection that is idle, or has not shown a key. */
 #ifndef Q35_SERVE_WEB_H
 #define Q35_SERVE_WEB_H
 
@@ -12,12 +16,14 @@
 #include "base/err.h"
 #include "base/text.h"
 
-enum { WEB_MAX_BODY = 64 << 20 };       /* bytes of a request's body */
+enum { WEB_MAX_BODY = 64 << 20 };       /* bytes of a request's body, whatever begun() returns */
 
 struct web;
 struct exchange;                        /* a request and its reply */
 
 struct web_owner {
+    /* Returns how many bytes the body may have; or replies, and no body is read. */
+    size_t (*begun)(void *arg, struct exchange *x);
     void (*asked)(void *arg, struct exchange *x);
     void (*gone)(void *arg, struct exchange *x);        /* x is freed afterwards */
     void *arg;
@@ -38,6 +44,9 @@ const char *exchange_path(const struct exchange *x);
 struct text exchange_body(const struct exchange *x);
 const char *exchange_header(const struct exchange *x, const char *name);        /* NULL: the request has no such header */
 bool exchange_is_local(const struct exchange *x);       /* the request came over a unix socket */
+bool exchange_has_body(const struct exchange *x);       /* its head announces one */
+/* Gives the connection a place among those that have shown the key.  False: all of these are taken, and a reply has said so. */
+bool exchange_trust(struct exchange *x);
 void exchange_set_data(struct exchange *x, void *own);      /* keeps a pointer for the owner */
 void *exchange_data(const struct exchange *x);          /* that pointer, or NULL */
 

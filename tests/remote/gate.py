@@ -1,0 +1,279 @@
+"""What strangers and clumsy clients do to a server, and what the others see meanwhile.
+
+    python3 tests/remote/gate.py SOCKET PORT KEY PID NAME
+"""
+import http.client
+import json
+import select
+import socket
+import sys
+import threading
+import time
+
+SOCKET, PORT, KEY, PID = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+TRUSTED = b"Host: localhost\r\nAuthorization: Bearer " + KEY.encode() + b"\r\n"
+QUESTION = json.dumps({"messages": [{"role": "user", "content": "What is 6*7?"}], "temperature": 0, "max_tokens": 8}).encode()
+
+
+def connected(tcp=True):
+    s = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX)
+    s.settimeout(60)
+    s.connect(("127.0.0.1", PORT) if tcp else SOCKET)
+    return s
+
+
+def everything(s):
+    """All that comes until the end of the connection."""
+    got = b""
+    try:
+        while piece := s.recv(65536):
+            got += piece
+    except ConnectionResetError:
+        pass
+    return got
+
+
+def raw(data, tcp=True):
+    s = connected(tcp)
+    try:
+        s.sendall(data)
+    except OSError:
+        pass                            # refused before the end
+    return everything(s)
+
+
+def status(reply):
+    return int(reply.split(b" ", 2)[1]) if reply else None
+
+
+def sentence(reply):
+    return json.loads(reply.split(b"\r\n\r\n", 1)[1])["error"]["message"]
+
+
+def get(path, head=TRUSTED, method=b"GET", tcp=True):
+    return raw(method + b" " + path.encode() + b" HTTP/1.1\r\nConnection: close\r\n" + head + b"\r\n", tcp)
+
+
+def post(path, body, head=TRUSTED, tcp=True):
+    return raw(b"POST " + path.encode() + b" HTTP/1.1\r\nConnection: close\r\n" + head + b"Content-Length: %d\r\n\r\n" % len(body) + body, tcp)
+
+
+def megabytes():
+    with open("/proc/%s/status" % PID) as f:
+        return int(next(x for x in f if x.startswith("VmRSS")).split()[1]) / 1024
+
+
+def seconds(ask):
+    begun = time.monotonic()
+    reply = ask()
+    assert status(reply) == 200, reply
+    return time.monotonic() - begun
+
+
+def own():
+    return raw(b"GET /health HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n", False)
+
+
+def health():
+    return json.loads(own().split(b"\r\n\r\n", 1)[1])
+
+
+def wait_for(what):
+    for _ in range(600):
+        if what():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def bodies():
+    """40 bodies of 60 MiB without a key: each is refused at its head, and takes no memory."""
+    before, all = megabytes(), []
+    for i in range(40):
+        s = connected()
+        s.sendall((b"POST", b"PUT", b"GET", b"POST")[i % 4] + b" /%s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n"
+                  % (b"health" if i % 4 == 3 else b"v1/completions", b"evil.example" if i % 2 else b"localhost", 60 << 20))
+        all.append(s)
+    for i, s in enumerate(all):
+        assert status(s.recv(1000)) == (401, 403, 401, 403)[i % 4]
+    chunked = connected()
+    chunked.sendall(b"POST /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert status(everything(chunked)) == 405
+    assert megabytes() < before + 20, (before, megabytes())
+    print("refused at the head")
+
+
+def slow():
+    """256 connections without a key that send a byte now and then: the unix socket and those with a key are answered, and the oldest hear why."""
+    all = []
+    for _ in range(256):
+        s = connected()
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nX: ")
+        all.append(s)
+    unix, keyed = 0, 0
+    for _ in range(10):
+        for s in all:
+            try:
+                s.sendall(b"x")
+            except OSError:
+                pass
+        unix = max(unix, seconds(own))
+        keyed = max(keyed, seconds(lambda: get("/v1/models")))
+    assert unix < 5 and keyed < 10, (unix, keyed)       # a second and less, but for a loaded machine
+    assert wait_for(lambda: health()["clients"] <= 33)
+    oldest = everything(all[0])
+    assert b"HTTP/1.1 503" in oldest and b"have not sent a key" in oldest and b"Retry-After: " in oldest, oldest
+    print("others are answered")
+    print("unix socket %.0f ms, with the key %.0f ms" % (1e3 * unix, 1e3 * keyed), file=sys.stderr)
+
+
+def keyed():
+    """More connections with the key than there are places: an idle one makes room; when all are in use, a sentence says so."""
+    idle = []
+    for _ in range(120):
+        s = connected()
+        s.sendall(b"GET /v1/models HTTP/1.1\r\n" + TRUSTED + b"\r\n")
+        assert status(s.recv(100)) == 200
+        idle.append(s)
+    assert wait_for(lambda: health()["clients"] <= 97)
+    busy = []
+    for _ in range(96):
+        s = connected()
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\n" + TRUSTED + b"Content-Length: 10\r\n\r\n{")
+        busy.append(s)
+    late = wait_for(lambda: status(get("/v1/models")) == 503) and get("/v1/models")
+    assert "96 connections with the key" in sentence(late) and b"Retry-After" in late, late
+    assert status(own()) == 200
+    for s in busy + idle:
+        s.close()
+    assert wait_for(lambda: health()["clients"] == 1)
+    print("in their places")
+
+
+def memory():
+    """Bodies that are announced take no more memory together than their share has."""
+    most, all, replies = 0, [], []
+    for i in range(90):
+        s = connected()
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\n" + TRUSTED + b"Content-Length: %d\r\n\r\n" % (5 << 20))
+        all.append(s)
+    refused = [s for s in all if select.select([s], [], [], 0.02)[0]]
+    assert 60 < len(refused) < 70, len(refused)
+    assert status(refused[0].recv(1000)) == 503
+    assert status(own()) == 200
+    for s in all:
+        s.close()
+    assert wait_for(lambda: status(post("/v1/completions", b"{}")) == 400)
+    print("bounded")
+
+
+def left():
+    """Clients that leave in the middle of a request keep no place."""
+    for tcp in (True, False):
+        for part in (b"GET /health HT", b"POST /v1/completions HTTP/1.1\r\n" + TRUSTED + b"Content-Length: 1000\r\n\r\n{\"a",
+                     b"POST /v1/completions HTTP/1.1\r\n" + TRUSTED + b"Transfer-Encoding: chunked\r\n\r\n40\r\n{"):
+            for _ in range(5):
+                s = connected(tcp)
+                s.sendall(part)
+                s.close()
+    begun = time.monotonic()
+    assert wait_for(lambda: health()["clients"] == 1)
+    assert time.monotonic() - begun < 20        # not the minute that a request may take
+    print("gone")
+
+
+def halfclosed():
+    """A client that shuts its sending side after the request gets its answer; one that has closed does not keep an answer going."""
+    endless = json.dumps({"prompt": "a", "max_tokens": 30000, "logit_bias": banned()}).encode()
+    for tcp in (True, False):
+        for version in (b"1.1", b"1.0"):
+            for path, body in ((b"/v1/chat/completions", QUESTION), (b"/v1/chat/completions", QUESTION[:-1] + b', "stream": true}')):
+                s = connected(tcp)
+                s.sendall(b"POST " + path + b" HTTP/" + version + b"\r\n" + TRUSTED + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                s.shutdown(socket.SHUT_WR)
+                reply = everything(s)
+                assert status(reply) == 200 and b"finish_reason" in reply, (tcp, version, reply)
+        for shuts in (False, True):
+            s = connected(tcp)
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\n" + TRUSTED + b"Content-Length: %d\r\n\r\n" % len(endless) + endless)
+            if shuts:
+                s.shutdown(socket.SHUT_WR)
+            assert wait_for(lambda: health()["running"] == 1)
+            time.sleep(0.3 if shuts else 0)
+            assert health()["running"] == 1
+            s.close()
+            assert wait_for(lambda: health()["running"] == 0), (tcp, shuts)
+    print("answered")
+
+
+def banned():
+    reply = [post("/tokenize", json.dumps({"content": w, "parse_special": True}).encode()) for w in ("<|im_end|>", "<|endoftext|>")]
+    return {t: -100 for r in reply for t in json.loads(r.split(b"\r\n\r\n", 1)[1])["tokens"]}
+
+
+def limits():
+    """Requests that no context can hold are refused, and nobody waits for them."""
+    worst, over = [0], threading.Event()
+
+    def watch():
+        while not over.is_set():
+            worst[0] = max(worst[0], seconds(own))
+            time.sleep(0.01)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    before, peak = megabytes(), 0
+    for code, words, path, body in (
+        (413, "the body has more than", "/tokenize", b'{"prompt":"' + b"a" * (60 << 20) + b'"}'),
+        (413, "the body has more than", "/v1/completions", b'{"prompt":[' + b"0," * (31 << 20) + b"0]}"),
+        (413, "the body has more than", "/detokenize", b'{"tokens":[' + b"0," * (8 << 20) + b"0]}"),
+        (400, "values", "/v1/completions", b'{"prompt":[' + b"0," * (1 << 20) + b"0]}"),
+        (400, "values", "/detokenize", b'{"tokens":[' + b"0," * (1 << 20) + b"0]}"),
+        (400, "values", "/v1/chat/completions", b'{"messages":[' + b"[]," * (1 << 20) + b"[]]}"),
+        (400, "fit", "/tokenize", b'{"prompt":"' + b"a" * (2 << 20) + b'"}'),
+        (400, "the context holds", "/v1/completions", json.dumps({"prompt": "a " * 40000}).encode()),
+    ):
+        reply = post(path, body, tcp=False)
+        peak = max(peak, megabytes())
+        assert status(reply) == code and words in sentence(reply), (path, code, words, reply[:300])
+    over.set()
+    watcher.join()
+    assert worst[0] < 3, worst          # 0.1 s, but for a loaded machine
+    assert peak < before + 100, (before, peak)
+    print("refused")
+    print("others waited for %.0f ms, %.0f MB more" % (1e3 * worst[0], peak - before), file=sys.stderr)
+
+
+def forms():
+    """Forms of requests that clients use, and those that two programs in a row could read in two ways."""
+    k = KEY.encode()
+    for scheme in (b"bearer " + k, b"BEARER  " + k, b"Bearer \t " + k + b" "):
+        assert status(get("/v1/models", b"Host: localhost\r\nAuthorization: " + scheme + b"\r\n")) == 200, scheme
+    for scheme in (b"Bearer" + k, b"Basic " + k, b"Bearer " + k + b" x", b"Bearer", b""):
+        assert status(get("/v1/models", b"Host: localhost\r\nAuthorization: " + scheme + b"\r\n")) == 401, scheme
+    model = json.loads(get("/v1/models").split(b"\r\n\r\n", 1)[1])["data"][0]
+    assert abs(time.time() - model["created"]) < 600, model
+    for path in ("/v1/models/" + model["id"], "/v1/models/" + model["id"] + "/"):
+        assert json.loads(get(path).split(b"\r\n\r\n", 1)[1]) == model
+    other = get("/v1/models/other")
+    assert status(other) == 404 and "there is no model other here" in sentence(other)
+    assert status(get("/v1/models/")) == status(get("/health/")) == 200 and status(get("/health//x")) == 404
+    head = get("/v1/models", method=b"HEAD")
+    assert status(head) == 200 and head.endswith(b"\r\n\r\n") and b"Content-Length: 0" not in head, head
+    assert status(get("/v1/completions", method=b"HEAD")) == 405
+    replies = [get("/health"), get("/nothing"), get("/v1/models", b""), post("/v1/completions", b"{"), post("/tokenize", b"{}", TRUSTED + b"Content-Encoding: gzip\r\n")]
+    ids = [x.lower().split(b"x-request-id: ")[1].split(b"\r\n")[0] for x in replies]
+    assert len(set(ids)) == len(replies)
+    assert status(replies[-1]) == 415 and "Content-Encoding" in sentence(replies[-1])
+    assert status(post("/v1/completions", b"{", TRUSTED + b"Content-Encoding: identity\r\n")) == 400
+    for code, lengths in (
+        (400, b"Content-Length: 2\r\nContent-Length: 3\r\n"), (400, b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n"),
+        (501, b"Transfer-Encoding: gzip, chunked\r\n"), (501, b"Transfer-Encoding: identity\r\n"),
+    ):
+        reply = raw(b"POST /tokenize HTTP/1.1\r\n" + TRUSTED + lengths + b"\r\n2\r\n{}\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert status(reply) == code and reply.count(b"HTTP/1.1 ") == 1, (lengths, reply)
+    refused = raw(b"GET /v1/models HTTP/1.1\r\n" + TRUSTED + b"Content-Length: 40\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert status(refused) == 413 and refused.count(b"HTTP/1.1 ") == 1, refused
+    print("understood")
+
+
+globals()[sys.argv[5]]()
