@@ -1,7 +1,10 @@
 #include "ui/responder.h"
 
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -67,8 +70,31 @@ static struct responder *attach_to(const struct options *o, bool whole, const ch
     return needs_tokens(o, whole) ? local_attach(socket, dir, tells, e) : remote_attach(o, socket, dir, tells, e);
 }
 
+/* Waits for a line of the terminal.  True: it says yes. */
+static bool says_yes(void)
+{
+    struct pollfd p = {.fd = 0, .events = POLLIN};
+    char line[64];
+    ssize_t n = poll(&p, 1, -1) == 1 ? read(0, line, sizeof line) : 0;         /* a signal ends it */
+    if (n <= 0 || line[n - 1] != '\n')
+        fputc('\n', stderr);
+    return n > 0 && (*line == 'y' || *line == 'Y');
+}
+
+/* A server of the user's is there and cannot be asked.  A second model takes as much memory again, so it is loaded only if a person says so. */
+static bool wants_second_model(const char *why, struct err *e)
+{
+    struct termios t;
+    if (!tcgetattr(0, &t) && (t.c_lflag & ICANON) && isatty(2)) {       /* not while the full screen has it */
+        fprintf(stderr, "q35chat: %s.\nLoad the model here as well, which takes its memory a second time? [y/N] ", why);
+        if (says_yes())
+            return true;
+    }
+    return err_set(e, "%s; continue or end that program, or load the model here as well with --no-attach", why);
+}
+
 /* The running server, if it has the model that the options mean, or they mean none and there is none here; *failed: it was meant, and cannot be
- * opened. */
+ * opened, or it may have been meant, and nobody wants the model twice. */
 static struct responder *attach(const struct options *o, bool whole, bool *failed, struct err *e)
 {
     struct buf socket = {0}, dir = {0};
@@ -80,6 +106,8 @@ static struct responder *attach(const struct options *o, bool whole, bool *faile
     char *real = found != CONTROL_FOUND ? NULL : options_model_dir(o, &dir, NULL) ? realpath(dir.data, NULL) : memory_strdup(buf_str(&s.root));
     if (found == CONTROL_FAILED)
         log_warn("%s; the model is loaded here", why.msg);
+    else if (found == CONTROL_BUSY)
+        *failed = !wants_second_model(why.msg, e);
     if (real && is_same(o, &s, real) && speaks_our_protocol(&s, "it is loaded here as well")) {
         r = attach_to(o, whole, socket.data, real, e);
         *failed = !r;
@@ -194,4 +222,18 @@ struct responder *ui_responder(const struct options *o, struct err *e)
 struct responder *ui_responder_of_chat(const struct options *o, struct err *e)
 {
     return responder(o, true, open_shared, e);
+}
+
+bool ui_responder_agreed(struct options *o, struct err *e)
+{
+    struct buf socket = {0};
+    struct control_state s = {{0}};
+    struct err why = {{0}};
+    bool ok = true;
+    control_socket(NULL, &socket);
+    if (options_on(o, OPT_attach) && !*options_text(o, OPT_endpoint) && control_look(socket.data, &s, &why) == CONTROL_BUSY)
+        ok = wants_second_model(why.msg, e) && options_set(o, OPT_attach, "off", FROM_SET, e);
+    control_state_free(&s);
+    buf_free(&socket);
+    return ok;
 }

@@ -10,4 +10,8 @@ struct responder *ui_responder(const struct options *o, struct err *e);         
 /* The same for a chat: what it loads itself, other programs may use as long as it is open. */
 struct responder *ui_responder_of_chat(const struct options *o, struct err *e);
 
+/* Asks before the terminal is a screen what is asked there otherwise: whether the model is loaded a second time, since the server that may have it
+ * does not answer.  False with the sentence: no. */
+bool ui_responder_agreed(struct options *o, struct err *e);
+
 #endif

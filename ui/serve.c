@@ -280,7 +280,7 @@ int serve_status(const struct args *a)
     struct err e = {{0}};
     control_socket(args_text(a, "socket"), &path);
     enum control_found found = control_look(path.data, &s, &e);
-    int status = found == CONTROL_NONE ? none(path.data) : found == CONTROL_FAILED ? fail(EXIT_FAILED, e.msg) : EXIT_ANSWERED;
+    int status = found == CONTROL_NONE ? none(path.data) : found != CONTROL_FOUND ? fail(EXIT_FAILED, e.msg) : EXIT_ANSWERED;
     if (found == CONTROL_FOUND)
         tell(&s, path.data);
     control_state_free(&s);
@@ -294,7 +294,7 @@ int serve_stop(const struct args *a)
     struct err e = {{0}};
     control_socket(args_text(a, "socket"), &path);
     enum control_found found = control_stop(path.data, &e);
-    int status = found == CONTROL_NONE ? none(path.data) : found == CONTROL_FAILED ? fail(EXIT_FAILED, e.msg) : EXIT_ANSWERED;
+    int status = found == CONTROL_NONE ? none(path.data) : found != CONTROL_FOUND ? fail(EXIT_FAILED, e.msg) : EXIT_ANSWERED;
     buf_free(&path);
     return status;
 }

@@ -20,7 +20,7 @@ void control_socket(const char *given, struct buf *path)
         paths_runtime(path, "serve.sock");
 }
 
-/* Whether a program of the user's listens there. */
+/* Looks whether a program of the user's listens there. */
 static enum control_found knock(const char *path, struct err *e)
 {
     struct err why = {{0}};
@@ -29,12 +29,13 @@ static enum control_found knock(const char *path, struct err *e)
         close(fd);
         return CONTROL_FOUND;
     }
-    if (errno == EPERM || errno == EACCES)
-        err_set(e, "%s", why.msg);
-    else if (errno == EAGAIN)
+    if (errno == EAGAIN) {
         err_set(e, "the q35chat at %s does not answer, perhaps it is suspended: it has accepted no connection for %d s", path, ANSWER_S);
-    else
+        return CONTROL_BUSY;
+    }
+    if (errno != EPERM && errno != EACCES)
         return CONTROL_NONE;
+    err_set(e, "%s", why.msg);
     return CONTROL_FAILED;
 }
 
@@ -53,29 +54,41 @@ static bool take(void *arg, const void *bytes, size_t n, struct err *e)
     return true;
 }
 
-/* The sentence of a refusal, where it is one of ours. */
-static void refused(const char *socket, const char *body, struct err *e)
+/* Puts the sentence of a refusal into `e`.  False: the reply is none. */
+static bool refusal(const char *socket, const struct buf *body, struct err *e)
 {
-    json_t *top = json_loads(body, 0, NULL);
-    const char *why = json_string_value(json_object_get(json_object_get(top, "error"), "message"));
-    err_set(e, "the server at %s refuses: %s", socket, why ? why : body);
+    json_t *top = json_loadb(buf_str(body), body->len, 0, NULL);
+    const json_t *error = json_object_get(top, "error");
+    const char *why = json_string_value(json_object_get(error, "message"));
+    if (error)
+        err_set(e, "the server at %s refuses: %s", socket, why ? why : buf_str(body));
     json_decref(top);
+    return error;
 }
 
-/* 503 is an answer as well: it loads. */
-static bool ask(struct http *h, const char *socket, const char *url, const char *post, struct buf *out, struct err *e)
+/* Status 503 without an error is an answer as well: the model loads. */
+static enum control_found ask(struct http *h, const char *socket, const char *url, const char *post, struct buf *out, struct err *e)
 {
     struct http_request q = {.url = url, .socket = socket, .stall_s = ANSWER_S, .begin = begin, .take = take, .arg = out, .refusal = out,
                              .post = post, .post_bytes = post ? strlen(post) : 0};
     struct http_reply r = {0};
     struct err why = {{0}};
-    bool ok = http_ask(h, &q, &r, &why) == HTTP_ANSWERED && (r.status == 200 || r.status == 503);
-    if (!ok && r.status)
-        refused(socket, buf_str(out), e);
-    else if (!ok)
-        err_set(e, "the q35chat at %s does not answer, perhaps it is suspended: %s", socket, why.msg);
+    const enum http_result result = http_ask(h, &q, &r, &why);
+    const int status = r.status;
     http_reply_free(&r);
-    return ok;
+    if (result == HTTP_ANSWERED && status == 200)
+        return CONTROL_FOUND;
+    if (result == HTTP_ANSWERED && refusal(socket, out, e))
+        return status == 503 ? CONTROL_BUSY : CONTROL_FAILED;
+    if (result == HTTP_ANSWERED && status == 503)
+        return CONTROL_FOUND;
+    if (result == HTTP_ANSWERED)
+        err_set(e, "the server at %s answers with status %d", socket, status);
+    else if (result == HTTP_HOPELESS)
+        err_set(e, "%s", why.msg);
+    else
+        err_set(e, "the q35chat at %s does not answer, perhaps it is suspended: %s", socket, why.msg);
+    return result == HTTP_BROKEN ? CONTROL_BUSY : CONTROL_FAILED;
 }
 
 static void add(struct buf *to, const json_t *from, const char *key)
@@ -89,12 +102,9 @@ static int whole(const json_t *from, const char *key)
     return (int)json_integer_value(json_object_get(from, key));
 }
 
-static bool read_state(struct http *h, const char *socket, struct control_state *s, struct err *e)
+static void read_state(const struct buf *models, const struct buf *health, struct control_state *s)
 {
-    struct buf models = {0}, health = {0};
-    bool ok = ask(h, socket, "http://localhost/v1/models", NULL, &models, e) && ask(h, socket, "http://localhost/health", NULL, &health, e);
-    json_t *list = ok ? json_loadb(buf_str(&models), models.len, 0, NULL) : NULL;
-    json_t *state = ok ? json_loadb(buf_str(&health), health.len, 0, NULL) : NULL;
+    json_t *list = json_loadb(buf_str(models), models->len, 0, NULL), *state = json_loadb(buf_str(health), health->len, 0, NULL);
     const json_t *model = json_array_get(json_object_get(list, "data"), 0);
     add(&s->model, model, "id");
     add(&s->root, model, "root");
@@ -109,21 +119,29 @@ static bool read_state(struct http *h, const char *socket, struct control_state 
     s->total_bytes = (double)json_integer_value(json_object_get(state, "total_bytes"));
     json_decref(list);
     json_decref(state);
-    buf_free(&models);
-    buf_free(&health);
-    return ok && (s->root.len || err_set(e, "the program that listens at %s is not q35chat", socket));
 }
 
 enum control_found control_look(const char *socket, struct control_state *s, struct err *e)
 {
     enum control_found found = knock(socket, e);
+    struct buf models = {0}, health = {0};
     *s = (struct control_state){{0}};
     if (found != CONTROL_FOUND)
         return found;
     struct http *h = http_open();
-    bool ok = read_state(h, socket, s, e);
+    found = ask(h, socket, "http://localhost/v1/models", NULL, &models, e);
+    if (found == CONTROL_FOUND)
+        found = ask(h, socket, "http://localhost/health", NULL, &health, e);
     http_close(h);
-    return ok ? CONTROL_FOUND : CONTROL_FAILED;
+    if (found == CONTROL_FOUND)
+        read_state(&models, &health, s);
+    if (found == CONTROL_FOUND && !s->root.len) {
+        err_set(e, "the program that listens at %s is not q35chat", socket);
+        found = CONTROL_FAILED;
+    }
+    buf_free(&models);
+    buf_free(&health);
+    return found;
 }
 
 void control_state_free(struct control_state *s)
@@ -140,8 +158,8 @@ enum control_found control_stop(const char *socket, struct err *e)
     if (found != CONTROL_FOUND)
         return found;
     struct http *h = http_open();
-    bool ok = ask(h, socket, "http://localhost/stop", "", &out, e);
+    found = ask(h, socket, "http://localhost/stop", "", &out, e);
     http_close(h);
     buf_free(&out);
-    return ok ? CONTROL_FOUND : CONTROL_FAILED;
+    return found;
 }

@@ -6,7 +6,9 @@
 #include "base/err.h"
 #include "chat/options.h"
 
-enum control_found { CONTROL_NONE, CONTROL_FOUND, CONTROL_FAILED };
+/* NONE: no server listens at the socket.  BUSY: a program of the user's listens, but does not answer, or has no place for another connection.  FAILED:
+ * the socket is another user's, or the program that listens is not q35chat. */
+enum control_found { CONTROL_NONE, CONTROL_FOUND, CONTROL_BUSY, CONTROL_FAILED };
 
 /* The state of a server. */
 struct control_state {
@@ -18,7 +20,6 @@ struct control_state {
     double loaded_bytes, total_bytes;   /* while the model loads */
 };
 
-/* NONE: no server listens at this socket. */
 enum control_found control_look(const char *socket, struct control_state *s, struct err *e);
 void control_state_free(struct control_state *s);
 enum control_found control_stop(const char *socket, struct err *e);

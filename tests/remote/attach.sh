@@ -47,9 +47,15 @@ fi
 
 kill -STOP $server
 one
-is "a server that is suspended keeps nobody waiting for ever" "$found $(cat "$tmp/out")" "0 $there"
-has "... and is told" "$(cat "$tmp/err")" "the q35chat at $socket does not answer, perhaps it is suspended"
-has "... with what is done" "$(cat "$tmp/err")" "; the model is loaded here"
+is "a server that is suspended keeps nobody waiting for ever, and a pipe loads no second model" "$found $(cat "$tmp/out")" "3 "
+has "... with a sentence" "$(cat "$tmp/err")" "the q35chat at $socket does not answer, perhaps it is suspended"
+has "... and what can be done" "$(cat "$tmp/err")" "load the model here as well with --no-attach"
+one --no-attach
+is "... which answers" "$found $(cat "$tmp/out")" "0 $there"
+second() { timeout $patience python3 tests/remote/second.py "$@" --model "$demo" --temperature 0 --no-think hello; }
+has "on a terminal it is asked whether the model is loaded again: yes" "$(second y "$q")" "0 y $there"
+has "... no" "$(second n "$q")" "3 n q35chat: the q35chat at $socket does not answer"
+has "... and before a chat is a screen" "$(second n "$q" --tui)" "3 n q35chat: the q35chat at $socket does not answer"
 kill -CONT $server
 
 # The socket as an endpoint.
@@ -99,7 +105,8 @@ has "so is one that is none" "$(cat "$tmp/out")" "the address is 'nonsense', exp
 lacks "... before it is said that somebody listens" "$(cat "$tmp/out")" "listening on"
 python3 -c '
 import socket, sys, time
-s = socket.socket(); s.bind(("127.0.0.1", int(sys.argv[1]))); s.listen(); print("there", flush=True); time.sleep(600)' $port > "$tmp/listens" &
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("127.0.0.1", int(sys.argv[1]))); s.listen()
+print("there", flush=True); time.sleep(600)' $port > "$tmp/listens" &
 server=$!
 for i in $(seq $((10 * patience))); do [ -s "$tmp/listens" ] && break; sleep 0.1; done
 "$q" serve --model "$demo" --listen 127.0.0.1:$port > "$tmp/out" 2>&1

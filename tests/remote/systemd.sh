@@ -35,7 +35,7 @@ server=$!
 for i in $(seq $((10 * patience))); do [ -s "$tmp/listens" ] && break; sleep 0.1; done
 timeout $patience "$q" serve status > "$tmp/out" 2>&1
 is "a server that takes no connection keeps nobody waiting for ever" "$? $(cat "$tmp/out")" \
-    "1 q35chat: the q35chat at $socket does not answer, perhaps it is suspended: it has taken no connection for 5 s"
+    "1 q35chat: the q35chat at $socket does not answer, perhaps it is suspended: it has accepted no connection for 5 s"
 timeout $patience "$q" serve --model "$small" > "$tmp/out" 2>&1
 is "... and its socket is not taken away" "$? $([ -S "$socket" ] && echo there)" "1 there"
 has "... with a sentence" "$(cat "$tmp/out")" "another program listens on $socket"

@@ -479,6 +479,10 @@ int tui_run(struct options *o)
     struct buf said = {0};
     struct err e = {0};
     int status = EXIT_ANSWERED;
+    if (!ui_responder_agreed(o, &e)) {
+        fprintf(stderr, "q35chat: %s\n", e.msg);
+        return EXIT_MODEL;
+    }
     if (!open_screen(&t, &e)) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         return EXIT_FAILED;
