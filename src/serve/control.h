@@ -6,8 +6,8 @@
 #include "base/err.h"
 #include "chat/options.h"
 
-/* NONE: no server listens at the socket.  BUSY: a program of the user's listens, but does not answer, or has no place for another connection.  FAILED:
- * the socket is another user's, or the program that listens is not q35chat. */
+/* NONE: no server listens at the socket.  BUSY: a program of the user's listens, but does not answer, or has no place for another connection.
+ * FAILED: the socket is another user's, or the program that listens is not q35chat. */
 enum control_found { CONTROL_NONE, CONTROL_FOUND, CONTROL_BUSY, CONTROL_FAILED };
 
 /* The state of a server. */
