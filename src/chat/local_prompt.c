@@ -28,7 +28,7 @@ static bool rest_after(const struct segments *all, const struct buf *held, struc
     return done == held->len;
 }
 
-bool prompt_make(struct prompt *p, const struct conversation *c, const struct tokenizer *tok, struct err *e)
+bool prompt_make(struct prompt *p, const struct conversation *c, const struct made *made, const struct tokenizer *tok, struct err *e)
 {
     struct arena tmp = {0};
     struct segments all = {0}, rest = {0};
@@ -39,6 +39,9 @@ bool prompt_make(struct prompt *p, const struct conversation *c, const struct to
         ids_append(&p->ids, p->held.data, p->held.n);           /* snapshot_pos stays: it lies in the first request */
         p->spliced = p->held.n;
         ok = segments_encode(&rest, tok, &p->ids, NULL, e);
+    } else if (ok && made) {
+        ids_append(&p->ids, made->ids->data, made->ids->n);
+        p->snapshot_pos = made->snapshot_pos;
     } else if (ok) {
         ok = segments_encode(&all, tok, &p->ids, &p->snapshot_pos, e);
     }

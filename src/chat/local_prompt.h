@@ -22,8 +22,14 @@ struct prompt {
     int  spliced;               /* how many of `ids` came from `held` */
 };
 
-/* Renders and encodes.  False with the template's refusal. */
-bool prompt_make(struct prompt *p, const struct conversation *c, const struct tokenizer *tok, struct err *e);
+/* The ids of a prompt of which nothing is held, if somebody has made them before. */
+struct made {
+    const struct ids *ids;
+    int snapshot_pos;
+};
+
+/* Renders and encodes.  made: NULL, or its ids are taken where all would be encoded.  False with the template's refusal. */
+bool prompt_make(struct prompt *p, const struct conversation *c, const struct made *made, const struct tokenizer *tok, struct err *e);
 void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok);  /* `ids` were answered by these */
 /* The ids with which the prompt begins whatever the last message says. */
 bool prompt_beginning(const struct conversation *c, const struct tokenizer *tok, struct ids *out);

@@ -198,7 +198,7 @@ static bool take_messages(struct local *l, const struct request *q, struct err *
         prompt_answered(&l->prompt, &l->speech.ids, l->tok);
     else
         prompt_forget(&l->prompt);
-    if (!prompt_make(&l->prompt, &c, l->tok, e))
+    if (!prompt_make(&l->prompt, &c, q->made ? &(struct made){q->made, q->snapshot_pos} : NULL, l->tok, e))
         return false;
     const struct ids *head = &l->head, *all = &l->prompt.ids;
     if (q->apart && head->n && head->n <= all->n && !memcmp(head->data, all->data, (size_t)head->n * sizeof *head->data))
@@ -236,11 +236,13 @@ enum request_result local_request(struct responder *r, const struct request *q, 
     return REQUEST_TAKEN;
 }
 
-bool local_prompt(struct responder *r, const struct request *q, struct ids *out, struct err *e)
+bool local_prompt(struct responder *r, const struct request *q, struct ids *out, int *snapshot_pos, struct err *e)
 {
     const struct conversation c = conversation_of(q);
     struct prompt p = {0};
-    bool ok = prompt_make(&p, &c, own(r)->tok, e);
+    bool ok = prompt_make(&p, &c, NULL, own(r)->tok, e);
+    if (ok && snapshot_pos)
+        *snapshot_pos = p.snapshot_pos;
     if (ok)
         ids_append(out, p.ids.data, p.ids.n);
     prompt_free(&p);
@@ -250,7 +252,7 @@ bool local_prompt(struct responder *r, const struct request *q, struct ids *out,
 int local_count_prompt(struct responder *r, const struct request *q, struct err *e)
 {
     struct ids ids = {0};
-    int n = local_prompt(r, q, &ids, e) ? ids.n : -1;
+    int n = local_prompt(r, q, &ids, NULL, e) ? ids.n : -1;
     ids_free(&ids);
     return n;
 }

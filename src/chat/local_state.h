@@ -55,7 +55,7 @@ struct local {
 /* local_request.c: one answer, from the request on */
 enum request_result local_request(struct responder *r, const struct request *q, struct err *e);
 int  local_count_prompt(struct responder *r, const struct request *q, struct err *e);
-bool local_prompt(struct responder *r, const struct request *q, struct ids *out, struct err *e);
+bool local_prompt(struct responder *r, const struct request *q, struct ids *out, int *snapshot_pos, struct err *e);
 void local_read_ahead(struct responder *r, const struct request *q);
 void local_interrupt(struct responder *r);
 bool local_end_thought(struct responder *r);

@@ -157,6 +157,20 @@ bool options_set(struct options *o, enum option_id id, const char *text, enum op
     return true;
 }
 
+struct options *options_copy(const struct options *o)
+{
+    struct options *copy = options_open();
+    for (int i = 0; i < N_OPTIONS; i++) {
+        struct value *v = &copy->values[i];
+        *v = o->values[i];
+        v->text = v->text ? arena_strdup(&copy->mem, v->text) : NULL;
+        v->items = v->n_items ? memory_alloc((size_t)v->n_items * sizeof *v->items) : NULL;
+        for (int k = 0; k < v->n_items; k++)
+            v->items[k] = arena_strdup(&copy->mem, o->values[i].items[k]);
+    }
+    return copy;
+}
+
 void options_push(struct options *o)
 {
     memcpy(o->pushed_values, o->values, sizeof o->values);

@@ -26,6 +26,8 @@ struct options;
 struct options *options_open(void);
 void options_close(struct options *o);
 
+struct options *options_copy(const struct options *o);     /* values alone, without sections of a file, for another thread */
+
 /* The sources; each is false with a sentence that names what was found.  options_read_file() also reads what a shell makes of
  * <(command), for ten seconds; an absent file is an error. */
 bool options_read_file(struct options *o, const char *path, struct err *e);

@@ -78,7 +78,8 @@ struct request {
     struct given prefix;
     const struct ids *plain;            /* the prompt as tokens, instead of messages and tools; the answer is not parsed.  NULL: there is none */
     int  patience_ms;                   /* requests that come within this time go first (base/due.h); 0: a person waits for the answer */
-    int  snapshot_pos;                  /* tokens of `plain` that the next prompt will share; 0: all */
+    const struct ids *made;             /* tokens of the prompt, as prompt() made them of messages and tools; NULL: request() makes them */
+    int  snapshot_pos;                  /* tokens of `plain` or `made` that the next prompt will share; 0: all */
 };
 
 enum news_kind {
@@ -153,10 +154,11 @@ struct responder_ops {
     int  (*used)(const struct responder *r);            /* tokens of the newest prompt and its answer; negative: not known */
     int  (*count)(const struct responder *r, struct text t);            /* tokens of a text */
     int  (*count_prompt)(struct responder *r, const struct request *q, struct err *e);  /* tokens of its prompt; negative with the reason: refused */
-    /* Append to `out` the tokens of a text (encode) and of the prompt that request() would make (prompt).  controls: names of control tokens in the
+    /* Append to `out` the tokens of a text (encode) and of the prompt that request() would make (prompt; *snapshot_pos, if not NULL: as in struct
+     * request).  From READY on any thread may call them.  controls: names of control tokens in the
      * text become these tokens.  prompt() false with the reason: the request would be refused. */
     void (*encode)(const struct responder *r, struct text t, bool controls, struct ids *out);
-    bool (*prompt)(struct responder *r, const struct request *q, struct ids *out, struct err *e);
+    bool (*prompt)(struct responder *r, const struct request *q, struct ids *out, int *snapshot_pos, struct err *e);
     /* Reads this prompt while there is no request.  Its last message is the user's next one as far as it is typed, in whole words.  Whenever the
      * messages before it have changed, the first call has an empty last message. */
     void (*read_ahead)(struct responder *r, const struct request *q);

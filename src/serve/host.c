@@ -130,9 +130,9 @@ static void encode(const struct responder *r, struct text t, bool controls, stru
     own_const(r)->person->ops->encode(own_const(r)->person, t, controls, out);
 }
 
-static bool prompt(struct responder *r, const struct request *q, struct ids *out, struct err *e)
+static bool prompt(struct responder *r, const struct request *q, struct ids *out, int *snapshot_pos, struct err *e)
 {
-    return own(r)->person->ops->prompt(own(r)->person, q, out, e);
+    return own(r)->person->ops->prompt(own(r)->person, q, out, snapshot_pos, e);
 }
 
 static void read_ahead(struct responder *r, const struct request *q)

@@ -113,16 +113,14 @@ static void fail(struct server *s, struct job *j, int status, const char *messag
     job_refuse(j, status, message, code);
 }
 
-typedef bool read_fn(struct question *q, struct text body, const struct options *o, struct err *e);
-
-static void complete_as(struct server *s, struct exchange *x, read_fn *read)
+/* The question has been read: it waits in the queue, or is refused. */
+static void take_question(struct server *s, struct reading *rd)
 {
-    struct job *j = memory_zeroed(1, sizeof *j);
-    struct err e = {{0}};
+    struct job *j = rd->job;
+    struct err e;
     s->figures.requests++;
-    j->x = x;
-    if (!read(&j->question, exchange_body(x), s->so.o, &e)) {
-        fail(s, j, 400, e.msg, NULL);
+    if (!rd->ok) {
+        fail(s, j, 400, rd->e.msg, NULL);
     } else if (!is_ours(s, j->question.model)) {
         refuse_model(s, j->question.model, &e);
         fail(s, j, 404, e.msg, "model_not_found");
@@ -131,24 +129,23 @@ static void complete_as(struct server *s, struct exchange *x, read_fn *read)
     } else if (s->waiting.n >= s->so.n_waiting) {
         s->figures.overloaded++;
         err_set(&e, "%d requests wait already; ask again in %d seconds", s->waiting.n, RESPOND_RETRY_S);
-        respond_error_with(x, 429, e.msg, "queue_full", RESPOND_RETRY_S);
+        respond_error_with(j->x, 429, e.msg, "queue_full", RESPOND_RETRY_S);
     } else {
-        exchange_set_data(x, j);
+        exchange_set_data(j->x, j);
         job_waits(j, clock_ns());
         queue_add(&s->waiting, j);
-        return;
+        rd->job = NULL;
     }
-    job_free(j);
 }
 
-static void complete(struct server *s, struct exchange *x)
+void has_read(void *arg, struct reading *rd)
 {
-    complete_as(s, x, question_read);
-}
-
-static void complete_plain(struct server *s, struct exchange *x)
-{
-    complete_as(s, x, question_read_plain);
+    if (rd->how->question)
+        take_question(arg, rd);
+    else if (rd->ok)
+        respond_json(rd->x, 200, &rd->out);
+    else
+        respond_error(rd->x, 400, rd->e.msg);
 }
 
 /* What a handler makes: a body, or the reason why there is none. */
@@ -156,7 +153,6 @@ struct reply {
     struct buf   body;                  /* JSON; empty: {} */
     struct arena mem;                   /* owns what was read of the request */
     struct err   e;
-    int          again_s;               /* refused for now: seconds after which the client may ask again; 0: asking again does not help */
 };
 typedef bool tell_fn(struct server *s, struct exchange *x, struct reply *r);
 
@@ -164,19 +160,13 @@ static void reply_to(struct server *s, struct exchange *x, tell_fn *tell)
 {
     struct reply r = {0};
     if (!tell(s, x, &r))
-        respond_error_with(x, r.again_s ? 503 : 400, r.e.msg, NULL, r.again_s);
+        respond_error(x, 400, r.e.msg);
     else if (r.body.len)
         respond_json(x, 200, &r.body);
     else
         respond_ok(x, "{}");
     buf_free(&r.body);
     arena_free(&r.mem);
-}
-
-static bool has_model(const struct server *s, struct reply *r)
-{
-    r->again_s = s->ready ? 0 : RESPOND_RETRY_S;
-    return s->ready || err_set(&r->e, "the model loads");
 }
 
 static void add_model(struct server *s, struct exchange *x, struct buf *body)
@@ -221,16 +211,6 @@ static void tell_model(struct server *s, struct exchange *x)
         respond_error_with(x, 404, e.msg, "model_not_found", 0);
     }
     buf_free(&body);
-}
-
-static bool tokenize(struct server *s, struct exchange *x, struct reply *r)
-{
-    return has_model(s, r) && tokens_of_text(s->r, exchange_body(x), s->so.o, &r->body, &r->e);
-}
-
-static bool detokenize(struct server *s, struct exchange *x, struct reply *r)
-{
-    return has_model(s, r) && text_of_tokens(s->r, exchange_body(x), &r->body, &r->e);
 }
 
 /* ---- what an attached q35chat asks ---- */
@@ -280,11 +260,6 @@ static bool restore(struct server *s, struct exchange *x, struct reply *r)
 static bool keep(struct server *s, struct exchange *x, struct reply *r)
 {
     return use_file(s, x, r, s->r->ops->keep, true);
-}
-
-static void answer_attached(struct server *s, struct exchange *x)
-{
-    complete_as(s, x, relay_read);
 }
 
 static struct job *find_waiting(const struct queue *q, struct text name)
@@ -351,20 +326,21 @@ static bool tell_machine(struct server *s, struct exchange *x, struct reply *r)
 static const struct route {
     const char *method, *path;
     tell_fn *tell;                      /* what is said at once, and sent by reply_to(), */
-    void (*go)(struct server *s, struct exchange *x);   /* or what sends a reply of its own, perhaps later */
+    void (*go)(struct server *s, struct exchange *x);   /* or what sends a reply of its own, perhaps later, */
+    struct reader reader;               /* or what reads the body, perhaps on another thread */
     bool local;                         /* over the unix socket alone */
 } routes[] = {
-    {"POST", "/v1/chat/completions", .go = complete},
-    {"POST", "/v1/completions",      .go = complete_plain},
-    {"POST", "/tokenize",            tokenize},
-    {"POST", "/detokenize",          detokenize},
+    {"POST", "/v1/chat/completions", .reader = {question_read, NULL}},
+    {"POST", "/v1/completions",      .reader = {question_read_plain, NULL}},
+    {"POST", "/tokenize",            .reader = {NULL, tokens_of_text}},
+    {"POST", "/detokenize",          .reader = {NULL, text_of_tokens}},
     {"GET",  "/v1/models",           tell_models},
     {"GET",  MODELS,                 .go = tell_model},
     {"GET",  "/health",              .go = tell_health},
     {"GET",  "/metrics",             .go = tell_metrics},
     {"POST", "/stop",                .go = stop},
     {"POST", "/q35chat/attach",      .go = attach, .local = true},
-    {"POST", "/q35chat/answer",      .go = answer_attached, .local = true},
+    {"POST", "/q35chat/answer",      .reader = {relay_read, NULL}, .local = true},
     {"POST", "/q35chat/interrupt",   interrupt, .local = true},
     {"POST", "/q35chat/ahead",       read_ahead, .local = true},
     {"POST", "/q35chat/save",        save, .local = true},
@@ -431,15 +407,23 @@ size_t begun(void *arg, struct exchange *x)
     return 0;
 }
 
+static void read_body(struct server *s, struct exchange *x, const struct route *found)
+{
+    const struct reading rd = {.x = x, .how = &found->reader, .r = s->ready ? s->r : NULL, .most_values = most_values(s)};
+    if (!s->ready && found->reader.reply)
+        respond_error_with(x, 503, "the model loads", NULL, RESPOND_RETRY_S);
+    else
+        readings_add(&s->readings, &rd, s->so.o);
+}
+
 void asked(void *arg, struct exchange *x)
 {
     struct server *s = arg;
     const struct route *found = find_route(x);
-    const size_t most = most_values(s);
-    struct err e;
-    err_set(&e, "the body has more than %zu values, more than the context can hold", most);
-    if (tokens_too_many(exchange_body(x), most))
-        respond_error(x, 400, e.msg);
+    if (!found->tell && !found->go)
+        read_body(s, x, found);
+    else if (tokens_too_many(exchange_body(x), most_values(s)))
+        respond_error(x, 400, "the body has more values than the context can hold");
     else if (found->tell)
         reply_to(s, x, found->tell);
     else

@@ -1,5 +1,6 @@
 #include "serve/server.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -126,6 +127,8 @@ static void gone(void *arg, struct exchange *x)
 {
     struct server *s = arg;
     struct job *j = exchange_data(x);
+    if (readings_gone(&s->readings, x))
+        return;
     if (!j) {
         attached_gone(&s->attached, x);
         return;
@@ -171,9 +174,14 @@ struct server *server_open(struct responder *const *all, int n, const struct ser
     s->ready = r->ops->info(r) != NULL && r->can.tokens;
     name_model(s);
     engine_key(so->o, &s->options);
-    s->web = web_open(&owner, e);
-    if (s->web)
+    if (!readings_init(&s->readings, has_read, s))
+        err_set(e, "cannot start a server: %s", strerror(errno));
+    else
+        s->web = web_open(&owner, e);
+    if (s->web) {
+        web_watch(s->web, s->readings.done.fd);
         return s;
+    }
     server_close(s);
     return NULL;
 }
@@ -191,6 +199,7 @@ void server_close(struct server *s)
         return;
     s->state = SERVER_STOPPED;
     web_close(s->web);                  /* tells gone() of what is under way */
+    readings_free(&s->readings);
     for (int i = s->n_lanes - 1; i >= 0; i--) {         /* the first one is last: the others may be its guests */
         struct lane *l = &s->lanes[i];
         if (l->now)
@@ -359,6 +368,7 @@ static void end_over(struct server *s)
 enum server_state server_run(struct server *s, struct err *e)
 {
     web_run(s->web);
+    readings_take(&s->readings);
     s->r->ops->drain(s->r);
     end_over(s);
     watch_readers(s);

@@ -5,6 +5,7 @@
 #include "serve/attached.h"
 #include "serve/figures.h"
 #include "serve/job.h"
+#include "serve/reading.h"
 #include "serve/server.h"
 
 /* A responder and the answer that it makes. */
@@ -30,6 +31,7 @@ struct server {
     bool ready;
     enum server_state state;
     struct err why;                     /* the reason of SERVER_FAILED */
+    struct readings readings;           /* requests whose bodies are being read */
     struct queue waiting;
     struct queue unread;                /* answers that are paused until their clients read */
     bool held;                          /* server_hold() */
@@ -58,5 +60,6 @@ void end_waiting(struct server *s, struct job *j);      /* interrupts a job that
 /* routes.c: for struct web_owner; arg: the server */
 size_t begun(void *arg, struct exchange *x);
 void asked(void *arg, struct exchange *x);
+void has_read(void *arg, struct reading *rd);   /* for struct readings */
 
 #endif

@@ -61,17 +61,16 @@ static bool read_ids(struct responder *r, struct text body, const struct pyjson 
 {
     const struct pyjson *text = plain_text(top);
     if (text) {
-        const size_t most = (size_t)r->ops->info(r)->chat.n_ctx * tokens_longest(r);
-        if (text->text.n > most)
-            return err_set(e, "the text has %zu bytes; in the context, which holds %d tokens, fit %zu at most", text->text.n,
-                           r->ops->info(r)->chat.n_ctx, most);
+        const size_t n_ctx = (size_t)r->ops->info(r)->chat.n_ctx, n = text->text.n;
+        if (n > n_ctx && n > n_ctx * tokens_longest(r))
+            return err_set(e, "the text has %zu bytes, more than the context can hold in its %zu tokens", n, n_ctx);
         r->ops->encode(r, text->text, wants_controls(top), ids);
         return true;
     }
     if (!pyjson_get(top, "messages"))
         return err_set(e, "prompt, content or messages is missing");
     struct question q;
-    bool ok = question_read(&q, body, o, e) && r->ops->prompt(r, &q.request, ids, e);
+    bool ok = question_read(&q, body, o, e) && r->ops->prompt(r, &q.request, ids, NULL, e);
     question_free(&q);
     return ok;
 }
@@ -98,8 +97,9 @@ bool tokens_of_text(struct responder *r, struct text body, const struct options 
     return ok;
 }
 
-bool text_of_tokens(struct responder *r, struct text body, struct buf *out, struct err *e)
+bool text_of_tokens(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e)
 {
+    (void)o;
     struct arena mem = {0};
     struct pyjson top;
     struct ids ids = {0};

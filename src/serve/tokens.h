@@ -14,6 +14,6 @@ size_t tokens_longest(const struct responder *r);
 bool tokens_too_many(struct text body, size_t most);
 /* Append the body of the reply.  False with a sentence for the client. */
 bool tokens_of_text(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);
-bool text_of_tokens(struct responder *r, struct text body, struct buf *out, struct err *e);
+bool text_of_tokens(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);
 
 #endif

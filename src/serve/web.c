@@ -46,7 +46,7 @@ static const struct {
 
 /* What the epoll descriptor watches. */
 struct watch {
-    enum { WATCH_DAEMON, WATCH_LISTENER, WATCH_CLIENT } what;
+    enum { WATCH_DAEMON, WATCH_LISTENER, WATCH_CLIENT, WATCH_OWNERS } what;
     int fd;
 };
 
@@ -89,7 +89,7 @@ struct exchange {
 struct web {
     struct web_owner owner;
     struct MHD_Daemon *daemon;
-    struct watch watch;
+    struct watch watch, owners;
     int epoll;
     struct watch listeners[MAX_LISTENERS];
     int n_listeners;
@@ -322,6 +322,13 @@ const char *exchange_method(const struct exchange *x) { return x->method; }
 const char *exchange_path(const struct exchange *x) { return x->path; }
 struct text exchange_body(const struct exchange *x) { return (struct text){buf_str(&x->body), x->body.len}; }
 bool exchange_is_local(const struct exchange *x) { return x->client->local; }
+
+void exchange_take_body(struct exchange *x, struct buf *to)
+{
+    *to = x->body;
+    x->body = (struct buf){0};
+}
+
 bool exchange_has_body(const struct exchange *x) { return x->has_body; }
 void exchange_set_data(struct exchange *x, void *own) { x->kept = own; }
 void *exchange_data(const struct exchange *x) { return x->kept; }
@@ -604,6 +611,12 @@ bool web_listen(struct web *w, int fd, struct err *e)
     *it = (struct watch){WATCH_LISTENER, fd};
     watch(w, it, EPOLLIN);
     return true;
+}
+
+void web_watch(struct web *w, int fd)
+{
+    w->owners = (struct watch){WATCH_OWNERS, fd};
+    watch(w, &w->owners, EPOLLIN);
 }
 
 void web_shut(struct web *w)

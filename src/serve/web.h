@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/text.h"
 
@@ -33,6 +34,7 @@ struct web *web_open(const struct web_owner *owner, struct err *e);
 void web_close(struct web *w);          /* breaks off all requests, each with gone() */
 /* Accepts connections at this socket, and closes it in the end.  At a unix socket it accepts only programs of the same user. */
 bool web_listen(struct web *w, int fd, struct err *e);
+void web_watch(struct web *w, int fd);  /* web_fd() is readable while this is, too */
 int  web_fd(const struct web *w);       /* readable when there is something to do */
 int  web_timeout(const struct web *w);  /* for poll(): ms, -1 for ever */
 void web_run(struct web *w);            /* does what there is to do, without waiting */
@@ -42,6 +44,7 @@ int  web_n_clients(const struct web *w);                /* open connections */
 const char *exchange_method(const struct exchange *x);
 const char *exchange_path(const struct exchange *x);
 struct text exchange_body(const struct exchange *x);
+void exchange_take_body(struct exchange *x, struct buf *to);     /* moves it into the empty buffer */
 const char *exchange_header(const struct exchange *x, const char *name);        /* NULL: the request has no such header */
 bool exchange_is_local(const struct exchange *x);       /* the request came over a unix socket */
 bool exchange_has_body(const struct exchange *x);       /* its head announces one */

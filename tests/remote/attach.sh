@@ -52,9 +52,9 @@ has "... with a sentence" "$(cat "$tmp/err")" "the q35chat at $socket does not a
 has "... and what can be done" "$(cat "$tmp/err")" "load the model here as well with --no-attach"
 one --no-attach
 is "... which answers" "$found $(cat "$tmp/out")" "0 $there"
-second() { timeout $patience python3 tests/remote/second.py "$@" --model "$demo" --temperature 0 --no-think hello; }
-has "on a terminal it is asked whether the model is loaded again: yes" "$(second y "$q")" "0 y $there"
-has "... no" "$(second n "$q")" "3 n q35chat: the q35chat at $socket does not answer"
+second() { timeout $patience python3 tests/remote/second.py "$@" --model "$demo" --temperature 0 --no-think; }
+has "on a terminal it is asked whether the model is loaded again: yes" "$(second y "$q" hello)" "0 y $there"
+has "... no" "$(second n "$q" hello)" "3 n q35chat: the q35chat at $socket does not answer"
 has "... and before a chat is a screen" "$(second n "$q" --tui)" "3 n q35chat: the q35chat at $socket does not answer"
 kill -CONT $server
 

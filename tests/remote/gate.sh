@@ -14,6 +14,7 @@ is "all bodies together have a limit" "$(does memory)" "bounded"
 is "a client that leaves in the middle of a request keeps no place" "$(does left)" "gone"
 is "a client that shuts its sending side is answered" "$(does halfclosed)" "answered"
 is "what no context can hold is refused, and delays nobody" "$(does limits)" "refused"
+is "a large body is read beside, and answered as a small one" "$(does large)" "the same"
 is "forms of keys, paths and heads are understood" "$(does forms)" "understood"
 "$q" serve stop
 wait $server

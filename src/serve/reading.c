@@ -1,0 +1,159 @@
+#include "serve/reading.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/quiet.h"
+#include "serve/tokens.h"
+
+/* A body of SMALL bytes is read within a few milliseconds. */
+enum { SMALL = 32 << 10, THREADS = 4 };
+
+/* ---- any thread ---- */
+
+/* Makes the tokens of the prompt, so that the server need not.  The beginning of an answer changes the prompt: then they are made later. */
+static bool make_tokens(struct reading *rd)
+{
+    struct question *q = &rd->job->question;
+    if (!rd->r || q->relayed || q->continued)
+        return true;
+    if (!q->plain) {
+        q->request.made = &q->ids;
+        return rd->r->ops->prompt(rd->r, &q->request, &q->ids, &q->request.snapshot_pos, &rd->e);
+    }
+    if (q->prompt.p)
+        rd->r->ops->encode(rd->r, q->prompt, true, &q->ids);
+    q->prompt.p = NULL;
+    return true;
+}
+
+static void read_body(struct reading *rd)
+{
+    if (tokens_too_many(rd->text, rd->most_values))
+        rd->ok = err_set(&rd->e, "the body has more than %zu values, more than the context can hold", rd->most_values);
+    else if (rd->how->question)
+        rd->ok = rd->how->question(&rd->job->question, rd->text, rd->o, &rd->e) && make_tokens(rd);
+    else
+        rd->ok = rd->how->reply(rd->r, rd->text, rd->o, &rd->out, &rd->e);
+}
+
+static void *run(void *arg)
+{
+    struct reading *rd = arg;
+    read_body(rd);
+    mailbox_post(rd->done, &rd);
+    return NULL;
+}
+
+/* ---- the server's thread ---- */
+
+static void reading_free(struct reading *rd)
+{
+    if (rd->job)
+        job_free(rd->job);
+    options_close(rd->o);
+    buf_free(&rd->body);
+    buf_free(&rd->out);
+    free(rd);
+}
+
+static struct job *new_job(struct exchange *x)
+{
+    struct job *j = memory_zeroed(1, sizeof *j);
+    j->x = x;
+    return j;
+}
+
+static void read_now(struct readings *l, const struct reading *given, const struct options *o)
+{
+    struct reading rd = *given;
+    rd.text = exchange_body(rd.x);
+    rd.o = (struct options *)o;
+    if (rd.how->question)
+        rd.r = NULL;                    /* the lane makes the tokens, of which it may have most */
+    rd.job = rd.how->question ? new_job(rd.x) : NULL;
+    read_body(&rd);
+    l->fn(l->arg, &rd);
+    if (rd.job)
+        job_free(rd.job);
+    buf_free(&rd.out);
+}
+
+static void start(struct readings *l)
+{
+    int n = 0;
+    for (struct reading *rd = l->first; rd && n < THREADS; rd = rd->next, n++)
+        if (!rd->runs) {
+            rd->runs = true;
+            CHECK(!quiet_thread(&rd->thread, run, rd));
+        }
+}
+
+void readings_add(struct readings *l, const struct reading *given, const struct options *o)
+{
+    if (exchange_body(given->x).n <= SMALL) {
+        read_now(l, given, o);
+        return;
+    }
+    struct reading *rd = memory_zeroed(1, sizeof *rd), **end = &l->first;
+    *rd = *given;
+    rd->done = &l->done;
+    rd->o = options_copy(o);
+    rd->job = rd->how->question ? new_job(NULL) : NULL;
+    exchange_take_body(rd->x, &rd->body);
+    rd->text = (struct text){rd->body.data, rd->body.len};
+    while (*end)
+        end = &(*end)->next;
+    *end = rd;
+    start(l);
+}
+
+static void leave(struct readings *l, struct reading *rd)
+{
+    struct reading **at = &l->first;
+    while (*at != rd)
+        at = &(*at)->next;
+    *at = rd->next;
+    if (rd->runs)
+        pthread_join(rd->thread, NULL);
+}
+
+void readings_take(struct readings *l)
+{
+    int n;
+    struct reading *const *all = mailbox_take(&l->done, &n);
+    for (int i = 0; i < n; i++) {
+        struct reading *rd = all[i];
+        leave(l, rd);
+        if (rd->job)
+            rd->job->x = rd->x;
+        if (rd->x)
+            l->fn(l->arg, rd);
+        reading_free(rd);
+    }
+    start(l);
+}
+
+bool readings_gone(struct readings *l, const struct exchange *x)
+{
+    for (struct reading *rd = l->first; rd; rd = rd->next)
+        if (rd->x == x) {
+            rd->x = NULL;
+            return true;
+        }
+    return false;
+}
+
+bool readings_init(struct readings *l, reading_done *fn, void *arg)
+{
+    *l = (struct readings){.fn = fn, .arg = arg};
+    return mailbox_init(&l->done, sizeof(struct reading *));
+}
+
+void readings_free(struct readings *l)
+{
+    for (struct reading *rd; (rd = l->first); reading_free(rd))
+        leave(l, rd);
+    mailbox_free(&l->done);
+}
