@@ -1,13 +1,28 @@
 #include "ui/choose_model.h"
 
+#include <stdlib.h>
+
+#include "chat/held.h"
+#include "chat/sessions.h"
 #include "prepare/models.h"
 #include "ui/exits.h"
+
+/* A conversation continues with the model that it was held with. */
+static void choose_held(struct options *o)
+{
+    struct buf newest = {0};
+    const char *name = options_text(o, OPT_resume);
+    if (*name || (options_on(o, OPT_continue) && sessions_newest(&newest)))
+        held_choose(o, *name ? name : newest.data);
+    buf_free(&newest);
+}
 
 int choose_model(struct options *o, struct err *e)
 {
     struct buf dir = {0};
     struct models m;
     bool ok = true;
+    choose_held(o);
     enum option_from from = options_from(o, OPT_model);
     const char *name = options_text(o, OPT_model);
     if (*options_text(o, OPT_endpoint))
@@ -24,7 +39,9 @@ int choose_model(struct options *o, struct err *e)
         buf_adds(&dir, i < 0 ? "" : m.items[i].dir);
         models_free(&m);
     }
-    ok = ok && (!dir.len || options_set(o, OPT_model, dir.data, from, e));
+    char *real = ok && dir.len ? realpath(dir.data, NULL) : NULL;       /* conversations record it, and are continued elsewhere */
+    ok = ok && (!dir.len || options_set(o, OPT_model, real ? real : dir.data, from, e));
+    free(real);
     buf_free(&dir);
     return ok ? EXIT_ANSWERED : EXIT_MODEL;
 }

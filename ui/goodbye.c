@@ -1,5 +1,6 @@
 #include "ui/goodbye.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +8,16 @@
 #include <unistd.h>
 
 #include "base/unicode.h"
+#include "chat/held.h"
 #include "ui/exits.h"
 
-/* As a shell takes it. */
-static void add_word(struct buf *out, const char *s)
+/* Quoted for a shell, after a blank. */
+static void add_word(const char *s, void *arg)
 {
+    struct buf *out = arg;
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/+:,@";
-    if (s[strspn(s, plain)] == 0) {
+    buf_addc(out, ' ');
+    if (*s && s[strspn(s, plain)] == 0) {
         buf_adds(out, s);
         return;
     }
@@ -23,17 +27,34 @@ static void add_word(struct buf *out, const char *s)
     buf_addc(out, '\'');
 }
 
-void goodbye_add(const struct chat *c, struct buf *out)
+/* Whether -r alone would choose another model: the file names another one, none, or a server in a file that is not trusted with it. */
+static bool needs_model(const struct chat *c, const struct options *o, const char *name)
 {
-    struct buf name = {0}, word = {0};
+    struct buf was = {0};
+    const char *now = chat_held_with(c);
+    bool chosen = options_from(o, OPT_model) == FROM_COMMAND_LINE || options_from(o, OPT_endpoint) == FROM_COMMAND_LINE;
+    bool named = held_with(name, &was), needs = named ? !held_same(was.data, now) || (strchr(name, '/') && *now != '/') : chosen;
+    buf_free(&was);
+    return needs;
+}
+
+void goodbye_add(const struct chat *c, const struct options *o, struct buf *out)
+{
+    struct buf name = {0}, line = {0};
     if (chat_saved_name(c, &name)) {
-        add_word(&word, name.data);
-        buf_adds(out, "q35chat -r ");
-        unicode_safe(out, word.data, word.len);
-        buf_adds(out, "   goes on with this conversation\n");
+        add_word(program_invocation_name, &line);
+        if (options_given(o, OPT_config))
+            add_word("--config", &line), add_word(options_text(o, OPT_config), &line);
+        if (needs_model(c, o, name.data))
+            held_words(chat_held_with(c), add_word, &line);
+        add_word("-r", &line);
+        add_word(name.data, &line);
+        buf_adds(out, "resume with:");
+        unicode_safe(out, line.data, line.len);
+        buf_addc(out, '\n');
     }
     buf_free(&name);
-    buf_free(&word);
+    buf_free(&line);
 }
 
 /* The first of these places that takes it. */

@@ -5,8 +5,9 @@
 #include "base/buf.h"
 #include "chat/chat.h"
 
-/* "q35chat -r NAME goes on with this conversation", with a line end; nothing if it is not kept or nothing was said. */
-void goodbye_add(const struct chat *c, struct buf *out);
+/* "resume with: q35chat -r NAME", with a line end; nothing if the conversation is not kept or has no message.  The command line is one for a shell:
+ * the program as it was started, the options that lead to this model if -r alone does not, words quoted. */
+void goodbye_add(const struct chat *c, const struct options *o, struct buf *out);
 /* The last attempt to save what is not saved.  Who is ended by a signal (`ending`, or 0) could not choose another place: then it goes
  * into a file of HOME, or of a directory for temporary files.  `said`, a line for stderr, tells where it is; or that it is not saved and
  * why, and the program's status is EXIT_FAILED. */

@@ -233,6 +233,22 @@ static void do_without_screen(struct line *l, const char *command)
     buf_free(&text);
 }
 
+static bool say_refused(struct line *l, const struct err *e)
+{
+    struct buf text = {0};
+    buf_addf(&text, "%s\n", e->msg);
+    turn_say(&l->turn, text.data);      /* it may name a file */
+    buf_free(&text);
+    return false;
+}
+
+/* The answer to the message that was just accepted. */
+static void answer_message(struct line *l)
+{
+    answer_turn(l);
+    ask_about_summary(l);
+}
+
 /* False to end the program. */
 static bool take_message(struct line *l, const char *typed)
 {
@@ -255,17 +271,8 @@ static bool take_message(struct line *l, const char *typed)
     if (r == COMMAND_MOVED)
         show_end(l);
     buf_free(&out);
-    if (r == COMMAND_MESSAGE && chat_submit(l->chat, message, strlen(message), &e)) {
-        r = COMMAND_TURN;
-    } else if (r == COMMAND_MESSAGE) {
-        buf_addf(&out, "%s\n", e.msg);
-        turn_say(&l->turn, out.data);   /* it may name a file */
-        buf_free(&out);
-    }
-    if (r == COMMAND_TURN) {
-        answer_turn(l);
-        ask_about_summary(l);
-    }
+    if (r == COMMAND_TURN || (r == COMMAND_MESSAGE && (chat_submit(l->chat, message, strlen(message), &e) || say_refused(l, &e))))
+        answer_message(l);
     return r != COMMAND_QUIT;
 }
 
@@ -298,6 +305,32 @@ static bool resume_session(struct line *l)
     return ok;
 }
 
+/* Sends the first message of the program.  A draft, or a message that was refused, becomes the line that is edited; where the terminal edits
+ * its lines the files go with the message that is typed. */
+static void begin(struct line *l, const struct opening *first)
+{
+    struct err e = {0};
+    struct buf shown = {0};
+    int n;
+    const char *const *files = options_list(l->o, OPT_file, &n);
+    if (first->sent) {
+        buf_addf(&shown, "%s%s\n", l->turn.speaks ? "You: " : "> ", buf_str(&first->text));
+        turn_say(&l->turn, shown.data);
+        lineedit_remember(l->edit, first->text.data);
+    }
+    if (first->sent && (prompt_submit(l->chat, first, &e) || say_refused(l, &e)))
+        answer_message(l);
+    else if (first->text.len && lineedit_edits(l->edit))
+        lineedit_put(l->edit, &first->text);
+    for (int i = 0; !first->sent && !lineedit_edits(l->edit) && i < n; i++) {
+        buf_addf(&shown, "%s goes with your first message\n", files[i]);
+        if (chat_attach(l->chat, files[i], &e) || say_refused(l, &e))
+            turn_say(&l->turn, shown.data);
+        buf_reset(&shown);
+    }
+    buf_free(&shown);
+}
+
 /* Takes messages until the user leaves. */
 static void talk(struct line *l)
 {
@@ -321,7 +354,7 @@ static void talk(struct line *l)
     buf_free(&text);
 }
 
-int line_run(struct options *o)
+int line_run(struct options *o, const struct opening *first)
 {
     static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .reads_ahead = true,
                                             .tools = "all"};
@@ -345,13 +378,15 @@ int line_run(struct options *o)
         take_message(&l, "/sessions");
     int status = on ? EXIT_ANSWERED : EXIT_FAILED;
     if (on)
+        begin(&l, first);
+    if (on && !interrupt_ending())
         talk(&l);
     if (l.turn.dead)
         status = EXIT_MODEL;
     if (interrupt_ending())
         status = EXIT_SIGNAL + interrupt_ending();
     if (!interrupt_ending() && isatty(1))
-        goodbye_add(l.chat, &text);
+        goodbye_add(l.chat, o, &text);
     turn_say(&l.turn, buf_str(&text));
     lineedit_close(l.edit);
     buf_reset(&text);

@@ -3,7 +3,9 @@
 #define Q35_UI_LINE_H
 
 #include "chat/options.h"
+#include "ui/prompt.h"
 
-int line_run(struct options *o);        /* the exit status */
+/* The exit status. */
+int line_run(struct options *o, const struct opening *first);
 
 #endif

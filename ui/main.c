@@ -25,29 +25,32 @@
 #include "ui/line.h"
 #include "ui/names.h"
 #include "ui/pipe.h"
+#include "ui/prompt.h"
 #include "ui/subcommand.h"
 #include "ui/tui/term.h"
 #include "ui/tui/tui.h"
 #include "ui/waiter.h"
 
-/* What cannot stand together on a command line. */
+/* Checks what cannot be combined on a command line. */
 static bool agree(const struct options *o, const char *first_word, struct err *e)
 {
     if (options_on(o, OPT_json) && options_on(o, OPT_jsonl))
-        return err_set(e, "--json and --jsonl cannot be had together: one object at the end, or events as they come");
+        return err_set(e, "--json and --jsonl cannot be combined: one object at the end, or events as they come");
     if (options_on(o, OPT_extract) && (options_on(o, OPT_json) || options_on(o, OPT_jsonl)))
-        return err_set(e, "-x prints code blocks as they are: it cannot be had with --json or --jsonl");
+        return err_set(e, "-x prints code blocks as they are: it cannot be combined with --json or --jsonl");
     static const enum option_id no_batch[] = {OPT_json, OPT_jsonl, OPT_extract, OPT_resume, OPT_continue};
     for (size_t i = 0; options_on(o, OPT_batch) && i < sizeof no_batch / sizeof *no_batch; i++)
         if (options_given(o, no_batch[i]))
-            return err_set(e, "--batch cannot be had with --%s: its answers are JSON lines, each a conversation of its own",
+            return err_set(e, "--batch cannot be combined with --%s: its answers are JSON lines, each a conversation of its own",
                            options_key(no_batch[i]));
     if (options_on(o, OPT_batch) && options_name(o, OPT_save))
         return err_set(e, "--batch keeps no conversations: --save is for one");
     if (!options_on(o, OPT_batch) && (options_on(o, OPT_batch_json) || options_on(o, OPT_batch_files)))
         return err_set(e, "--batch-json and --batch-files need --batch");
     if (options_name(o, OPT_save) && (options_given(o, OPT_resume) || options_on(o, OPT_continue)))
-        return err_set(e, "--save NAME begins a conversation; -r and -c go on with one");
+        return err_set(e, "--save NAME begins a conversation; -r and -c continue one");
+    if (options_name(o, OPT_save) && options_on(o, OPT_private))
+        return err_set(e, "--save and --private cannot be combined: a private conversation is not saved");
     int n_files;
     options_list(o, OPT_file, &n_files);
     if (!n_files && options_from(o, OPT_file) == FROM_COMMAND_LINE)
@@ -57,13 +60,47 @@ static bool agree(const struct options *o, const char *first_word, struct err *e
     return true;
 }
 
+/* The option that asks for a chat; OPT_batch: none. */
+static enum option_id chat_option(const struct options *o)
+{
+    static const enum option_id asks[] = {OPT_interactive, OPT_tui, OPT_line};
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++)
+        if (options_on(o, asks[i]))
+            return asks[i];
+    return OPT_batch;
+}
+
+/* A chat, or one answer (of each line of --batch). */
+static bool opens_chat(const struct options *o, const struct buf *prompt)
+{
+    static const enum option_id answers[] = {OPT_json, OPT_jsonl, OPT_batch};
+    bool chat = isatty(0) && !prompt->len;
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        chat = chat && !options_on(o, answers[i]);
+    return chat || chat_option(o) != OPT_batch;
+}
+
+/* Refuses what has no meaning in a chat. */
+static bool agree_on_chat(const struct options *o, const struct buf *prompt, struct err *e)
+{
+    enum option_id asks = chat_option(o);
+    struct option_about about;
+    for (int id = 0; options_about((enum option_id)id, &about); id++)
+        if (about.of_answer && options_from(o, (enum option_id)id) == FROM_COMMAND_LINE
+            && strcmp(options_text(o, (enum option_id)id), about.standard))
+            return asks == OPT_batch ? err_set(e, "--%s is for one answer, and without a prompt this is a chat", about.key)
+                                     : err_set(e, "--%s is for one answer, and --%s opens a chat", about.key, options_key(asks));
+    return !prompt->len || !options_given(o, OPT_resume) || *options_text(o, OPT_resume)
+        || err_set(e, "-r needs the name of a conversation when there is a prompt; q35chat session list shows them");
+}
+
 /* --save NAME never writes into another conversation.  A path needs a directory; the one for names is made. */
 static bool is_free(const char *name, struct err *e)
 {
     struct buf path = {0}, dir = {0};
     bool ok = !name || session_path_of(name, &path, e);
     if (ok && name && !access(path.data, F_OK))
-        ok = err_set(e, "there is a conversation %s already; -r %s goes on with it", name, name);
+        ok = err_set(e, "the conversation %s exists; -r %s continues it", name, name);
     if (ok && name && strchr(name, '/')) {
         buf_add(&dir, path.data, (size_t)(strrchr(path.data, '/') - path.data) + 1);
         ok = !access(dir.data, W_OK) || err_set(e, "cannot make %s: %s", path.data, strerror(errno));
@@ -73,7 +110,7 @@ static bool is_free(const char *name, struct err *e)
     return ok;
 }
 
-/* `system = @FILE`: what the file says. */
+/* Replaces `system = @FILE` by the text of the file. */
 static bool read_system(struct options *o, struct err *e)
 {
     const char *file = options_text(o, OPT_system);
@@ -115,7 +152,7 @@ static void warn(struct options *o)
         log_warn("%.*s", (int)(end - p), p);
 }
 
-/* What only tells about the program; -1 if nothing of the kind was asked. */
+/* Prints what was asked about the program; -1: nothing was. */
 static int tell(const struct options *o)
 {
     struct buf out = {0};
@@ -133,8 +170,8 @@ static int tell(const struct options *o)
     return fflush(stdout) ? EXIT_FAILED : status;
 }
 
-/* A closed stdin, stdout or stderr would be taken by the next file that is opened.  Reading then finds an end, writing an
- * answer fails, messages go nowhere. */
+/* Opens /dev/null for a closed stdin, stdout or stderr, since the next file that is opened would take its number.  Reading then finds an end,
+ * writing an answer fails, messages go nowhere. */
 static void hold_closed(void)
 {
     static const int modes[] = {O_RDWR, O_RDONLY, O_WRONLY};
@@ -143,7 +180,7 @@ static void hold_closed(void)
             _exit(EXIT_FAILED);
 }
 
-/* Of the threads: not what the shell allows to the first one, which may be little. */
+/* Gives threads a stack of the usual size: what the shell allows to the first one may be little. */
 static void usual_stacks(void)
 {
     enum { STACK = 8 << 20 };
@@ -154,27 +191,23 @@ static void usual_stacks(void)
     pthread_attr_destroy(&a);
 }
 
-static int refuse_screen(const char *why)
-{
-    fprintf(stderr, "q35chat: --tui cannot be had here: %s\n", why);
-    return EXIT_USAGE;
-}
-
-/* Full screen where that can be had; else line by line, and a word why. */
-static int talk(struct options *o)
+/* Full screen if the terminal allows it, otherwise line by line after a line that says why. */
+static int talk(struct options *o, const struct opening *first)
 {
     struct err why = {0};
     bool can = isatty(1) ? term_usable(&why) : err_set(&why, "stdout is not a terminal");
     if (options_on(o, OPT_line))
-        return line_run(o);
-    if (options_on(o, OPT_tui) && !can)
-        return refuse_screen(why.msg);
+        return line_run(o, first);
+    if (options_on(o, OPT_tui) && !can) {
+        fprintf(stderr, "q35chat: --tui cannot be used here: %s\n", why.msg);
+        return EXIT_USAGE;
+    }
     if (can && options_on(o, OPT_accessible) && !options_on(o, OPT_tui))
         can = err_set(&why, getenv("ACCESSIBLE") ? "ACCESSIBLE is set" : "the option accessible is on");
     if (can)
-        return tui_run(o);
+        return tui_run(o, first);
     fprintf(stderr, "line mode: %s\n", why.msg);
-    return line_run(o);
+    return line_run(o, first);
 }
 
 static bool may_be_shared(const struct options *o)
@@ -182,11 +215,50 @@ static bool may_be_shared(const struct options *o)
     return options_on(o, OPT_attach) && options_on(o, OPT_share) && !*options_text(o, OPT_endpoint);
 }
 
-static int chat(struct options *o)
+static int chat(struct options *o, struct buf *prompt)
 {
-    if (may_be_shared(o))
+    struct opening first = {0};
+    int status = prompt_opening(o, prompt, &first);
+    if (!status && may_be_shared(o))
         waiter_start();
-    return talk(o);
+    if (!status)
+        status = talk(o, &first);
+    buf_free(&first.text);
+    return status;
+}
+
+/* Shows what a prompt that looks like a mistyped sub-command was probably meant to be, before a model is loaded for it; on a terminal asks. */
+static bool confirm_prompt(int argc, char **argv, const struct buf *prompt)
+{
+    struct buf line = {0};
+    bool words = argc > 1 && !strchr(argv[1], ' ') && !strncmp(buf_str(prompt), argv[1], strlen(argv[1]));
+    bool ask = words && *argv[1] && subcommand_meant(buf_str(prompt), &line), yes = true;
+    if (ask)
+        fprintf(stderr, "q35chat: asked as a prompt; did you mean %s?\n", line.data);
+    if (ask && isatty(0) && isatty(2)) {
+        char typed[16] = "";
+        fputs("Ask the model? [y/N] ", stderr);
+        yes = fgets(typed, sizeof typed, stdin) && (*typed == 'y' || *typed == 'Y');
+    }
+    buf_free(&line);
+    return yes;
+}
+
+/* Finds the model, then chats or answers. */
+static int run(struct options *o, struct buf *prompt)
+{
+    struct err e = {0};
+    const bool chats = opens_chat(o, prompt);
+    int status = EXIT_USAGE;
+    if ((!chats || agree_on_chat(o, prompt, &e)) && names_check(o, chats, &e))
+        status = choose_model(o, &e);
+    if (status == EXIT_MODEL && !chats && !options_on(o, OPT_batch))
+        pipe_no_model(o, e.msg);
+    else if (status)
+        fprintf(stderr, "q35chat: %s\n", e.msg);
+    else
+        status = chats ? chat(o, prompt) : options_on(o, OPT_batch) ? batch_run(o, prompt) : pipe_run(o, prompt);
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -205,17 +277,8 @@ int main(int argc, char **argv)
     } else if (!read_options(o, argc, argv, &prompt, &e)) {
         fprintf(stderr, "q35chat: %s\n", e.msg);
         status = EXIT_USAGE;
-    } else if (warn(o), (status = tell(o)) >= 0) {
-        ;
-    } else if ((status = names_check(o, &e) ? choose_model(o, &e) : EXIT_USAGE) == EXIT_MODEL && !options_on(o, OPT_batch)) {
-        pipe_no_model(o, e.msg);
-    } else if (status) {
-        fprintf(stderr, "q35chat: %s\n", e.msg);
-    } else {
-        bool chats = isatty(0) && !prompt.len && !options_on(o, OPT_json) && !options_on(o, OPT_jsonl);
-        status = options_on(o, OPT_batch) ? batch_run(o, &prompt)
-                 : chats ? chat(o)
-                 : options_on(o, OPT_tui) ? refuse_screen("it is for chats, not for one answer") : pipe_run(o, &prompt);
+    } else if (warn(o), (status = tell(o)) < 0) {
+        status = confirm_prompt(argc, argv, &prompt) ? run(o, &prompt) : EXIT_USAGE;
     }
     buf_free(&prompt);
     options_close(o);

@@ -60,7 +60,7 @@ static void add_state(const struct models_item *it, struct buf *out)
         buf_adds(out, " tokens of context");
     }
     if (!it->complete && it->place == MODELS_HUB)
-        buf_addf(out, "; to go on: q35chat model get %s", it->name);
+        buf_addf(out, "; to continue: q35chat model get %s", it->name);
 }
 
 static void add_line(const struct models_item *it, bool standard, int width, struct buf *out)
@@ -89,7 +89,7 @@ int model_list(const struct args *a)
         else
             add_line(&m.items[i], i == standard, width, &out);
     if (!json && standard >= 0)
-        buf_adds(&out, "* is used when --model names none.\n");
+        buf_adds(&out, "* is the default.\n");
     if (!json && (standard < 0 || m.items[standard].place == MODELS_DEMO))
         buf_adds(&out, "q35chat model get downloads Qwen3.5-122B-A10B, q35chat model get 35b the small one.\n");
     models_free(&m);

@@ -25,12 +25,12 @@ static bool check_endpoint(const struct options *o, struct err *e)
     return ok;
 }
 
-static bool check_conversation(const struct options *o, struct err *e)
+static bool check_conversation(const struct options *o, bool chats, struct err *e)
 {
     struct buf newest = {0};
     const char *name = options_text(o, OPT_resume);
     bool ok = *name ? session_exists(name, e)
-                    : !options_on(o, OPT_continue) || sessions_newest(&newest) || err_set(e, "there is no conversation to go on with");
+                    : chats || !options_on(o, OPT_continue) || sessions_newest(&newest) || err_set(e, "no saved conversation to continue");
     buf_free(&newest);
     return ok;
 }
@@ -48,7 +48,7 @@ static bool check_keys(const struct options *o, struct err *e)
     return ok;
 }
 
-bool names_check(const struct options *o, struct err *e)
+bool names_check(const struct options *o, bool chats, struct err *e)
 {
-    return check_tools(o, e) && check_endpoint(o, e) && check_conversation(o, e) && check_keys(o, e);
+    return check_tools(o, e) && check_endpoint(o, e) && check_conversation(o, chats, e) && check_keys(o, e);
 }

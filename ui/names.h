@@ -7,7 +7,8 @@
 #include "base/err.h"
 #include "chat/options.h"
 
-/* Whether there is what they name, before a model is loaded for it.  False with the name and what there is. */
-bool names_check(const struct options *o, struct err *e);
+/* Checks what they name before a model is loaded for it.  False with the name and what there is.  chats: the program opens a chat, which can be a
+ * new one where --continue finds none. */
+bool names_check(const struct options *o, bool chats, struct err *e);
 
 #endif

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/unicode.h"
-#include "chat/attach.h"
 #include "chat/chat.h"
 #include "ui/code.h"
 #include "ui/exits.h"
@@ -294,19 +293,6 @@ static void take(struct pipe *p, const struct chat_event *ev)
 
 /* --- a turn ----------------------------------------------------------------------------------------------------- */
 
-/* Finds files that cannot be attached before a model is loaded. */
-static bool check_files(struct options *o, struct err *e)
-{
-    int n;
-    const char *const *files = options_list(o, OPT_file, &n);
-    for (int i = 0; i < n; i++) {
-        size_t bytes;
-        if (!attach_file(files[i], &bytes, NULL, NULL, e))
-            return false;
-    }
-    return true;
-}
-
 static bool attach_files(struct pipe *p, struct err *e)
 {
     int n;
@@ -434,7 +420,7 @@ int pipe_run(struct options *o, struct buf *prompt)
         return refuse("no prompt: give one as arguments or on stdin");
     if (options_given(o, OPT_resume) && !*options_text(o, OPT_resume))
         return refuse("-r needs the name of a conversation here; q35chat session list shows them");
-    if (!check_files(o, &e))
+    if (!prompt_check_files(o, &e))
         return refuse(e.msg);
     if (prompt_ignores_file(prompt) && p.strict)
         return EXIT_USAGE;

@@ -1,6 +1,8 @@
 #include "ui/prompt.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +37,8 @@ int prompt_ms_left(int64_t deadline_ns)
     return left < 0 ? 0 : left > 1 << 30 ? 1 << 30 : (int)left;
 }
 
-bool prompt_ignores_file(const struct buf *words)
+/* Whether the words name a file as "@path"; if so the sentence, which ends with the file, is shown. */
+static bool names_file(const struct buf *words, const char *sentence)
 {
     struct attached found = {0};
     struct buf text = {0};
@@ -43,13 +46,28 @@ bool prompt_ignores_file(const struct buf *words)
     attach_read(&found, buf_str(words), words->len, true, &e);
     bool some = found.n > 0;
     if (some) {
-        buf_addf(&text, "a file after @ is not attached here, the word is text; -f FILE attaches (%.*s)", (int)found.files[0].path.n,
-                 found.files[0].path.p);
+        buf_addf(&text, "%s (%.*s)", sentence, (int)found.files[0].path.n, found.files[0].path.p);
         prompt_say(text.data);
     }
     attach_free(&found);
     buf_free(&text);
     return some;
+}
+
+bool prompt_ignores_file(const struct buf *words)
+{
+    return names_file(words, "a file after @ is not attached here, the word is text; -f FILE attaches");
+}
+
+bool prompt_check_files(const struct options *o, struct err *e)
+{
+    int n;
+    size_t bytes;
+    bool ok = true;
+    const char *const *files = options_list(o, OPT_file, &n);
+    for (int i = 0; i < n && ok; i++)
+        ok = attach_file(files[i], &bytes, NULL, NULL, e);
+    return ok;
 }
 
 /* --- stdin ------------------------------------------------------------------------------------------------------ */
@@ -73,7 +91,7 @@ static int silence_ms(const struct reading *r)
     return sooner(notice, r->wait_ms < 0 ? -1 : r->wait_ms > gone ? r->wait_ms - gone : 0);
 }
 
-/* Nothing came for a while.  EXIT_ANSWERED: goes on waiting. */
+/* Decides what to do after a while without input.  EXIT_ANSWERED: keep waiting. */
 static int silent(struct reading *r)
 {
     int gone = (int)clock_ms_since(r->start_ns);
@@ -82,11 +100,11 @@ static int silent(struct reading *r)
         return EXIT_TIMEOUT;
     }
     if (r->wait_ms >= 0 && gone >= r->wait_ms) {
-        fprintf(stderr, "q35chat: nothing came on stdin for %d s and it stays open: --no-stdin ignores it, < /dev/null ends it\n", r->wait_ms / 1000);
+        fprintf(stderr, "q35chat: no input on stdin for %d s: use --no-stdin to skip it, or < /dev/null\n", r->wait_ms / 1000);
         return EXIT_USAGE;
     }
     if (!r->told && gone >= NOTICE_MS) {
-        prompt_say("waiting for stdin (--no-stdin ignores it)");
+        prompt_say("waiting for input on stdin (use --no-stdin to skip it)");
         r->told = true;
     }
     return EXIT_ANSWERED;
@@ -165,11 +183,65 @@ int prompt_read_stdin(const struct options *o, struct buf *prompt, int64_t deadl
         status = EXIT_USAGE;
     }
     if (!status && !unicode_valid(s, n))
-        prompt_say("stdin is not all UTF-8; what is not became U+FFFD");
+        prompt_say("stdin is not all UTF-8; other bytes became U+FFFD");
     if (!status && !n && strstr(buf_str(prompt), "{}"))
         prompt_say("stdin is empty: {} stays in the prompt as it is");
     if (!status)
         prompt_join(prompt, s, n);
     buf_free(&text);
     return status;
+}
+
+/* --- the first message of a chat -------------------------------------------------------------------------------- */
+
+static bool add_file(struct buf *text, const char *path, struct err *e)
+{
+    if (strpbrk(path, "\"\n"))
+        return err_set(e, "%s cannot be named in a message: its name has a quote or a line end", path);
+    buf_addf(text, strpbrk(path, " \t") ? "@\"%s\" " : "@%s ", path);
+    return true;
+}
+
+/* Keys come from the terminal, and what stdin has is text. */
+static int read_piped(const struct options *o, struct buf *prompt, struct opening *first)
+{
+    int tty = open("/dev/tty", O_RDWR | O_CLOEXEC), status = EXIT_ANSWERED;
+    size_t words = prompt->len;
+    if (tty < 0) {
+        fprintf(stderr, "q35chat: a chat needs a terminal, and stdin is none; cannot open /dev/tty: %s\n", strerror(errno));
+        return EXIT_USAGE;
+    }
+    if (options_on(o, OPT_stdin))
+        status = prompt_read_stdin(o, prompt, 0);
+    first->piped = prompt->len > words;
+    dup2(tty, 0);
+    close(tty);
+    bool names = !status && first->piped        /* anybody may have written that text, and a chat attaches the files that a message names */
+              && names_file(prompt, "a file after @ is not attached with text from stdin; use -f FILE");
+    return names ? EXIT_USAGE : status;
+}
+
+int prompt_opening(const struct options *o, struct buf *prompt, struct opening *first)
+{
+    struct err e = {0};
+    int n, status = isatty(0) ? EXIT_ANSWERED : read_piped(o, prompt, first);
+    const char *const *files = options_list(o, OPT_file, &n);
+    bool ok = !status && prompt_check_files(o, &e);
+    for (int i = 0; ok && i < n; i++)
+        ok = add_file(&first->text, files[i], &e);
+    if (*e.msg) {
+        prompt_say(e.msg);
+        return EXIT_USAGE;
+    }
+    while (prompt->len && isspace((unsigned char)prompt->data[prompt->len - 1]))
+        prompt->data[--prompt->len] = 0;
+    first->sent = !prompt_is_blank(prompt);
+    buf_add(&first->text, buf_str(prompt), prompt->len);
+    return status;
+}
+
+bool prompt_submit(struct chat *c, const struct opening *first, struct err *e)
+{
+    const char *text = buf_str(&first->text);
+    return chat_submit(c, text, first->text.len, e) || (first->piped && chat_submit(c, text, first->text.len, e));
 }

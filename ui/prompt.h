@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "chat/options.h"
+#include "chat/chat.h"
 #include "ui/exits.h"
 
 /* stdin takes the place of every {} of the words, without its last line ends; without {} it follows them behind an empty line.
@@ -21,6 +21,17 @@ int prompt_read_stdin(const struct options *o, struct buf *prompt, int64_t deadl
 /* Whether the words name a file as "@path", which pipe mode takes as text: says so on stderr. */
 bool prompt_ignores_file(const struct buf *words);
 bool prompt_is_blank(const struct buf *b);
+bool prompt_check_files(const struct options *o, struct err *e);        /* those of -f can be attached, which is known before a model is loaded */
+
+/* The first message of a chat, as the command line and stdin give it. */
+struct opening {
+    struct buf text;                    /* a word "@FILE" for each -f, then the prompt */
+    bool sent;                          /* there is a prompt: the message is sent; otherwise it is a draft */
+    bool piped;                         /* part of it came from stdin: a word after @ that names no file was not meant as one */
+};
+/* Makes it of the words in `prompt`.  If stdin is no terminal its text is read, unless --no-stdin is given, and stdin becomes the terminal. */
+int  prompt_opening(const struct options *o, struct buf *prompt, struct opening *first);        /* EXIT_ANSWERED, or the status after a sentence */
+bool prompt_submit(struct chat *c, const struct opening *first, struct err *e);
 void prompt_say(const char *text);                      /* "q35chat: TEXT" on stderr, safe for a terminal */
 int  prompt_ms_left(int64_t deadline_ns);               /* for poll(): -1 without a deadline */
 

@@ -146,6 +146,8 @@ static struct responder *attach_endpoint(const struct options *o, enum control_f
         else if (*found == CONTROL_NONE)
             err_set(e, "no server listens on the socket %s: start it there, then send the message again", socket);
     }
+    if (r)
+        r->address = ep.url;
     control_state_free(&s);
     endpoint_free(&ep);
     return r;

@@ -23,6 +23,17 @@ const struct sub_row sub_rows[] = {
     {SUB_END},
 };
 
+/* Other words for groups, and words of other programs. */
+static const struct alias { const char *name, *group, *command; } aliases[] = {
+#define ALIAS(name, group, command) {name, group, command},
+#include "config/subcommands.def"
+};
+static const struct { const char *word, *line; } meant[] = {
+#define MEANT(word, line) {word, line},
+#include "config/subcommands.def"
+};
+enum { N_ALIASES = sizeof aliases / sizeof *aliases, N_MEANT = sizeof meant / sizeof *meant };
+
 enum { MAX_FLAGS = 32 };
 
 struct args {
@@ -65,8 +76,18 @@ const struct sub_row *sub_next_flag(const struct sub_row *command, const struct 
     return at[1].kind == SUB_FLAG ? at + 1 : NULL;
 }
 
+static const struct alias *find_alias(const char *name)
+{
+    for (int i = 0; i < N_ALIASES; i++)
+        if (!strcmp(aliases[i].name, name))
+            return &aliases[i];
+    return NULL;
+}
+
 static const struct sub_row *find_group(const char *name)
 {
+    const struct alias *a = find_alias(name);
+    name = a ? a->group : name;
     for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
         if (!strcmp(g->name, name))
             return g;
@@ -83,7 +104,7 @@ static const struct sub_row *find_command(const struct sub_row *group, const cha
 
 /* --- help ------------------------------------------------------------------------------------------------------- */
 
-/* `text` in lines of at most 80 columns, from `column` on, where the line stands or a new one begins. */
+/* Appends `text` in lines of at most 80 columns from `column` on, in this line if it has room or the next. */
 static void add_folded(struct buf *out, size_t line_start, size_t column, const char *text)
 {
     enum { WIDTH = 80 };
@@ -147,7 +168,7 @@ static void help_of_group(const struct sub_row *group, struct buf *out)
         buf_addf(out, "  %s%s%s", c->name, *c->arguments ? " " : "", c->arguments);
         add_folded(out, start, 30, c->help);
     }
-    buf_addf(out, "\nq35chat %s COMMAND --help tells the options.\n", group->name);
+    buf_addf(out, "\nq35chat %s COMMAND --help shows the options.\n", group->name);
 }
 
 static void help_of_all(struct buf *out)
@@ -163,7 +184,7 @@ static void help_of_all(struct buf *out)
         add_folded(out, start, 30, buf_str(&names));
         buf_free(&names);
     }
-    buf_adds(out, "\nq35chat GROUP --help and q35chat GROUP COMMAND --help tell more.\n"
+    buf_adds(out, "\nq35chat GROUP --help and q35chat GROUP COMMAND --help show more.\n"
                   "A prompt that begins with one of these words: q35chat -- model trains are ...\n");
 }
 
@@ -247,7 +268,7 @@ int args_refuse(const struct args *a, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    buf_addf(&why, "q35chat: %s %s: %s (q35chat %s %s --help tells more)\n", a->group->name, a->command->name, text, a->group->name,
+    buf_addf(&why, "q35chat: %s %s: %s (q35chat %s %s --help shows more)\n", a->group->name, a->command->name, text, a->group->name,
              a->command->name);
     fputs(buf_str(&why), stderr);
     buf_free(&why);
@@ -273,8 +294,8 @@ static int check_words(const struct args *a)
     if (a->n_words < least)
         return args_refuse(a, "needs %s", a->command->arguments);
     if (a->n_words > most)
-        return *a->command->arguments ? args_refuse(a, "takes %s, not '%s' as well", a->command->arguments, a->words[most])
-                                      : args_refuse(a, "takes no words, not '%s'", a->words[0]);
+        return *a->command->arguments ? args_refuse(a, "expects %s, not '%s' as well", a->command->arguments, a->words[most])
+                                      : args_refuse(a, "expects no words, found '%s'", a->words[0]);
     return 0;
 }
 
@@ -344,7 +365,7 @@ static int unknown(const struct sub_row *group, const char *word)
         names[n++] = r->name;
     near = nearest(word, names, n);
     unicode_safe(&safe, word, strlen(word));
-    fprintf(stderr, "q35chat: there is no command %s%s%s%s%s%s; q35chat %s lists them\n", group ? group->name : "", group ? " " : "", buf_str(&safe),
+    fprintf(stderr, "q35chat: unknown command %s%s%s%s%s%s; q35chat %s lists them\n", group ? group->name : "", group ? " " : "", buf_str(&safe),
             near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", group ? group->name : "help");
     if (group)
         fprintf(stderr, "To ask it as a prompt, put -- before it: q35chat -- %s %s ...\n", group->name, buf_str(&safe));
@@ -361,6 +382,48 @@ static int help_on(const char *group_name, const char *name)
     return show_help(group, command, stdout);
 }
 
+/* --- a slip in them --------------------------------------------------------------------------------------------- */
+
+static bool is_group(const char *word, const struct sub_row *group)
+{
+    bool is = nearest_is(word, group->name);
+    for (int i = 0; i < N_ALIASES && !is; i++)
+        is = !strcmp(aliases[i].group, group->name) && nearest_is(word, aliases[i].name);
+    return is;
+}
+
+/* Appends GROUP, or GROUP COMMAND, for words[0..n): the group, or the command as it is, or both in either order. */
+static void add_meant(const struct sub_row *group, char words[][32], int n, struct buf *line)
+{
+    const char *or = line->len ? " or q35chat" : "q35chat";
+    bool first = is_group(words[0], group), second = n > 1 && is_group(words[1], group);
+    for (const struct sub_row *c = group; (c = sub_next(c, SUB_COMMAND));)
+        if (n == 1 ? !strcmp(words[0], c->name) : (first && nearest_is(words[1], c->name)) || (second && n == 2 && !strcmp(words[0], c->name))) {
+            buf_addf(line, "%s %s %s", or, group->name, c->name);
+            return;
+        }
+    if (n == 1 && first)
+        buf_addf(line, "%s %s", or, group->name);
+}
+
+bool subcommand_meant(const char *words, struct buf *line)
+{
+    char word[3][32] = {""};
+    int n = 0;
+    for (const char *p = words; *p; p += strcspn(p, " "), p += *p == ' ') {
+        if (n == 3 || strcspn(p, " ") >= sizeof *word)
+            return false;
+        snprintf(word[n++], sizeof *word, "%.*s", (int)strcspn(p, " "), p);
+    }
+    for (const struct sub_row *g = NULL; n && (g = sub_next(g, SUB_GROUP));)
+        if (strcmp(g->name, "debug"))
+            add_meant(g, word, n, line);
+    for (int i = 0; i < N_MEANT && !line->len && n < 3; i++)
+        if (!strcmp(word[0], meant[i].word))
+            buf_adds(line, meant[i].line);
+    return line->len > 0;
+}
+
 bool subcommand_is_name(const char *word)
 {
     return !strcmp(word, "help") || find_group(word);
@@ -374,11 +437,12 @@ bool subcommand_is(int argc, char **argv)
 int subcommand_main(int argc, char **argv)
 {
     const struct sub_row *group = find_group(argv[1]), *command;
+    const struct alias *alias = find_alias(argv[1]);
     const char *word = argc > 2 ? argv[2] : NULL, *next = argc > 3 ? argv[3] : NULL;
     if (!group)
         return help_on(word, next);
     bool help = word && (!strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h"));
-    if ((!word || (*word == '-' && !help)) && (command = find_command(group, "start")))
+    if ((!word || (*word == '-' && !help)) && (command = find_command(group, alias ? alias->command : "start")))
         return run(group, command, argc, argv, 2);
     if (!word)
         return show_help(group, NULL, stderr);

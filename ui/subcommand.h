@@ -40,9 +40,11 @@ void args_line(const struct args *a, struct buf *out);
 /* A mistake in the words or options that the table cannot see: says so, with the command that helps.  EXIT_USAGE. */
 int args_refuse(const struct args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Whether the command line begins with a group's name or `help`; whether a word is one. */
+/* Whether the command line begins with a group's name, another word for one, or `help`; whether a word is one. */
 bool subcommand_is(int argc, char **argv);
 bool subcommand_is_name(const char *word);
+/* Appends the command line that a prompt of these words was probably meant to be.  False: it is no sub-command with a slip. */
+bool subcommand_meant(const char *words, struct buf *line);
 int  subcommand_main(int argc, char **argv);            /* the exit status */
 
 /* Appends the usage of a command, of a group (command NULL), or of all (both NULL). */

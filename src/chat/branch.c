@@ -11,7 +11,7 @@ bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e)
         return false;
     int last = transcript_last_user(&c->t);
     if (last < 0)
-        return err_set(e, "there is nothing to take back");
+        return err_set(e, "nothing to undo");
     buf_add(taken_back, c->t.entries[last]->m.content.p, c->t.entries[last]->m.content.n);
     persist_cut(c, last);
     return true;
@@ -24,7 +24,7 @@ bool chat_redo(struct chat *c, struct err *e)
         return false;
     struct entry *end = transcript_next(&c->t);
     if (!end)
-        return err_set(e, "there is nothing to bring back");
+        return err_set(e, "nothing to redo");
     while (end->shown && !is_user(end->shown))
         end = end->shown;
     persist_go(c, end);
@@ -36,7 +36,7 @@ bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e)
     if (!state_usable(c, e))
         return false;
     if (i < 0 || i >= c->t.n || !is_user(c->t.entries[i]) || c->t.entries[i]->summary)
-        return err_set(e, "there is no such message of yours");
+        return err_set(e, "you have no such message");
     buf_add(text, c->t.entries[i]->m.content.p, c->t.entries[i]->m.content.n);
     c->edit = (struct edit){.on = true, .message = c->t.entries[i]->number, .end = c->t.entries[c->t.n - 1]->number};
     return true;
@@ -69,7 +69,7 @@ bool chat_cut(struct chat *c, int i, struct err *e)
     if (!state_usable(c, e))
         return false;
     if (i < 0 || i >= c->t.n)
-        return err_set(e, "there is no message %d", i);
+        return err_set(e, "no message %d", i);
     persist_cut(c, i);
     return true;
 }
@@ -92,7 +92,7 @@ bool chat_show_sibling(struct chat *c, int i, int which, struct err *e)
         return false;
     const struct entry *m = i >= 0 && i < c->t.n && which >= 0 ? transcript_sibling(&c->t, c->t.entries[i], which) : NULL;
     if (!m)
-        return err_set(e, "there is nothing else to show there");
+        return err_set(e, "this message has no other branches");
     if (m != c->t.entries[i])
         go_on_to_the_last_shown(c, m);
     return true;
@@ -121,7 +121,7 @@ bool chat_go(struct chat *c, int node, struct err *e)
     if (!state_usable(c, e))
         return false;
     if (node < 0 || node >= c->t.n_all)
-        return err_set(e, "there is no message %d", node);
+        return err_set(e, "no message %d", node);
     persist_go(c, c->t.all[node]);
     return true;
 }

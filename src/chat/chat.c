@@ -109,6 +109,11 @@ bool chat_busy(const struct chat *c)
     return c->turn.state != TURN_IDLE && c->turn.state != TURN_DEAD;
 }
 
+bool chat_has_screen(const struct chat *c)
+{
+    return c->front.screen;
+}
+
 bool chat_ready(const struct chat *c)
 {
     return state_ready(c);
@@ -129,7 +134,7 @@ static enum room room_for(struct chat *c, const struct attached *files, struct e
         return ROOM_ENOUGH;
     bool none = counted && tokens > left;
     struct buf text = {0};
-    buf_addf(&text, "%s%s: %ld tokens, and %ld of the context are free", files->files[0].path.p, files->n > 1 ? " and the others" : "", tokens,
+    buf_addf(&text, "%s%s: %ld tokens; only %ld still fit", files->files[0].path.p, files->n > 1 ? " and the other files" : "", tokens,
              left > 0 ? left : 0);
     if (none)
         turn_advise(c, &text);
@@ -206,9 +211,9 @@ static bool regenerate(struct chat *c, const uint64_t *seed, const struct entry 
         return false;
     int last = transcript_last_user(&c->t);
     if (last < 0)
-        return err_set(e, "there is no message to answer yet");
+        return err_set(e, "no message to answer yet");
     if (c->t.entries[last]->summary)
-        return err_set(e, "what stands last is a summary; /undo goes back before it");
+        return err_set(e, "the last message is a summary; /undo reverts it");
     persist_cut(c, last + 1);
     c->turn.prefix.seeded = seed != NULL;
     c->turn.prefix.seed = seed ? *seed : 0;
@@ -234,9 +239,9 @@ bool chat_replay(struct chat *c, struct err *e)
     if (!state_usable(c, e))
         return false;
     if (!m)
-        return err_set(e, "there is no answer to give again");
+        return err_set(e, "no answer to repeat");
     if (!m->made.n || !m->made.seeded)
-        return err_set(e, "the seed of the last answer is not known: this program has not made it; /regen SEED takes one");
+        return err_set(e, "the seed of the last answer is not known; /regen SEED uses one that you give");
     return regenerate(c, &m->made.seed, m, e);
 }
 
@@ -276,9 +281,9 @@ void chat_describe_sampling(const struct chat *c, struct buf *out)
     preset_describe(c->o, c->responder->ops->info(c->responder), out);
 }
 
-void chat_describe_value(const struct chat *c, enum option_id id, struct buf *out)
+void chat_explain(const struct chat *c, enum option_id id, struct buf *out)
 {
-    preset_describe_value(c->o, c->responder->ops->info(c->responder), id, out);
+    preset_explain(c->o, c->responder->ops->info(c->responder), id, out);
 }
 
 void chat_sampling_name(const struct chat *c, struct buf *out)
@@ -378,12 +383,12 @@ static bool may_choose(struct chat *c, struct err *e)
     if (c->turn.state == TURN_DEAD)
         return state_usable(c, e);
     if (!c->responder->can.choose)
-        return err_set(e, "this chat has one model, which is chosen when it begins: q35chat --model NAME");
+        return err_set(e, "the model of this chat is chosen when it starts: q35chat --model NAME");
     if (c->turn.state != TURN_IDLE && c->turn.state != TURN_WAITING)
         return err_set(e, "the last message is still being answered; Ctrl-C stops it");
     if (titler_stop(c))
         return err_set(e, "the model was just writing a title, which is stopped now: try again");
-    return c->presence != RESPONDER_OPENS || err_set(e, "the server has not yet said which models it has");
+    return c->presence != RESPONDER_OPENS || err_set(e, "the server has not sent its list of models yet");
 }
 
 bool chat_choose_model(struct chat *c, const char *name, struct err *e)
@@ -416,6 +421,11 @@ const struct chat_info *chat_info(const struct chat *c)
 const char *chat_model_dir(const struct chat *c)
 {
     return c->responder->model;
+}
+
+const char *chat_held_with(const struct chat *c)
+{
+    return state_model(c);
 }
 
 const char *chat_notice(const struct chat *c)

@@ -140,7 +140,7 @@ struct chat_front {
     bool keeps;                         /* conversations go to disk (if the option save is on) */
     bool attaches;                      /* "@path" in a message attaches the file; otherwise it is text like the rest */
     const char *tools;                  /* what tools = auto stands for: "all", "none" */
-    bool enter_continues;               /* Enter on an empty draft does what /continue does: sentences may say so */
+    bool screen;                        /* it is the full screen: Enter on an empty draft does what /continue does, all commands are there */
     bool reads_ahead;                   /* more messages may follow: between turns the engine reads ahead what the next prompt will hold */
     bool inspects;                      /* it will ask chat_token() for probabilities and alternatives of tokens, which must then be recorded */
 };
@@ -180,6 +180,7 @@ void chat_refuse(struct chat *c, const char *why);      /* no, and the model rea
 bool chat_approve_edited(struct chat *c, const char *arguments, size_t n, struct err *e);
 /* The command that the call awaiting approval would run, and its folder, one line each; nothing for a built-in tool. */
 void chat_asked_command(const struct chat *c, struct buf *out);
+bool chat_has_screen(const struct chat *c);             /* the front end is the full screen */
 bool chat_busy(const struct chat *c);                   /* a turn is under way */
 bool chat_ready(const struct chat *c);                  /* the model is loaded */
 
@@ -291,7 +292,7 @@ bool chat_offer_tools(struct chat *c, const char *list, struct err *e);         
 bool chat_set_approval(struct chat *c, const char *who, struct err *e);         /* sets the option tools_approve for the next turns */
 void chat_describe_sampling(const struct chat *c, struct buf *out);     /* a line: the sampling values in force, and where they come from */
 /* For a sampling option that the user has not set: a line with the value in force; for others nothing. */
-void chat_describe_value(const struct chat *c, enum option_id id, struct buf *out);
+void chat_explain(const struct chat *c, enum option_id id, struct buf *out);
 void chat_sampling_name(const struct chat *c, struct buf *out);         /* "temperature 0.6"; "" while it is not known */
 void chat_list_tools(const struct chat *c, struct buf *out);
 
@@ -339,6 +340,7 @@ int chat_others(const struct chat *c);                  /* the number of other p
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */
 const char *chat_model_dir(const struct chat *c);
 const char *chat_notice(const struct chat *c);          /* notice.txt of the model's directory, or NULL; its first line is a sentence of its own */
+const char *chat_held_with(const struct chat *c);       /* the model as chat/held.h describes it */
 const char *chat_saved_as(const struct chat *c);        /* path, or NULL */
 int  chat_n_messages(const struct chat *c);
 const struct chat_stats *chat_last_stats(const struct chat *c);         /* of the turn that ended last */

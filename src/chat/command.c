@@ -35,6 +35,11 @@ static const struct name { const char *name, *of; } names[] = {
 
 enum { N_NAMES = sizeof names / sizeof *names };
 
+static const char *const of_screen[] = {
+#define SCREEN(name) #name,
+#include "config/commands.def"
+};
+
 static const struct command *command_of(const struct name *n)
 {
     const struct command *k = commands;
@@ -84,7 +89,7 @@ bool command_names_file(struct typed *c, const char *name)
 {
     if (!strchr("|<>&", *name))
         return true;
-    return err_set(&c->e, "'%s' is for a shell; here a file can be written: name one (./%s for a file of that name)", name, name);
+    return err_set(&c->e, "pipes do not work here ('%s'); give a file name (./%s for a file of that name)", name, name);
 }
 
 void command_first_line(struct buf *out, const char *text)
@@ -112,7 +117,7 @@ static enum command_result unknown(const char *name, size_t n, struct buf *out)
     if (any)
         buf_addc(out, '\n');
     else
-        buf_addf(out, "there is no command /%s%s%s%s; /help lists them, //%s sends it as text\n", word, near ? " (did you mean /" : "",
+        buf_addf(out, "unknown command /%s%s%s%s; /help lists them, //%s sends it as text\n", word, near ? " (did you mean /" : "",
                  near ? near : "", near ? "?)" : "", word);
     return COMMAND_DONE;
 }
@@ -136,6 +141,14 @@ static void help_line(const struct command *k, struct buf *out)
     buf_adds(out, any ? ")\n" : "\n");
 }
 
+static bool can_run(const struct chat *chat, const struct command *k)
+{
+    bool needs = false;
+    for (size_t i = 0; i < sizeof of_screen / sizeof *of_screen; i++)
+        needs = needs || !strcmp(of_screen[i], k->name);
+    return !needs || chat_has_screen(chat);
+}
+
 enum command_result command_help(struct typed *c)
 {
     const char *name = *c->arg == '/' ? c->arg + 1 : c->arg;
@@ -143,7 +156,7 @@ enum command_result command_help(struct typed *c)
     if (*name && !k)
         return unknown(name, strlen(name), c->out);
     for (int i = 0; i < N_COMMANDS; i++)
-        if (!k || k == &commands[i])
+        if (k ? k == &commands[i] : can_run(c->chat, &commands[i]))
             help_line(&commands[i], c->out);
     if (!k)
         buf_adds(c->out, "  //text                  a message that begins with a slash\n"

@@ -24,7 +24,7 @@ enum command_result command_save(struct typed *c)
     if (!path)
         buf_adds(c->out, "not saved; /save NAME saves it\n");
     else
-        buf_addf(c->out, chat_unsaved(c->chat) ? "saved in %s, but for what was said since the disk failed\n" : "saved in %s\n", path);
+        buf_addf(c->out, chat_unsaved(c->chat) ? "saved in %s, except messages since the disk failed\n" : "saved in %s\n", path);
     return COMMAND_DONE;
 }
 

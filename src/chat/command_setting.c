@@ -46,8 +46,7 @@ enum command_result command_set(struct typed *c)
     const char *text = strcmp(value, "\"\"") ? value : "";        /* "" empties it */
     if ((*value || id < 0) && !set_value(c, id, key, text))
         return command_refused(c);
-    options_explain(c->o, (enum option_id)id, c->out);
-    chat_describe_value(c->chat, (enum option_id)id, c->out);
+    chat_explain(c->chat, (enum option_id)id, c->out);
     return COMMAND_DONE;
 }
 
@@ -55,7 +54,7 @@ enum command_result command_think(struct typed *c)
 {
     bool budget = isdigit((unsigned char)*c->arg);
     if (*c->arg && !budget && value_switch(c->arg) < 0) {
-        err_set(&c->e, "think is '%s', expected on, off or the most tokens of reasoning", c->arg);
+        err_set(&c->e, "think is '%s', expected on, off or a token limit", c->arg);
         return command_refused(c);
     }
     if (budget && !options_set(c->o, OPT_think_budget, c->arg, FROM_SET, &c->e))
@@ -79,7 +78,7 @@ enum command_result command_preset(struct typed *c)
     return COMMAND_DONE;
 }
 
-/* What comes of it is told by the chat's events. */
+/* The chat's events show the result. */
 enum command_result command_model(struct typed *c)
 {
     const char *meant = chat_model_meant(c->chat, c->arg);
@@ -244,7 +243,7 @@ static enum command_result mark(struct typed *c, const char *name, enum chat_mar
              p.what, p.label);
     if (freed)
         buf_addf(c->out, freed > 0 ? "; %d tokens less" : "; %d tokens more", freed > 0 ? freed : -freed);
-    buf_adds(c->out, p.mark == CHAT_DROPPED ? "; the next prompt is read anew from there on\n" : "\n");
+    buf_adds(c->out, p.mark == CHAT_DROPPED ? "; the next prompt is computed again from there on\n" : "\n");
     return COMMAND_DONE;
 }
 

@@ -86,7 +86,7 @@ enum command_result command_edit(struct typed *c)
     const char *rest;
     int n = command_number(c->arg, 1, &rest), i = n && !*rest ? newest(c->chat, "user", n) : -1;
     struct buf text = {0};
-    bool ok = i >= 0 || err_set(&c->e, newest(c->chat, "user", 1) < 0 ? "there is no message of yours yet" : "there is no such message of yours; "
+    bool ok = i >= 0 || err_set(&c->e, newest(c->chat, "user", 1) < 0 ? "you have no message yet" : "you have no such message; "
                                                                                                              "/edit 1 is the last one");
     if (!ok || !chat_edit(c->chat, i, &text, &c->e))
         return command_refused(c);
@@ -151,7 +151,7 @@ enum command_result command_branch(struct typed *c)
         return COMMAND_DONE;
     }
     if (*rest || n < 1 || n > count) {
-        err_set(&c->e, "there is no branch %s, there are 1 to %d", c->arg, count);
+        err_set(&c->e, "no branch %s, expected 1 to %d", c->arg, count);
         return command_refused(c);
     }
     if (!chat_show_sibling(c->chat, i, n - 1, &c->e))
@@ -200,7 +200,7 @@ enum command_result command_tree(struct typed *c)
     else if (!count)
         err_set(&c->e, "no messages yet");
     else if (*c->arg && (*rest || n < 1 || n > count))
-        err_set(&c->e, "there is no message %s, there are 1 to %d", c->arg, count);
+        err_set(&c->e, "no message %s, expected 1 to %d", c->arg, count);
     if (*c->e.msg)
         return command_refused(c);
     if (!*c->arg) {
@@ -221,7 +221,7 @@ enum command_result command_copy(struct typed *c)
     int n = command_number(c->arg, 1, &rest);
     int i = newest(c->chat, "assistant", n ? n : 1);
     if (i < 0) {
-        err_set(&c->e, newest(c->chat, "assistant", 1) < 0 ? "there is no answer yet" : "there is no such answer; /copy 1 is the last one");
+        err_set(&c->e, newest(c->chat, "assistant", 1) < 0 ? "no answer yet" : "no such answer; /copy 1 is the last one");
         return command_refused(c);
     }
     const char *text = chat_message(c->chat, i).text;

@@ -96,7 +96,7 @@ bool chat_compact(struct chat *c, const char *hint, struct err *e)
     if (!state_usable(c, e))
         return false;
     if (!state_ready(c))
-        return err_set(e, "the model is not there yet");
+        return err_set(e, "the model is not loaded yet");
     if (n_summed(c) < 2)
         return err_set(e, "there is nothing to sum up yet");
     c->summary.room = room(c);

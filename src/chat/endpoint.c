@@ -16,7 +16,7 @@ bool endpoint_is_socket(const char *url, const char **path)
     return !strncmp(url, scheme, strlen(scheme));
 }
 
-static bool is_address(const char *s)
+bool endpoint_is_address(const char *s)
 {
     static const char *const schemes[] = {"http://", "https://", "unix:"};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
@@ -99,14 +99,14 @@ bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
 {
     static const struct option_endpoint nothing;
     const char *name = options_text(o, OPT_endpoint);
-    const struct option_endpoint *s = is_address(name) ? &nothing : section(o, name);
+    const struct option_endpoint *s = endpoint_is_address(name) ? &nothing : section(o, name);
     *ep = (struct endpoint){0};
     if (!s)
         return unknown(o, name, e);
     ep->url = s->name ? set(s->url) : name;
     ep->model = chosen(o, OPT_model, s->model);
     ep->dialect = chosen(o, OPT_dialect, s->dialect);
-    if (!ep->url || !is_address(ep->url))
+    if (!ep->url || !endpoint_is_address(ep->url))
         return err_set(e, "[endpoint %s] has the url '%s', expected an address that begins with http:// or https://, or unix:PATH", s->name,
                        ep->url ? ep->url : "");
     if (ep->dialect && !value_check(VALUE_CHOICE, "the dialect of the endpoint", ep->dialect, options_choices(OPT_dialect), 0, 0, e))
@@ -118,7 +118,7 @@ bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
 void endpoint_unused(const struct options *o, struct buf *out)
 {
     const char *name = options_text(o, OPT_endpoint), *path;
-    const struct option_endpoint *s = is_address(name) ? NULL : section(o, name);
+    const struct option_endpoint *s = endpoint_is_address(name) ? NULL : section(o, name);
     const bool takes_steps = endpoint_is_socket(s && s->url ? s->url : name, &path);
     struct option_about about;
     struct buf flags = {0};

@@ -18,7 +18,8 @@ struct endpoint {
 
 /* False with a sentence: there is no such section, it lacks its address, its key or its authorities cannot be read.  *ep must be freed either way. */
 bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e);
-/* Whether an address is that of a unix socket; *path is then where it lies. */
+bool endpoint_is_address(const char *s);                 /* http://, https:// or unix:, with something after it */
+/* Whether an address is that of a unix socket; *path is then its path. */
 bool endpoint_is_socket(const char *url, const char **path);
 /* A sentence about options of the command line that have no effect because a server answers; nothing if there are none. */
 void endpoint_unused(const struct options *o, struct buf *out);

@@ -44,7 +44,7 @@ static int unknown(const struct flags *f, const char *name, struct err *e)
         add_dashed(&meant, near);
         buf_adds(&meant, "?)");
     }
-    err_set(e, "there is no option --%s%s; %s lists them", name, buf_str(&meant), f->help);
+    err_set(e, "unknown option --%s%s; %s lists them", name, buf_str(&meant), f->help);
     buf_free(&meant);
     free(names);
     return -1;
@@ -98,7 +98,7 @@ static int short_flag(struct flags *f, struct err *e)
     for (f->found = 0; f->found < f->n_flags && f->flags[f->found].letter != letter;)
         f->found++;
     if (f->found == f->n_flags) {
-        err_set(e, "there is no option -%c; %s lists them", letter, f->help);
+        err_set(e, "unknown option -%c; %s lists them", letter, f->help);
         return -1;
     }
     f->off = false;

@@ -44,3 +44,16 @@ const char *nearest(const char *word, const char *const *names, int n)
     }
     return best;
 }
+
+/* Whether two neighbours of the one are swapped in the other. */
+static bool is_swapped(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a && a[0] == b[1] && a[1] == b[0] && !strcmp(a + 2, b + 2);
+}
+
+bool nearest_is(const char *word, const char *name)
+{
+    return distance(word, name) <= (strlen(name) < 6 ? 1 : 2) || is_swapped(word, name);
+}

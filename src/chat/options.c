@@ -111,7 +111,7 @@ static const char *meant(const char *name)
 bool options_unknown(const char *name, struct err *e)
 {
     const char *near = meant(name);
-    return err_set(e, "there is no option %s%s%s%s", name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
+    return err_set(e, "unknown option %s%s%s%s", name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
 /* " --top-p X", " --no-share" */
@@ -211,7 +211,8 @@ static bool refuse_late(const struct row *r, const char *text, struct err *e)
         return false;
     add_given(r, text, &flag);
     err_set(e, has(r, 'f') ? "%s is an option of the command line: q35chat%s" :
-               "%s is read when the program starts: `q35chat --continue%s` goes on here with it; the config file takes it, too", r->key,
+               "%s is read when the program starts: `q35chat --continue%s` continues this conversation with it; it can also be set "
+               "in the config file", r->key,
                buf_str(&flag));
     buf_free(&flag);
     return false;
@@ -310,7 +311,7 @@ bool options_about(enum option_id id, struct option_about *about)
     *about = (struct option_about){.key = r->key, .standard = r->standard, .arg = r->arg, .choices = r->type == VALUE_CHOICE ? r->arg : NULL,
                                    .help = r->help, .type = r->type, .min = r->min, .max = r->max, .letter = r->letter, .repeats = is_list(r),
                                    .text = is_text(r), .can_be_off = has(r, 'o'), .flag_only = has(r, 'f'), .start_only = has(r, 's'),
-                                   .of_engine = has(r, 'e'), .of_steps = has(r, 'd'), .of_attached = has(r, 'a')};
+                                   .of_engine = has(r, 'e'), .of_steps = has(r, 'd'), .of_attached = has(r, 'a'), .of_answer = has(r, '1')};
     return true;
 }
 

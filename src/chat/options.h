@@ -82,7 +82,7 @@ struct option_about {
     char letter;                                /* 0: none */
     bool repeats, text, flag_only, start_only;  /* text: any, also of several lines */
     bool can_be_off;                            /* --no-KEY although it takes a value */
-    bool of_engine, of_steps, of_attached;      /* e, d and a of config/options.def */
+    bool of_engine, of_steps, of_attached, of_answer;   /* e, d, a and 1 of config/options.def */
 };
 bool options_about(enum option_id id, struct option_about *about);     /* false: there is no such id */
 

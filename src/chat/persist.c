@@ -56,7 +56,7 @@ static bool keep_continued(const struct chat *c, struct session *s, struct err *
 
 struct session *persist_fresh(const struct chat *c, const struct transcript *t, const char *name, struct err *e)
 {
-    struct session *s = session_create(name, c->responder->model, e);
+    struct session *s = session_create(name, state_model(c), e);
     if (!s || (session_add(s, t, e) && (t != &c->t || keep_continued(c, s, e))))
         return s;
     unlink(session_path(s));
@@ -231,7 +231,7 @@ static bool rewrite(struct chat *c, struct err *e)
 void persist_model(struct chat *c)
 {
     struct err e = {0};
-    if (c->persist.session && c->persist.early && session_model(c->persist.session, c->responder->model) && !c->persist.unsaved)
+    if (c->persist.session && c->persist.early && session_model(c->persist.session, state_model(c)) && !c->persist.unsaved)
         kept(c, rewrite(c, &e), &e);
     c->persist.early = false;
 }

@@ -16,7 +16,7 @@ static struct preset choose(const struct options *o, const struct responder_info
 {
     const char *name = options_text(o, OPT_preset);
     if (!strcmp(name, "auto") && info->temperature >= 0)
-        return (struct preset){.name = "the model's own", .temperature = info->temperature, .top_p = info->top_p >= 0 ? info->top_p : 1,
+        return (struct preset){.name = "the model's default", .temperature = info->temperature, .top_p = info->top_p >= 0 ? info->top_p : 1,
                                .top_k = info->top_k >= 0 ? info->top_k : 0, .repetition_penalty = 1};
     if (!strcmp(name, "auto"))
         name = options_on(o, OPT_think) ? "thinking" : "plain";
@@ -78,7 +78,7 @@ void preset_describe(const struct options *o, const struct responder_info *info,
     buf_addf(out, "top_k %d\n", s.top_k);
 }
 
-/* What of drafts and lookup differs from what was set. */
+/* Says how drafts and lookup differ from what was set. */
 static void describe_drafts(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
 {
     if (!info || (id == OPT_draft && !options_drafts(o)) || (id == OPT_lookup && !options_on(o, OPT_lookup)))
@@ -93,12 +93,10 @@ static void describe_drafts(const struct options *o, const struct responder_info
         buf_addf(out, "draft is %s: nothing is looked up; with auto it is\n", options_text(o, OPT_draft));
 }
 
-void preset_describe_value(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
+void preset_explain(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
 {
     struct request_sampling s;
     const struct responder_info *known = info ? info : &unknown;
-    if (id == OPT_draft || id == OPT_lookup)
-        describe_drafts(o, info, id, out);
     preset_sampling(o, known, &s);
     const struct { enum option_id id; double value; } values[] = {
 #define SAMPLING_NUMBER(name, ...) {OPT_##name, s.name},
@@ -109,8 +107,12 @@ void preset_describe_value(const struct options *o, const struct responder_info 
         if (values[i].id != id || options_given(o, id))
             continue;
         if (!info && !strcmp(options_text(o, OPT_preset), "auto"))
-            buf_adds(out, "not set: the model's own value, which is known when it is loaded\n");
+            buf_addf(out, "%s: the model's default, which is known when it is loaded   (%s)\n", options_key(id), options_help_of(id));
         else
-            buf_addf(out, "not set: %g is in force (%s)\n", values[i].value, choose(o, known).name);
+            buf_addf(out, "%s: %g   (%s; %s)\n", options_key(id), values[i].value, choose(o, known).name, options_help_of(id));
+        return;
     }
+    options_explain(o, id, out);
+    if (id == OPT_draft || id == OPT_lookup)
+        describe_drafts(o, info, id, out);
 }

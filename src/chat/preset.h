@@ -17,7 +17,7 @@ void preset_sampling(const struct options *o, const struct responder_info *info,
 void preset_describe(const struct options *o, const struct responder_info *info, struct buf *out);
 /* A line with the value in force of an option of sampling that was not given, or what else is in force of drafts and lookup; nothing for
  * others. */
-void preset_describe_value(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out);
+void preset_explain(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out);
 /* "thinking T 0.6": whose values, and how hot; "greedy" where it makes no difference. */
 void preset_name(const struct options *o, const struct responder_info *info, struct buf *out);
 

@@ -3,6 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "chat/held.h"
 #include "chat/sessions.h"
 #include "chat/state.h"
 #include "chat/title.h"
@@ -19,7 +20,7 @@ bool chat_keep(struct chat *c, struct err *e)
     persist_wait(c);
     if (!c->persist.unsaved || persist_again(c, &why))
         return true;
-    return c->persist.session ? err_set(e, "what was said since the disk failed is not saved: %s", why.msg)
+    return c->persist.session ? err_set(e, "messages since the disk failed are not saved: %s", why.msg)
                       : err_set(e, "this conversation is not saved: %s", why.msg);
 }
 
@@ -44,8 +45,8 @@ bool chat_save(struct chat *c, const char *name, struct err *e)
 static void tell_rest(const struct chat *c, struct buf *note)
 {
     static const struct { const char *is, *does; } told[] = {
-        [CHAT_STOPPED] = {"the last answer was stopped before its end", "goes on with it"},
-        [CHAT_CUT] = {"the last answer breaks off, because the program ended in the middle of it", "goes on with it"},
+        [CHAT_STOPPED] = {"the last answer was stopped before its end", "continues it"},
+        [CHAT_CUT] = {"the last answer is incomplete: the program ended while it was being written", "continues it"},
         [CHAT_UNANSWERED] = {"the last message has no answer yet", "answers it"},
         [CHAT_UNRUN] = {"the tools that the last answer called have not all answered", "asks the model again"},
     };
@@ -54,7 +55,48 @@ static void tell_rest(const struct chat *c, struct buf *note)
         return;
     buf_addf(note, "%s%s", note->len ? "; " : "", told[rest].is);
     if (c->front.can_ask)
-        buf_addf(note, ": /continue%s %s", c->front.enter_continues ? ", or Enter on an empty draft," : "", told[rest].does);
+        buf_addf(note, ": /continue%s %s", c->front.screen ? ", or Enter on an empty draft," : "", told[rest].does);
+}
+
+/* Answers may differ from those before, and nothing that the other model computed can be used. */
+static void tell_model(const struct chat *c, const char *name, struct buf *note)
+{
+    struct buf model = {0};
+    const char *now = state_model(c);
+    if (held_with(name, &model) && !held_same(model.data, now) && held_gone(model.data))
+        buf_addf(note, "%sthis conversation was held with %s, which is no longer there; %s answers now", note->len ? "; " : "", model.data, now);
+    else if (model.len && !held_same(model.data, now))
+        buf_addf(note, "%sthis conversation was held with %s; %s answers now", note->len ? "; " : "", model.data, now);
+    buf_free(&model);
+}
+
+static void loaded(struct chat *c, const char *name, struct buf *note)
+{
+    tell_model(c, name, note);
+    tell_rest(c, note);
+}
+
+/* Reads the text only, and writes it to a file of its own, or in private to none. */
+static bool load_copy(struct chat *c, const char *name, struct buf *note, struct err *e)
+{
+    struct transcript t = {0};
+    struct session *s = NULL;
+    const bool private = options_on(c->o, OPT_private);
+    if (!session_read(name, &t, note, e) || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_SET, e)
+        || (!private && !(s = persist_fresh(c, &t, NULL, e)))) {
+        transcript_free(&t);
+        return false;
+    }
+    titler_leave(c);
+    persist_replace(c, &t, s);
+    struct buf path = {0};
+    if (s && session_path_of(name, &path, NULL))
+        checkpointer_load(c, path.data);
+    buf_free(&path);
+    buf_addf(note, private ? "%sthis is a private copy of %s: nothing is written" : "%s%s is open in another q35chat: this is a copy of it",
+             note->len ? "; " : "", name);
+    loaded(c, name, note);
+    return true;
 }
 
 /* The conversation in a file that cannot be written: its next message goes to a copy, or what is wrong is shown then. */
@@ -71,6 +113,8 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
     struct transcript t = {0};
     if (!persist_can_leave(c, e))
         return false;
+    if (options_on(c->o, OPT_private))
+        return load_copy(c, name, note, e);
     struct buf path = {0};
     bool same = c->persist.session && session_path_of(name, &path, NULL) && !strcmp(path.data, session_path(c->persist.session));
     buf_free(&path);
@@ -91,52 +135,39 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
     } else {
         go_without_file(c, name, &t, note);
     }
-    tell_rest(c, note);
+    loaded(c, name, note);
     return true;
 }
 
-/* A conversation that is open elsewhere, perhaps on a line that was dropped: its text is read, and this goes its own way. */
-static bool fork_of(struct chat *c, const char *name, struct buf *note, struct err *e)
-{
-    struct transcript t = {0};
-    struct session *s = NULL;
-    if (!session_read(name, &t, note, e) || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_SET, e)
-        || !(s = persist_fresh(c, &t, NULL, e))) {
-        transcript_free(&t);
-        return false;
-    }
-    titler_leave(c);
-    persist_replace(c, &t, s);
-    struct buf path = {0};
-    if (session_path_of(name, &path, NULL))
-        checkpointer_load(c, path.data);
-    buf_free(&path);
-    buf_addf(note, "%s%s is open in another q35chat: this is a copy of it, which goes its own way", note->len ? "; " : "", name);
-    tell_rest(c, note);
-    return true;
-}
-
-/* The newest one.  A program that is just ending gets a moment for it. */
-static bool resume_newest(struct chat *c, const char *name, struct buf *note, struct err *e)
 {
     enum { TRIES = 20, TRY_MS = 50 };
-    for (int i = 0; i < TRIES && session_in_use(name); i++)
+    struct buf name = {0}, rest = {0};
+    if (!sessions_newest(&name) && c->front.can_ask) {
+        buf_adds(note, "no saved conversation to continue: this is a new one");
+        return true;
+    }
+    bool ok = name.len || err_set(e, "no saved conversation to continue");
+    for (int i = 0; ok && i < TRIES && session_in_use(name.data); i++)
         usleep(TRY_MS * 1000);
-    return session_in_use(name) ? fork_of(c, name, note, e) : chat_load(c, name, note, e);
+    ok = ok && (session_in_use(name.data) ? load_copy : chat_load)(c, name.data, &rest, e);
+    if (ok && c->front.can_ask) {
+        buf_adds(note, "continuing \"");
+        title_of(note, &c->t);
+        buf_adds(note, rest.len ? "\"; " : "\"");
+    }
+    buf_adds(note, buf_str(&rest));
+    buf_free(&name);
+    buf_free(&rest);
+    return ok;
 }
 
 bool chat_resume(struct chat *c, struct buf *note, struct err *e)
 {
-    struct buf name = {0};
-    bool ok = true;
     if (c->persist.wanted)
         trash_sweep(time(NULL));
     if (*options_text(c->o, OPT_resume))
-        ok = chat_load(c, options_text(c->o, OPT_resume), note, e);
-    else if (options_on(c->o, OPT_continue))
-        ok = sessions_newest(&name) ? resume_newest(c, name.data, note, e) : err_set(e, "there is no conversation to go on with");
-    buf_free(&name);
-    return ok;
+        return chat_load(c, options_text(c->o, OPT_resume), note, e);
+    return !options_on(c->o, OPT_continue) || resume_newest(c, note, e);
 }
 
 const char *chat_saved_as(const struct chat *c)

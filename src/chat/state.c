@@ -2,6 +2,11 @@
 
 #include <string.h>
 
+const char *state_model(const struct chat *c)
+{
+    return c->responder->address ? c->responder->address : c->responder->model;
+}
+
 bool state_usable(const struct chat *c, struct err *e)
 {
     if (c->turn.state == TURN_DEAD)

@@ -82,7 +82,7 @@ bool chat_token(struct chat *c, int i, int k, struct chat_token *out)
 
 /* --- another way, and further on the same ------------------------------------------------------------------------- */
 
-/* Answers what stands before message i, beginning as c->turn.prefix says; the answers that there were stay beside. */
+/* Answers the messages before message i, beginning with c->turn.prefix; the former answers become branches. */
 static void answer_again(struct chat *c, int i)
 {
     persist_cut(c, i);
@@ -94,12 +94,12 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
     if (!state_usable(c, e))
         return false;
     if (state_ready(c) && !c->responder->can.begin_tokens)
-        return err_set(e, "who answers here cannot take another way from a token");
+        return err_set(e, "this server cannot continue from a token");
     const struct tokens *t = i < 1 ? NULL : tokens_of(c, i);
     if (!t || k < 0 || k >= t->n)
-        return err_set(e, "there is no such token");
+        return err_set(e, "no such token");
     if (!t->alternatives || alternative < 0 || alternative >= t->alternatives[k].n)
-        return err_set(e, "what else was likely there is no longer known");
+        return err_set(e, "the alternatives at this token are no longer known");
     const struct alternatives likely = t->alternatives[k];
     tokens_copy(&c->turn.prefix, t, k);
     tokens_add(&c->turn.prefix, (struct token){.id = likely.ids[alternative], .how = CHAT_FORCED, .prob = likely.probs[alternative]}, &likely);
@@ -108,8 +108,8 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
     return true;
 }
 
-/* What answer i goes on with is its tokens, if they are this model's and say what they said.  Else it is what its text encodes
- * to, which may be other tokens than were sampled: that is told. */
+/* Begins the next answer with the tokens of answer i, if they are this model's and still spell its text; otherwise with the tokens that its text
+ * encodes to, which may be others than were sampled: a note says so. */
 static bool begin_with(struct chat *c, int i, struct err *e)
 {
     const struct entry *m = c->t.entries[i];
@@ -117,23 +117,24 @@ static bool begin_with(struct chat *c, int i, struct err *e)
     if (c->responder->can.begin_text)
         return true;                    /* c->turn.continued has the texts */
     if (!c->responder->can.tokens)
-        return err_set(e, state_ready(c) ? "who answers here cannot go on with an answer; /regen answers anew" : "the model is not there yet");
+        return err_set(e, state_ready(c) ? "this server cannot continue an answer; /regen answers again" : "the model is not loaded yet");
     if (t->n && reads_the_same(c, t, m)) {
         tokens_copy(&c->turn.prefix, t, t->n);
         return true;
     }
     struct tokens again = {0};
     bool ok = find_tokens(c, m, NULL, &again)
-            || err_set(e, "the last answer cannot go on: the tokenizer of this model does not give its text back; /regen answers anew");
+            || err_set(e, "the last answer cannot be continued: the tokenizer of this model does not give its text back; /regen answers again");
     ok = ok && (reads_the_same(c, &again, m)
                 || err_set(e,
-                           "the last answer cannot go on: with the tools of now its text is a tool call; /tools changes them, /regen answers anew"));
+                           "the last answer cannot be continued: with the tools that are offered now its text is a tool call; /tools changes "
+                           "them, /regen answers again"));
     if (ok) {
         tokens_copy(&c->turn.prefix, &again, again.n);
         state_note(c,
-                   m->foreign ? "the tokens of the last answer are not those of this model: it goes on from its text, and perhaps in another way"
-                   : t->n     ? "the last answer called tools that are not offered now: it goes on from its text, and perhaps in another way"
-                              : "the tokens of the last answer were not kept: it goes on from its text, and perhaps in another way");
+                   m->foreign ? "the tokens of the last answer are not those of this model: it is continued from its text, and may differ"
+                   : t->n     ? "the last answer called tools that are not offered now: it is continued from its text, and may differ"
+                              : "the tokens of the last answer were not kept: it is continued from its text, and may differ");
     }
     tokens_free(&again);
     return ok;
@@ -188,7 +189,7 @@ bool chat_continue(struct chat *c, struct err *e)
         answer_again(c, unrun(c));
         return true;
     default:
-        return err_set(e, c->t.n ? "the last answer was not stopped" : "there is no answer yet");
+        return err_set(e, c->t.n ? "the last answer was not stopped" : "no answer yet");
     }
 }
 

@@ -16,7 +16,7 @@ seen "Tab completes a command" "/regen"
 type '/set temp\t\r'
 seen "Tab completes an option" "temperature = 0"
 type '/nosuch\r'
-seen "an unknown command is not sent" "there is no command /nosuch"
+seen "an unknown command is not sent" "unknown command /nosuch"
 type 'one\\\rtwo\r'
 seen "a backslash continues the line" ". two"
 seen "... and the message is answered" " ctx "
@@ -102,8 +102,8 @@ seen "the conversations are listed" "6 turns  A talk"
 type '\022Hel'
 seen "Ctrl-R searches the history" "Hello"
 type '\003/quit\r'
-seen "the name of the conversation is told" "q35chat -r "
-seen "... and what it is for" "goes on with this conversation"
+seen "the way back is shown" "resume with: "
+seen "... with the name of the conversation" " -r "
 seen "/quit ends" "status 0"
 end
 begin -r

@@ -76,7 +76,7 @@ done << EOF
 --lookup|off|--lookup is followed by 'off', expected --lookup=off; -- before it makes it a word of its own: --lookup -- off
 EOF
 XDG_STATE_HOME=$tmp/none ask -c x < /dev/null
-is "-c where there is no conversation is a usage error" "$rc $(cat out err)" "2 q35chat: there is no conversation to go on with"
+is "-c where there is no conversation is a usage error" "$rc $(cat out err)" "2 q35chat: no saved conversation to continue"
 timeout $patience "$q" --model "$small" <&- 2> err
 is "a closed stdin is an empty one" "$?" 2
 ask --no-think -n 24 Hello <&-
@@ -107,10 +107,10 @@ sleep 1000 > silent &
 sleeper=$!
 timeout $patience "$q" --model "$small" --stdin-wait 1 x < silent > out 2> err
 is "a stdin that stays silent ends it" "$? $(cat out)" "2 "
-has "... with what helps" "$(cat err)" "nothing came on stdin for 1 s and it stays open: --no-stdin ignores it, < /dev/null ends it"
+has "... with what helps" "$(cat err)" "no input on stdin for 1 s: use --no-stdin to skip it, or < /dev/null"
 timeout $patience "$q" --model "$small" --timeout 3 < silent > out 2> err
 is "without a prompt it is waited for, until the timeout" "$? $(cat out)" "124 "
-has "... and that is said" "$(cat err)" "waiting for stdin"
+has "... and that is said" "$(cat err)" "waiting for input on stdin"
 kill $sleeper
 { printf a; sleep 3; printf b; } | timeout $patience "$q" --model "$small" --temperature 0 --no-think -n 4 --stdin-wait 1 x > slow 2> err
 printf 'ab' > in
@@ -251,7 +251,7 @@ is "pipe mode writes no files" "$(ls "$tmp/state" 2> /dev/null)" ""
 ask --no-think -n 8 --save trip Hello < /dev/null
 is "--save keeps a question and its answer" "$rc $(grep -c '"role"' state/q35chat/sessions/trip.jsonl)" "0 2"
 ask --save trip Hello < /dev/null
-is "... never over another one" "$rc $(cat out err)" "2 q35chat: there is a conversation trip already; -r trip goes on with it"
+is "... never over another one" "$rc $(cat out err)" "2 q35chat: the conversation trip exists; -r trip continues it"
 ask --no-think -n 8 -c more < /dev/null
 is "... and -c finds it" "$rc $(grep -c '"role":"user"' state/q35chat/sessions/trip.jsonl)" "0 2"
 ask --save more -c Hello < /dev/null
@@ -333,7 +333,7 @@ is "the config file is read" "$(cmp out first && echo same)" same
 printf 'max_token = 24\n' > config/q35chat/q35chat.conf
 ask Hello < /dev/null
 is "an unknown key is a warning" "$rc" 0
-has "... with file, line and the key meant" "$(cat err)" "q35chat.conf:1: there is no option max_token (did you mean max_tokens?)"
+has "... with file, line and the key meant" "$(cat err)" "q35chat.conf:1: unknown option max_token (did you mean max_tokens?)"
 printf 'max_tokens = -1\n' > config/q35chat/q35chat.conf
 ask Hello < /dev/null
 is "a value out of range is a usage error" "$rc" 2

@@ -78,7 +78,7 @@ run session export trip txt talk
 is "... unless the format is said" "$rc $(grep -c 'In Norway' talk)" "0 1"
 run session list --jsn
 is "a mistyped option is refused" "$rc $(cat out err)" \
-    "2 q35chat: there is no option --jsn (did you mean --json?); q35chat session list --help lists them"
+    "2 q35chat: unknown option --jsn (did you mean --json?); q35chat session list --help lists them"
 run session
 is "the word alone is a usage error" "$rc $(grep -c Usage err)" "2 1"
 run --model "$small" --temperature 0 -n 8 --no-think -c And now?
@@ -112,7 +112,7 @@ else
 fi
 rm "$dir/trip.jsonl"
 run --model "$small" -c And now?
-is "... if there is one" "$rc $(cat err)" "2 q35chat: there is no conversation to go on with"
+is "... if there is one" "$rc $(cat err)" "2 q35chat: no saved conversation to continue"
 rm -rf "$XDG_STATE_HOME"
 for words in "session list" "session list oslo" "session restore"; do
     run $words

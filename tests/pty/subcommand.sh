@@ -24,10 +24,10 @@ for group in $(sed -n 's/^GROUP("\([a-z]*\)".*/\1/p' "$root/config/subcommands.d
         run help "$group" "$name"
         is "help $group $name" "$rc $(sed -n 1p out | grep -c "^Usage: q35chat $group $name")" "0 1"
         run "$group" "$name" --no-such-option
-        is "$group $name refuses an option that it does not have" "$rc $(grep -c 'there is no option --no-such-option' err) $(cat out)" "2 1 "
+        is "$group $name refuses an option that it does not have" "$rc $(grep -c 'unknown option --no-such-option' err) $(cat out)" "2 1 "
     done
     run "$group" nosuchword
-    is "$group nosuchword is no prompt" "$rc $(sed -n 1p err)" "2 q35chat: there is no command $group nosuchword; q35chat $group lists them"
+    is "$group nosuchword is no prompt" "$rc $(sed -n 1p err)" "2 q35chat: unknown command $group nosuchword; q35chat $group lists them"
 done
 
 refused() {     # what stderr must say; the arguments
@@ -37,19 +37,19 @@ refused() {     # what stderr must say; the arguments
     is "'$*' is refused" "$rc $(cat out)" "2 "
     has "... with a sentence" "$(cat err)" "$says"
 }
-refused "there is no command session lst (did you mean list?)" session lst
-refused "there is no command sesion (did you mean session?)" help sesion
-refused "there is no command session exprt (did you mean export?)" help session exprt
+refused "unknown command session lst (did you mean list?)" session lst
+refused "unknown command sesion (did you mean session?)" help sesion
+refused "unknown command session exprt (did you mean export?)" help session exprt
 refused "session show: needs NAME" session show
-refused "session show: takes NAME, not 'b' as well" session show a b
-refused "bench sweep: takes no words, not 'more'" bench sweep more
+refused "session show: expects NAME, not 'b' as well" session show a b
+refused "bench sweep: expects no words, found 'more'" bench sweep more
 refused "bench sweep: --rows is 99, expected 1 to 8" bench sweep --rows 99
 refused "bench sweep: --backend is 'tpu', expected one of cpu|cuda" bench sweep --backend tpu
 refused "bench sweep: needs one of --synthetic NAME and --model DIR" bench sweep
 refused "--out needs a value: FILE" bench sweep --out
 refused "debug logits: needs --out FILE" debug logits --model x
 refused "'model' is a sub-command, which goes before all options" --no-think model trains
-refused "--json and --jsonl cannot be had together" --json --jsonl x
+refused "--json and --jsonl cannot be combined" --json --jsonl x
 refused "--model is empty, expected a directory or a name" --model "" x
 refused "-f is empty, expected the path of a file" -f "" x
 refused "--think-budget is 'much', expected a whole number, 32k also" --think-budget much x
@@ -57,6 +57,52 @@ refused "\"nosuch\" is not a known name; expected 122b, 35b or ORG/NAME[@REVISIO
 refused "\"nosuch\" is not a known name" model get demo/none nosuch
 refused "\"a/b/c\" is not the name of a repository; expected ORG/NAME" model get a/b/c
 refused "\"../x\" is not a revision; expected a branch, a tag or a commit" model get a/b@../x
+
+run sessions
+is "sessions alone is session list" "$rc $(cat out err)" "0 "
+run models
+has "models alone is model list" "$rc $(cat out)" "0 "
+run models --json
+is "... with its options" "$rc $(head -c 1 out) $(cat err)" "0 { "
+run sessions show nothere
+is "sessions COMMAND is session COMMAND" "$rc $(grep -c nothere err)" "1 1"
+
+# A slip in a sub-command is a prompt, which nobody may have meant.
+meant() {       # the command line that was meant; the words
+    says=$1
+    shift
+    run --no-attach --model nosuch "$@"
+    lacks "after an option '$*' is not asked about" "$(cat err)" "did you mean"
+    Q35CHAT_MODEL=nosuch run "$@"
+    is "'$*' is asked as a prompt, after a line" "$(sed -n 1p err)" "q35chat: asked as a prompt; did you mean $says?"
+}
+meant "q35chat session list" sesion list
+meant "q35chat session list" list sessions
+meant "q35chat model list" modles list
+meant "q35chat session show" sessoin show trip
+meant "q35chat session list or q35chat model list" list
+meant "q35chat session" sesions
+meant "q35chat -m MODEL" run
+meant "q35chat model get" pull 35b
+for words in hello 'tell me' 'run a test' 'list some models' 'a session' 'help me'; do
+    Q35CHAT_MODEL=nosuch run $words
+    lacks "'$words' is a prompt" "$(cat err)" "did you mean"
+done
+Q35CHAT_MODEL=nosuch run 'sesion list'
+lacks "... and so is one word with a blank" "$(cat err)" "did you mean"
+Q35CHAT_MODEL=nosuch run -- sesion list
+lacks "... and what follows --" "$(cat err)" "did you mean"
+"$BUILD/tests/pty/wire" -t $patience 80x24 env Q35CHAT_MODEL=nosuch "$q" sesion list << END || status=1
+see on a terminal it is asked: did you mean q35chat session list?
+see ... before anything is loaded: Ask the model? [y/N]
+type n\\r
+end ... and no is the end: 2
+END
+"$BUILD/tests/pty/wire" -t $patience 80x24 env Q35CHAT_MODEL=nosuch "$q" sesion list << END || status=1
+see ... or yes: Ask the model? [y/N]
+type y\\r
+end ... asks the model, which is not there: 3
+END
 
 run bench five --model nosuch
 is "a measurement of a model that is not here fails" "$rc $(cat out)" "1 "

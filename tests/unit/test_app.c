@@ -111,7 +111,7 @@ static void test_app__commands_complete_and_run(void **state)
     stage_key("q");
     stage_type("/nonsense");
     stage_key("Enter");
-    assert_shows("there is no command /nonsense");
+    assert_shows("unknown command /nonsense");
     assert_int_equal(fake.n_submits, 0);
     stage_end();
 }

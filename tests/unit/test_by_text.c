@@ -103,7 +103,7 @@ static void test_by_text__there_are_no_tokens_to_look_at_or_to_leave(void **stat
     assert_int_equal(chat_n_tokens(t.c, 1), 0);
     assert_false(chat_token(t.c, 1, 0, &token));
     assert_false(chat_branch_token(t.c, 1, 0, 0, &e));
-    assert_string_equal(e.msg, "who answers here cannot take another way from a token");
+    assert_string_equal(e.msg, "this server cannot continue from a token");
     assert_string_equal(chat_message(t.c, 1).text, "because");      /* and nothing has changed */
     end(&t);
 }

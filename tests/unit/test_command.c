@@ -15,17 +15,23 @@ static struct chat *c;
 static struct buf out;
 static const char *message;
 
+static void open_chat(bool screen)
+{
+    const struct chat_front front = {.tools = "none", .screen = screen};
+    struct err e = {0};
+    c = chat_open(local_open(o, &e), o, &front, &e);
+    if (!c)
+        fail_msg("%s", e.msg);
+}
+
 static int setup(void **state)
 {
-    static const struct chat_front front = {.tools = "none"};
     struct err e = {0};
     (void)state;
     fake_reset();
     o = options_open();
     assert_true(options_set(o, OPT_model, "tests/data/chat", FROM_COMMAND_LINE, &e));
-    c = chat_open(local_open(o, &e), o, &front, &e);
-    if (!c)
-        fail_msg("%s", e.msg);
+    open_chat(false);
     return 0;
 }
 
@@ -79,13 +85,13 @@ static void test_command__an_unknown_command_is_not_sent_and_near_names_are_offe
 {
     (void)state;
     assert_int_equal(run("/hlep me"), COMMAND_DONE);
-    assert_string_equal(out.data, "there is no command /hlep (did you mean /help?); /help lists them, //hlep sends it as text\n");
+    assert_string_equal(out.data, "unknown command /hlep (did you mean /help?); /help lists them, //hlep sends it as text\n");
     assert_int_equal(run("/xyzzy"), COMMAND_DONE);
-    assert_string_equal(out.data, "there is no command /xyzzy; /help lists them, //xyzzy sends it as text\n");
+    assert_string_equal(out.data, "unknown command /xyzzy; /help lists them, //xyzzy sends it as text\n");
     assert_int_equal(run("/s"), COMMAND_DONE);
     assert_string_equal(out.data, "/s is short for several: /system, /set, /sessions, /save, /stats\n");
     assert_int_equal(run("/"), COMMAND_DONE);
-    assert_non_null(strstr(out.data, "there is no command /;"));
+    assert_non_null(strstr(out.data, "unknown command /;"));
 }
 
 static void test_command__words_behind_a_command_that_takes_none_do_not_run_it(void **state)
@@ -109,22 +115,49 @@ static void test_command__help_lists_all_or_one(void **state)
     run("/help load");
     assert_string_equal(out.data, "  /resume NAME|PATH       continues a saved conversation (also /load)\n");
     run("/help xyzzy");
-    assert_string_equal(out.data, "there is no command /xyzzy; /help lists them, //xyzzy sends it as text\n");
+    assert_string_equal(out.data, "unknown command /xyzzy; /help lists them, //xyzzy sends it as text\n");
     run("/help /qui");
     assert_string_equal(out.data, "  /quit                   ends the program (also /exit, /bye, /q)\n");
+}
+
+static void test_command__help_leaves_out_what_needs_the_full_screen(void **state)
+{
+    (void)state;
+    run("/help");
+    assert_null(strstr(out.data, "/inspect"));
+    assert_null(strstr(out.data, "/theme"));
+    run("/help inspect");
+    assert_non_null(strstr(out.data, "  /inspect "));
+    chat_close(c);
+    open_chat(true);
+    run("/help");
+    assert_non_null(strstr(out.data, "  /inspect "));
+    assert_non_null(strstr(out.data, "  /theme "));
+}
+
+static void test_command__one_slip_is_another_word_by_one_letter_or_two(void **state)
+{
+    static const struct { const char *word, *name; bool is; } rows[] = {
+        {"model", "model", true}, {"modl", "model", true}, {"modell", "model", true}, {"modle", "model", true}, {"nodel", "model", true},
+        {"sesion", "session", true}, {"sessoin", "session", true}, {"sesions", "session", true},
+        {"hello", "help", false}, {"medal", "model", false}, {"", "model", false}, {"serving", "serve", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(nearest_is(rows[i].word, rows[i].name), rows[i].is);
 }
 
 static void test_command__set_shows_changes_and_refuses(void **state)
 {
     (void)state;
     run("/set temperature 0.5");
-    assert_string_equal(out.data, "temperature = 0.5   (/set; 0 takes the most likely token)\n");
+    assert_string_equal(out.data, "temperature = 0.5   (/set; temperature (0: always the most likely token))\n");
     run("/set temperature = 0.7");
     assert_float_equal(options_real(o, OPT_temperature), 0.7, 0);
     run("/set temperature hot");
     assert_string_equal(out.data, "temperature is 'hot', expected a number\n");
     run("/set tempature 1");
-    assert_string_equal(out.data, "there is no option tempature (did you mean temperature?)\n");
+    assert_string_equal(out.data, "unknown option tempature (did you mean temperature?)\n");
     run("/set ctx 4k");
     assert_non_null(strstr(out.data, "read when the program starts"));
     run("/set");
@@ -132,7 +165,7 @@ static void test_command__set_shows_changes_and_refuses(void **state)
     run("/think off");
     assert_string_equal(out.data, "reasoning is off\n");
     run("/think perhaps");
-    assert_string_equal(out.data, "think is 'perhaps', expected on, off or the most tokens of reasoning\n");
+    assert_string_equal(out.data, "think is 'perhaps', expected on, off or a token limit\n");
     run("/think 2k");
     assert_string_equal(out.data, "reasoning is on, at most 2048 tokens (0: no limit)\n");
     run("/think off");
@@ -164,7 +197,7 @@ static void test_command__regen_undo_and_new_change_the_conversation(void **stat
     fake_say("x</think>one");
     fake_say("x</think>two");
     assert_int_equal(run("/regen"), COMMAND_DONE);
-    assert_string_equal(out.data, "there is no message to answer yet\n");
+    assert_string_equal(out.data, "no message to answer yet\n");
     answer("first line\nsecond");
     assert_int_equal(run("/regen"), COMMAND_TURN);
     fake.n_looked_up = 3;
@@ -181,12 +214,12 @@ static void test_command__regen_undo_and_new_change_the_conversation(void **stat
     assert_int_equal(run("/undo"), COMMAND_MOVED);
     assert_string_equal(out.data, "taken back: first line ...\n");
     assert_int_equal(run("/undo"), COMMAND_DONE);
-    assert_string_equal(out.data, "there is nothing to take back\n");
+    assert_string_equal(out.data, "nothing to undo\n");
     assert_int_equal(run("/redo"), COMMAND_MOVED);
     assert_string_equal(out.data, "back: first line ...\n");
     assert_int_equal(chat_n_messages(c), 2);
     assert_int_equal(run("/redo"), COMMAND_DONE);
-    assert_string_equal(out.data, "there is nothing to bring back\n");
+    assert_string_equal(out.data, "nothing to redo\n");
     assert_int_equal(run("/clear"), COMMAND_MOVED);
     assert_string_equal(out.data, "a new conversation\n");
     assert_int_equal(chat_n_nodes(c), 0);
@@ -299,11 +332,11 @@ static void test_command__edit_gives_the_text_back_as_it_must_be_typed(void **st
     for (int i = 0; i < 2; i++)
         fake_say("x</think>A");
     assert_int_equal(run("/edit"), COMMAND_DONE);
-    assert_string_equal(out.data, "there is no message of yours yet\n");
+    assert_string_equal(out.data, "you have no message yet\n");
     run("/copy");
-    assert_string_equal(out.data, "there is no answer yet\n");
+    assert_string_equal(out.data, "no answer yet\n");
     run("/continue");
-    assert_string_equal(out.data, "there is no answer yet\n");
+    assert_string_equal(out.data, "no answer yet\n");
     run("/stats");
     assert_non_null(strstr(out.data, "answer     none yet"));
     assert_null(strstr(out.data, " 0 tokens in 0 steps"));
@@ -348,11 +381,11 @@ static void test_command__branches_are_listed_and_switched(void **state)
     assert_string_equal(out.data, "branch 1 of 2\n");
     assert_string_equal(chat_message(c, chat_n_messages(c) - 1).text, "A1");
     assert_int_equal(run("/branch 3"), COMMAND_DONE);
-    assert_string_equal(out.data, "there is no branch 3, there are 1 to 2\n");
+    assert_string_equal(out.data, "no branch 3, expected 1 to 2\n");
     assert_int_equal(run("/tree 4"), COMMAND_MOVED);
     assert_string_equal(chat_message(c, chat_n_messages(c) - 1).text, "Q2\nmore");
     run("/tree 6");
-    assert_string_equal(out.data, "there is no message 6, there are 1 to 5\n");
+    assert_string_equal(out.data, "no message 6, expected 1 to 5\n");
     run("/regen -1");
     assert_string_equal(out.data, "the seed is '-1', expected a whole number from 0\n");
 }
@@ -612,15 +645,15 @@ static void test_command__values_in_force_are_shown(void **state)
 {
     (void)state;
     run("/set temperature");
-    assert_non_null(strstr(out.data, "\nnot set: the model's own value, which is known when it is loaded\n"));
+    assert_non_null(strstr(out.data, "temperature: the model's default, which is known when it is loaded   ("));
     fake_say("x</think>one");
     answer("hi");
     run("/set temperature");
-    assert_non_null(strstr(out.data, "\nnot set: 1 is in force (thinking)\n"));
+    assert_non_null(strstr(out.data, "temperature: 1   (thinking; "));
     run("/set top_k");
-    assert_non_null(strstr(out.data, "\nnot set: 20 is in force (thinking)\n"));
+    assert_non_null(strstr(out.data, "top_k: 20   (thinking; "));
     run("/set temperature 0.5");
-    assert_null(strstr(out.data, "in force"));
+    assert_non_null(strstr(out.data, "temperature = 0.5   (/set; "));
 }
 
 static void test_command__a_pipe_is_no_file(void **state)
@@ -629,10 +662,10 @@ static void test_command__a_pipe_is_no_file(void **state)
     fake_say("x</think>one");
     answer("hi");
     assert_int_equal(run("/copy | wc -c"), COMMAND_DONE);
-    assert_non_null(strstr(out.data, "'| wc -c' is for a shell; here a file can be written"));
+    assert_non_null(strstr(out.data, "pipes do not work here ('| wc -c')"));
     assert_int_equal(access("| wc -c", F_OK), -1);
     assert_int_equal(run("/export > x.md"), COMMAND_DONE);
-    assert_non_null(strstr(out.data, "is for a shell"));
+    assert_non_null(strstr(out.data, "pipes do not work here"));
     assert_int_equal(access("> x.md", F_OK), -1);
 }
 
@@ -718,6 +751,8 @@ int main(void)
         TEST(an_unknown_command_is_not_sent_and_near_names_are_offered),
         TEST(words_behind_a_command_that_takes_none_do_not_run_it),
         TEST(help_lists_all_or_one),
+        TEST(help_leaves_out_what_needs_the_full_screen),
+        TEST(one_slip_is_another_word_by_one_letter_or_two),
         TEST(set_shows_changes_and_refuses),
         TEST(system_takes_effect_in_the_next_prompt),
         TEST(regen_undo_and_new_change_the_conversation),

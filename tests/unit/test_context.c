@@ -47,7 +47,7 @@ static void test_context__a_dropped_message_leaves_a_line_in_the_next_prompts(vo
     run(&t, "/drop 1");
     int after = chat_context_used(t.c).tokens;
     assert_int_equal(before - after, (int)strlen("a long question that is dropped") - (int)strlen("(left out)"));
-    assert_string_equal(out.data, "dropped: user a long question that is dropped; 21 tokens less; the next prompt is read anew from there on\n");
+    assert_string_equal(out.data, "dropped: user a long question that is dropped; 21 tokens less; the next prompt is computed again from there on\n");
     assert_int_equal(sum_of_parts(&t), after);
     ask(&t, "Q3");
     assert_string_equal(prompt(2), USER("(left out)") "<|im_start|>assistant\nA.<|im_end|>\n" USER("Q2") "<|im_start|>assistant\nA.<|im_end|>\n"
@@ -151,7 +151,7 @@ static void test_context__what_cannot_be_dropped_or_pinned_is_told(void **state)
     (void)state;
     start_keeping(&t);
     run(&t, "/drop 1");
-    assert_string_equal(out.data, "nothing was said yet\n");
+    assert_string_equal(out.data, "no messages yet\n");
     fake_say("A.");
     ask(&t, "Q1");
     run(&t, "/drop");
@@ -324,7 +324,7 @@ static void test_context__a_replay_that_is_refused_compares_nothing_later(void *
     finish_turn(&t);
     assert_string_equal(chat_message(t.c, 3).text, "Half an answer.");
     assert_false(chat_replay(t.c, &e));
-    assert_non_null(strstr(e.msg, "what stands last is a summary"));
+    assert_non_null(strstr(e.msg, "the last message is a summary"));
     ask(&t, "Q2");
     assert_string_equal(buf_str(&t.s.notes), "");
     buf_free(&note);

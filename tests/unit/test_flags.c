@@ -47,16 +47,16 @@ static void test_flags__a_command_line_is_taken_apart(void **state)
         {"-r a", "resume=a"}, {"-r", "resume="}, {"-r --json", "resume= json"}, {"a -r -", "word=a resume=-"}, {"--resume -- a", "resume= word=a"},
         {"--resume=", "resume="}, {"-ra", "resume=a"}, {"--no-resume a", "no-resume word=a"}, {"a -- --json -j", "word=a word=--json word=-j"},
         {"--top-p --", "top_p=--"}, {"-", "word=-"}, {"-- --", "word=--"},
-        {"--no-json", "there is no option --no-json (did you mean --json?); --help lists them"},
+        {"--no-json", "unknown option --no-json (did you mean --json?); --help lists them"},
         {"--no-think=1", "--no-think takes no value, found '1'"},
-        {"--jsn", "there is no option --jsn (did you mean --json?); --help lists them"},
-        {"--top-q 1", "there is no option --top-q (did you mean --top-p?); --help lists them"},
+        {"--jsn", "unknown option --jsn (did you mean --json?); --help lists them"},
+        {"--top-q 1", "unknown option --top-q (did you mean --top-p?); --help lists them"},
         {"--json off", "--json is followed by 'off', expected --json=off; -- before it makes it a word of its own: --json -- off"},
         {"a --think yes b", "word=a --think is followed by 'yes', expected --think=yes; -- before it makes it a word of its own: --think -- yes"},
         {"--think -- off", "think word=off"}, {"--think=on off", "think=on word=off"}, {"--no-think no", "no-think word=no"},
         {"-j yes", "json word=yes"},
         {"--json No way", "json word=No word=way"}, {"--json 0", "json word=0"}, {"--no-resume off", "no-resume word=off"},
-        {"-jx", "json there is no option -x; --help lists them"}, {"--top-p", "--top-p needs a value: X"}, {"-p", "-p needs a value: X"},
+        {"-jx", "json unknown option -x; --help lists them"}, {"--top-p", "--top-p needs a value: X"}, {"-p", "-p needs a value: X"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -70,9 +70,9 @@ static void test_options__flags_take_values_in_every_usual_way(void **state)
 static void test_options__a_bad_flag_gets_one_sentence(void **state)
 {
     static const struct { char *flag, *value; const char *says; } rows[] = {
-        {"--temprature", "1", "there is no option --temprature (did you mean --temperature?); --help lists them"},
-        {"--qqqqqq", "1", "there is no option --qqqqqq; --help lists them"},
-        {"-Z", "1", "there is no option -Z; --help lists them"},
+        {"--temprature", "1", "unknown option --temprature (did you mean --temperature?); --help lists them"},
+        {"--qqqqqq", "1", "unknown option --qqqqqq; --help lists them"},
+        {"-Z", "1", "unknown option -Z; --help lists them"},
         {"--temperature", "warm", "--temperature is 'warm', expected a number"},
         {"--temperature", "nan", "--temperature is 'nan', expected a number"},
         {"--temperature", "11", "--temperature is 11, expected 0 to 10"},
@@ -82,7 +82,7 @@ static void test_options__a_bad_flag_gets_one_sentence(void **state)
         {"--ctx", "many", "--ctx is 'many', expected a whole number, 32k also"},
         {"--backend", "tpu", "--backend is 'tpu', expected one of cpu|cuda"},
         {"--think=maybe", "x", "--think is 'maybe', expected on or off"},
-        {"--no-model", "x", "there is no option --no-model (did you mean --model?); --help lists them"},
+        {"--no-model", "x", "unknown option --no-model (did you mean --model?); --help lists them"},
         {"--max-tokens", NULL, "--max-tokens needs a value: N"},
         {"-n", NULL, "-n needs a value: N"},
     };
@@ -120,8 +120,8 @@ static void test_options__set_refuses_what_only_the_start_reads(void **state)
 {
     (void)state;
     assert_false(options_set_named(o, "ctx", "1k", &e));
-    assert_string_equal(e.msg, "ctx is read when the program starts: `q35chat --continue --ctx 1k` goes on here with it; "
-                               "the config file takes it, too");
+    assert_string_equal(e.msg, "ctx is read when the program starts: `q35chat --continue --ctx 1k` continues this conversation with it; "
+                               "it can also be set in the config file");
     assert_false(options_set_named(o, "share", "off", &e));
     assert_non_null(strstr(e.msg, "`q35chat --continue --no-share`"));
     assert_false(options_set_named(o, "mouse", "yes", &e));
@@ -135,7 +135,7 @@ static void test_options__set_refuses_what_only_the_start_reads(void **state)
     assert_false(options_set_named(o, "stdin", "off", &e));
     assert_string_equal(e.msg, "stdin is an option of the command line: q35chat --no-stdin");
     assert_false(options_set_named(o, "topk", "1", &e));
-    assert_string_equal(e.msg, "there is no option topk (did you mean top_k?)");
+    assert_string_equal(e.msg, "unknown option topk (did you mean top_k?)");
 }
 
 static void test_options__a_value_over_several_lines_is_joined(void **state)
@@ -173,7 +173,7 @@ static void test_options__what_a_file_says_in_vain_is_a_warning(void **state)
     assert_false(options_on(o, OPT_think));
     assert_string_equal(options_tool(o, 0)->command, "c");
     static const char *const lines[] = {
-        ":1: there is no option tempreature (did you mean temperature?); ignored\n",
+        ":1: unknown option tempreature (did you mean temperature?); ignored\n",
         ":5: there is no section [model], expected [tool NAME] or [endpoint NAME]; ignored\n",
         ":7: a tool has no script, expected description, parameters, command, ",
     };

@@ -230,7 +230,7 @@ static void test_recover__a_text_that_does_not_come_back_is_left_alone(void **st
     load(HEAD ASKED "{\"role\":\"assistant\",\"content\":\" e\\u0301 \",\"ids\":[7],\"stopped\":true}\n");
     wait_until_ready();
     assert_false(chat_continue(c, &e));
-    assert_non_null(strstr(e.msg, "/regen answers anew"));
+    assert_non_null(strstr(e.msg, "/regen answers again"));
     assert_false(chat_busy(c));
     assert_string_equal(chat_message(c, 1).text, " e\xcc\x81 ");
 }
@@ -416,8 +416,8 @@ static void test_recover__an_answer_that_was_cut_goes_on_with_its_ids(void **sta
             assert_int_equal(chat_rest(c), CHAT_UNANSWERED);
         } else {
             assert_int_equal(chat_rest(c), CHAT_CUT);
-            assert_non_null(strstr(told.data, "breaks off"));
-            assert_non_null(strstr(told.data, "/continue goes on with it"));
+            assert_non_null(strstr(told.data, "is incomplete"));
+            assert_non_null(strstr(told.data, "/continue continues it"));
             go_on();
             assert_int_equal(seen.notes.len, 0);
             assert_string_equal(chat_message(c, 1).text, whole);
@@ -440,7 +440,7 @@ static void test_recover__an_answer_cut_while_it_went_on_is_one_message(void **s
     (void)state;
     load(HEAD ASKED "{\"role\":\"assistant\",\"content\":\"Ab\",\"ids\":[65,98],\"stopped\":true}\n");
     wait_until_ready();
-    assert_non_null(strstr(told.data, "the last answer was stopped before its end: /continue goes on with it"));
+    assert_non_null(strstr(told.data, "the last answer was stopped before its end: /continue continues it"));
     for (int i = 0; i < 3; i++) {
         struct err e = {0};
         fake_end("cd", FINISH_INTERRUPTED, true);

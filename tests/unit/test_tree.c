@@ -147,7 +147,7 @@ static void test_tree__undo_and_redo_lose_nothing(void **state)
     ask("Q1", "A1");
     ask("Q2", "A2");
     assert_false(chat_redo(c, &e));
-    assert_string_equal(e.msg, "there is nothing to bring back");
+    assert_string_equal(e.msg, "nothing to redo");
     assert_true(chat_undo(c, &back, &e));
     assert_true(chat_undo(c, &back, &e));
     assert_string_equal(back.data, "Q2Q1");

@@ -216,6 +216,22 @@ void input_submit(struct host *h, const char *text)
     talk_began(h, ok, &e);
 }
 
+void input_begin(struct host *h, const struct opening *first)
+{
+    struct err e = {0};
+    const char *text = buf_str(&first->text);
+    if (!first->sent) {
+        editor_insert(input(h)->editor, text, first->text.len);
+        host_edited(h);
+        return;
+    }
+    input_remember(h, text);
+    bool ok = prompt_submit(h->chat, first, &e);
+    if (!ok)
+        give_back(h, text);
+    talk_began(h, ok, &e);
+}
+
 /* --- what waits ------------------------------------------------------------------------------------------------- */
 
 void input_next(struct host *h)

@@ -2,6 +2,7 @@
 #ifndef Q35_UI_TUI_INPUT_H
 #define Q35_UI_TUI_INPUT_H
 
+#include "ui/prompt.h"
 #include "ui/tui/history.h"
 #include "ui/tui/queue.h"
 #include "ui/tui/suggest.h"
@@ -26,6 +27,8 @@ void input_history(struct host *h, const char *path);
 void input_remember(struct host *h, const char *text);  /* adds the text to the history */
 /* Sends the text, and releases the queue; if that fails the text becomes the draft again, and the queue is held. */
 void input_submit(struct host *h, const char *text);
+/* Sends the first message of the program, or writes it into the draft. */
+void input_begin(struct host *h, const struct opening *first);
 /* Calls chat_draft() if the draft has changed. */
 void input_tell(struct host *h);
 /* Does what /quit means: warns once if the conversation cannot be saved. */

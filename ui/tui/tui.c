@@ -32,6 +32,7 @@ enum { RESIZE_MS = 30, BLOCKED_MS = 20, SAVE_MS = 2000 };
 struct tui {
     struct app    app;
     struct options *o;
+    const struct opening *first;
     struct term  *term;
     struct keys  *keys;
     struct cells  cells;
@@ -359,7 +360,7 @@ static void print_farewell(const struct tui *t)
         print_exchange(t->app.host.chat, last);
     struct buf bye = {0};
     if (strcmp(how, "none"))
-        goodbye_add(t->app.host.chat, &bye);
+        goodbye_add(t->app.host.chat, t->o, &bye);
     fputs(buf_str(&bye), stdout);
     buf_free(&bye);
 }
@@ -386,14 +387,17 @@ static bool resume(struct tui *t, struct err *e)
 
 static bool open_chat(struct tui *t, struct err *e)
 {
-    static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .inspects = true, .enter_continues = true,
+    static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .inspects = true, .screen = true,
                                             .reads_ahead = true, .tools = "all"};
     struct chat *c = chat_open(ui_responder_of_chat(t->o, e), t->o, &front, e);
     if (!c)
         return false;
     t->app.host.ms = now_ms();
     app_chat(&t->app, c);
-    return resume(t, e);
+    if (!resume(t, e))
+        return false;
+    input_begin(&t->app.host, t->first);
+    return true;
 }
 
 /* Servers often lack the locale that the user's own machine sent along; the terminal at its end speaks UTF-8 all the same. */
@@ -473,9 +477,9 @@ static void survive(struct tui *t)
     pthread_sigmask(SIG_UNBLOCK, &hangup, NULL);
 }
 
-int tui_run(struct options *o)
+int tui_run(struct options *o, const struct opening *first)
 {
-    struct tui t = {.o = o, .dirty = true};
+    struct tui t = {.o = o, .first = first, .dirty = true};
     struct buf said = {0};
     struct err e = {0};
     int status = EXIT_ANSWERED;

@@ -3,9 +3,10 @@
 #define Q35_UI_TUI_TUI_H
 
 #include "chat/options.h"
+#include "ui/prompt.h"
 
-/* Chats until the user leaves; returns the exit status.  term_usable() must be true.  When the terminal goes away or SIGTERM comes, the conversation
- * is saved and the program ends by that signal. */
-int tui_run(struct options *o);
+/* Chats until the user leaves, beginning with the message or draft `first`; returns the exit status.  term_usable() must be true.  When the terminal
+ * goes away or SIGTERM comes, the conversation is saved and the program ends by that signal. */
+int tui_run(struct options *o, const struct opening *first);
 
 #endif
