@@ -281,6 +281,8 @@ static void banner(struct line *l)
     struct buf text = {0};
     const char *dir = chat_model_dir(l->chat), *slash = strrchr(dir, '/'), *name = slash && slash[1] ? slash + 1 : dir;
     buf_addf(&text, "q35chat " Q35_VERSION ", model %s.  /help lists the commands, Ctrl-D ends.\n", name);
+    if (options_on(l->o, OPT_private))
+        buf_adds(&text, "This chat is private: nothing is written to disk.\n");
     if (chat_notice(l->chat))
         buf_addf(&text, "%s\n", chat_notice(l->chat));
     turn_say(&l->turn, text.data);

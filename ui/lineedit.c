@@ -480,7 +480,8 @@ static void load_history(struct lineedit *l)
     HistEvent ev;
     struct err e = {0};
     struct buf path = {0};
-    l->past = history_open(paths_state(&path, "history.jsonl", &e) ? path.data : NULL, options_int(l->o, OPT_history_size) + 1);
+    const bool keeps = !options_on(l->o, OPT_private) && options_int(l->o, OPT_history_size);
+    l->past = history_open(keeps && paths_state(&path, "history.jsonl", &e) ? path.data : NULL, options_int(l->o, OPT_history_size));
     for (int i = 0; i < history_n(l->past); i++)
         history(l->history, &ev, H_ENTER, history_at(l->past, i));
     buf_free(&path);

@@ -49,8 +49,6 @@ static bool agree(const struct options *o, const char *first_word, struct err *e
         return err_set(e, "--batch-json and --batch-files need --batch");
     if (options_name(o, OPT_save) && (options_given(o, OPT_resume) || options_on(o, OPT_continue)))
         return err_set(e, "--save NAME begins a conversation; -r and -c continue one");
-    if (options_name(o, OPT_save) && options_on(o, OPT_private))
-        return err_set(e, "--save and --private cannot be combined: a private conversation is not saved");
     int n_files;
     options_list(o, OPT_file, &n_files);
     if (!n_files && options_from(o, OPT_file) == FROM_COMMAND_LINE)
@@ -138,6 +136,8 @@ static bool read_options(struct options *o, int argc, char **argv, struct buf *p
     ok = ok && (tells ? true : *file ? options_read_file(o, file, e) : options_read_usual_file(o, e));
     options_close(first);
     return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e) && read_system(o, e)
+           && (!options_name(o, OPT_save) || !options_on(o, OPT_private)
+               || err_set(e, "--save and --private cannot be combined: a private conversation is not saved"))
            && is_free(options_name(o, OPT_save), e);
 }
 

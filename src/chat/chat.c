@@ -306,7 +306,7 @@ struct chat *chat_open(struct responder *r, struct options *o, const struct chat
     c->o = o;
     c->front = *front;
     c->persist.save_as = options_name(o, OPT_save);
-    c->persist.wanted = (front->keeps || c->persist.save_as) && !options_off(o, OPT_save);
+    c->persist.wanted = (front->keeps || c->persist.save_as) && !options_off(o, OPT_save) && !options_on(o, OPT_private);
     c->responder = r;
     r->fn = turn_news;
     r->arg = c;

@@ -139,6 +139,9 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
     return true;
 }
 
+/* Loads the newest one; a program that is just ending gets a moment for it.  If it is open elsewhere, perhaps on a line that was dropped, loads a
+ * copy. */
+static bool resume_newest(struct chat *c, struct buf *note, struct err *e)
 {
     enum { TRIES = 20, TRY_MS = 50 };
     struct buf name = {0}, rest = {0};

@@ -71,7 +71,7 @@ see ... with its answer:  ctx
 type What is 17 + 25?\r
 see ... and keys from the terminal: 42
 see ... and figures:  ctx 
-type \004
+type /quit\r
 end ... and the end: 0
 END
 forget
@@ -194,7 +194,7 @@ end ... and ends: 0
 END
 bare --line -c << 'END'
 see ... in line mode, too: continuing "Where is Oslo?"
-type \004
+type /quit\r
 end ... and ends: 0
 END
 env -i HOME="$tmp/home" timeout $patience "$q" -m "$demo" --no-think Hello < /dev/null > out 2> err

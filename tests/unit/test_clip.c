@@ -73,7 +73,7 @@ static void on_terminal(void *arg, const char *text, size_t n)
 
 static bool copy(const char *text)
 {
-    return clip_copy(text, strlen(text), on_terminal, NULL, &said);
+    return clip_copy(text, strlen(text), on_terminal, NULL, true, &said);
 }
 
 static void assert_file(const char *name, const char *expected)
@@ -169,7 +169,7 @@ static void test_clip__says_when_it_went_nowhere(void **state)
 {
     (void)state;
     setenv("XDG_STATE_HOME", "/dev/null", 1);
-    assert_false(clip_copy("x", 1, NULL, NULL, &said));
+    assert_false(clip_copy("x", 1, NULL, NULL, true, &said));
     assert_true(!strncmp(said.data, "nothing was copied: cannot make /dev/null", 41));
     buf_reset(&said);
     assert_false(copy(""));
@@ -183,7 +183,7 @@ static void test_clip__a_program_that_does_not_read_is_no_harm(void **state)
     memset(text, 'x', 1 << 20);
     setenv("DISPLAY", ":0", 1);
     program("xclip", "#!/bin/sh\nexit 0\n");
-    assert_true(clip_copy(text, 1 << 20, NULL, NULL, &said));
+    assert_true(clip_copy(text, 1 << 20, NULL, NULL, true, &said));
     free(text);
 }
 

@@ -162,7 +162,7 @@ static bool into_file(const char *text, size_t n, const char *why, struct buf *s
     return ok;
 }
 
-bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, struct buf *said)
+bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, bool file, struct buf *said)
 {
     const char *where;
     if (!n) {
@@ -181,6 +181,10 @@ bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *tex
         count_bytes(n, said);
         buf_adds(said, " with OSC 52 (the terminal does not confirm)");
         return true;
+    }
+    if (!file) {
+        buf_addf(said, "nothing was copied%s", fn ? ": too long for a terminal's clipboard" : "");
+        return false;
     }
     return into_file(text, n, fn ? ": too long for a terminal's clipboard" : "", said);
 }

@@ -12,8 +12,8 @@
 enum { CLIP_TERMINAL_MAX = 74994 };
 
 /* Tries in turn: tmux (if TMUX is set), a program of the desktop (if WAYLAND_DISPLAY or DISPLAY is set and SSH_CONNECTION is not), the terminal
- * itself by fn() (NULL: it cannot), a file in the state directory.  Appends one sentence without newline to `said`; false: nothing worked.  May wait
- * 2 s for a program that hangs. */
-bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, struct buf *said);
+ * itself by fn() (NULL: it cannot), with `file` a file in the state directory.  Appends one sentence without newline to `said`; false: nothing
+ * worked.  May wait 2 s for a program that hangs. */
+bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, bool file, struct buf *said);
 
 #endif

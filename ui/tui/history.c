@@ -32,10 +32,10 @@ struct history {
 
 /* --- entries ---------------------------------------------------------------------------------------------------- */
 
-/* Takes `text` over; false if it is the newest one already. */
+/* Takes `text` over; false if it is the newest one already, or none is kept. */
 static bool push(struct history *h, char *text)
 {
-    if (h->n && !strcmp(h->entries[h->n - 1], text)) {
+    if (!h->size || (h->n && !strcmp(h->entries[h->n - 1], text))) {
         free(text);
         return false;
     }
@@ -205,9 +205,9 @@ static void load(struct history *h)
 struct history *history_open(const char *path, int size)
 {
     struct history *h = memory_zeroed(1, sizeof *h);
-    h->size = size > 0 ? size : 1;
-    h->entries = memory_zeroed((size_t)h->size, sizeof *h->entries);
-    if (path) {
+    h->size = size;
+    h->entries = size ? memory_zeroed((size_t)size, sizeof *h->entries) : NULL;
+    if (path && size) {
         h->path = realpath(path, NULL); /* a link stays one */
         if (!h->path)
             h->path = copy(path);

@@ -10,7 +10,7 @@
 
 struct history;
 
-struct history *history_open(const char *path, int size);       /* path NULL: in memory only; size: entries that are kept, >= 1 */
+struct history *history_open(const char *path, int size);       /* path NULL: in memory only; size: entries that are kept, 0: none */
 void history_close(struct history *h);
 int  history_n(const struct history *h);
 const char *history_at(const struct history *h, int i);         /* from the oldest, 0, on */

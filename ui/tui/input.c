@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "ui/tui/prompt.h"
@@ -62,7 +63,7 @@ void act_literal(struct host *h)
 
 void input_history(struct host *h, const char *path)
 {
-    input(h)->history = history_open(path, options_int(h->o, OPT_history_size) + 1);
+    input(h)->history = history_open(path, options_int(h->o, OPT_history_size));
 }
 
 /* --- history ---------------------------------------------------------------------------------------------------- */
@@ -204,6 +205,28 @@ static void follow_unsent(struct host *h)
     buf_free(&draft);
 }
 
+void input_made(struct host *h, const char *path)
+{
+    buf_add(&input(h)->made, path, strlen(path) + 1);
+}
+
+/* Forgets the files that the text names; removes: deletes the others. */
+static void settle_made(struct host *h, const char *text, bool removes)
+{
+    struct buf rest = {0};
+    struct buf *made = &input(h)->made;
+    for (size_t at = 0; at < made->len; at += strlen(made->data + at) + 1) {
+        const char *path = made->data + at;
+        bool named = strstr(text, path);
+        if (!named && removes)
+            unlink(path);
+        else if (!named)
+            buf_add(&rest, path, strlen(path) + 1);
+    }
+    buf_free(made);
+    *made = rest;
+}
+
 void input_submit(struct host *h, const char *text)
 {
     struct err e = {0};
@@ -211,6 +234,8 @@ void input_submit(struct host *h, const char *text)
     input(h)->queue.held = !ok;
     if (ok)
         follow_unsent(h);
+    if (ok)
+        settle_made(h, text, false);
     else
         give_back(h, text);
     talk_began(h, ok, &e);
@@ -300,6 +325,9 @@ void input_keep(struct host *h)
         if (draft.len)
             history_add(input(h)->history, draft.data);
     }
+    for (int i = 0; i < input(h)->queue.n; i++)
+        buf_adds(&draft, input(h)->queue.texts[i]);
+    settle_made(h, buf_str(&draft), true);
     buf_free(&draft);
 }
 
@@ -423,6 +451,7 @@ static void free_input(struct host *h)
     free(in->unsent);
     free(in->steer);
     free(in->set_aside);
+    buf_free(&in->made);
 }
 
 static int draft_rows(struct host *h, const struct cells *c)

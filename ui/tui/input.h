@@ -17,6 +17,7 @@ struct input {
     struct suggest suggest;             /* completions of the word at the cursor */
     char *steer;                        /* a message that is sent as soon as the answer has stopped, or NULL */
     char *unsent;                       /* path of the conversation whose unsent text was restored (unsent.h), or NULL */
+    struct buf made;                    /* paths of input_made() that were not sent, each ended by a zero byte */
     char *set_aside;                    /* the draft that was replaced by an earlier message (revise.h), or NULL */
 };
 
@@ -39,6 +40,8 @@ void input_next(struct host *h);
 bool input_decide(struct host *h, bool take);
 /* Inserts the chosen completion.  False: none is chosen. */
 bool input_take_suggestion(struct host *h);
+/* Notes a file that was made for the message that is being written.  It is removed at the end, unless it was sent or is named by what is kept. */
+void input_made(struct host *h, const char *path);
 /* Keeps draft and queue in a file when the program ends (unsent.h). */
 void input_keep(struct host *h);
 /* Restores draft and queue of the conversation that was loaded. */

@@ -106,7 +106,10 @@ void act_paste_attach(struct host *h)
 {
     struct buf path = {0}, word = {0};
     struct err e = {0};
-    if (keep_as_file(&paste(h)->asked, &path, &e)) {
+    if (options_on(h->o, OPT_private)) {
+        host_hint(h, "a private chat writes no file: i inserts the paste");
+    } else if (keep_as_file(&paste(h)->asked, &path, &e)) {
+        input_made(h, path.data);
         buf_addf(&word, strpbrk(path.data, " \t") ? "@\"%s\" " : "@%s ", path.data);
         editor_insert(input_editor(h), word.data, word.len);
         end_question(h);

@@ -77,6 +77,7 @@ static const char *signs(struct summary *sum)
     add_sign(&sum->signs, sum->host->looks.raw, "RAW");
     add_sign(&sum->signs, sum->host->looks.heat.shown != HEAT_NONE, heat[sum->host->looks.heat.shown]);
     add_sign(&sum->signs, !options_on(sum->host->o, OPT_think), "NO-THINK");
+    add_sign(&sum->signs, options_on(sum->host->o, OPT_private), "PRIVATE");
     add_sign(&sum->signs, options_off(sum->host->o, OPT_save) || chat_unsaved(sum->host->chat), "NO-SAVE");
     return sum->signs.len ? sum->signs.data : NULL;
 }

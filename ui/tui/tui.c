@@ -184,7 +184,7 @@ static void to_terminal(void *arg, const char *text, size_t n)
 static void copy(struct tui *t)
 {
     struct buf said = {0};
-    clip_copy(buf_str(&t->app.host.copied), t->app.host.copied.len, to_terminal, t->term, &said);
+    clip_copy(buf_str(&t->app.host.copied), t->app.host.copied.len, to_terminal, t->term, !options_on(t->o, OPT_private), &said);
     host_hint(&t->app.host, "%s", buf_str(&said));
     buf_free(&said);
 }
@@ -443,7 +443,8 @@ static bool open_screen(struct tui *t, struct err *e)
     t->keys = keys_open();
     if (far)
         keys_escape_ms(t->keys, 100);
-    app_open(&t->app, t->o, paths_state(&history, "history.jsonl", &ignored) ? history.data : NULL);
+    const bool keeps = !options_on(t->o, OPT_private) && options_int(t->o, OPT_history_size);
+    app_open(&t->app, t->o, keeps && paths_state(&history, "history.jsonl", &ignored) ? history.data : NULL);
     t->app.host.looks.mouse = to.mouse;
     if (term_note(t->term))
         host_note(&t->app.host, term_note(t->term));
