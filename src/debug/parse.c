@@ -29,7 +29,7 @@ static void on_delta(const struct delta *d, void *arg)
         break;
     case DELTA_CALL_END:
         buf_adds(&x->calls, ", \"arguments\": ");
-        json_escape(&x->calls, d->text.p, d->text.n);
+        json_escape(&x->calls, d->text.p, d->text.n + d->closing);
         buf_addf(&x->calls, ", \"truncated\": %s}", d->truncated ? "true" : "false");
         break;
     }

@@ -353,7 +353,7 @@ static bool parse_string(struct parser *ps, struct text *t)
             break;
         }
         if (*ps->p != '\\') {
-            if (ps->mode == PYJSON_LITERAL && *ps->p != '\n' && *ps->p != '\r') {
+            if (ps->mode == PYJSON_LENIENT || (ps->mode == PYJSON_LITERAL && *ps->p != '\n' && *ps->p != '\r')) {
                 buf_addc(&out, *ps->p++);
                 continue;
             }

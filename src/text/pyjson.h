@@ -28,6 +28,7 @@ struct pyjson {
 enum pyjson_mode {
     PYJSON_LOADS,       /* json.loads: a number too large for a double is inf; NaN and Infinity are refused */
     PYJSON_FINITE,      /* the same without inf */
+    PYJSON_LENIENT,     /* the same, and strings may hold control characters, such as real line ends: strict=False */
     PYJSON_LITERAL,     /* a Python literal: 'text', True, None, (1, 2), trailing commas; JSON's names too */
 };
 

@@ -130,12 +130,16 @@ static bool fits_boolean(struct text t, struct pyjson *v)
     return v->kind == PY_TRUE || is_word(t, "false");
 }
 
-/* Any number of digits.  Drops a plus and leading zeros, which JSON does not allow. */
+/* Any number of digits, and no fraction but zeros.  Drops a plus and leading zeros, which JSON does not allow. */
 static bool fits_integer(struct text t, struct pyjson *v, struct arena *a)
 {
     bool minus = text_starts(t, "-");
     if (minus || text_starts(t, "+"))
         t.p++, t.n--;
+    const char *point = text_find(t, ".");
+    const struct text whole = {t.p, point ? (size_t)(point - t.p) : t.n};
+    if (whole.n && text_rtrim_char(t, '0').n == whole.n + 1)
+        t = whole;
     for (size_t i = 0; i < t.n; i++)
         if (t.p[i] < '0' || t.p[i] > '9')
             return false;
@@ -151,11 +155,12 @@ static bool fits_integer(struct text t, struct pyjson *v, struct arena *a)
     return true;
 }
 
-/* JSON of that kind.  Lists and objects may also be Python literals, which the template itself shows to the model. */
+/* JSON of that kind.  Lists and objects may have real line ends in their strings, and may be Python literals, which the template itself shows to the
+ * model. */
 static bool fits_json(struct text t, unsigned kinds, struct pyjson *v, struct arena *a)
 {
     bool nested = kinds & (1u << PY_LIST | 1u << PY_DICT);
-    return (pyjson_parse(v, t, PYJSON_FINITE, a, NULL) || (nested && pyjson_parse(v, t, PYJSON_LITERAL, a, NULL))) &&
+    return (pyjson_parse(v, t, nested ? PYJSON_LENIENT : PYJSON_FINITE, a, NULL) || (nested && pyjson_parse(v, t, PYJSON_LITERAL, a, NULL))) &&
            (kinds & 1u << v->kind);
 }
 
@@ -171,17 +176,35 @@ static bool fits(enum type type, struct text t, struct pyjson *v, struct arena *
     }
 }
 
+/* A value in quotes, where the schema allows no string: what is within them. */
+static bool fits_quoted(const struct param *p, struct text t, struct pyjson *v, struct arena *a)
+{
+    struct pyjson inner;
+    if (p->types & 1u << STRING || t.n < 2 || (t.p[0] != '"' && t.p[0] != '\''))
+        return false;
+    if (!pyjson_parse(&inner, t, t.p[0] == '"' ? PYJSON_LENIENT : PYJSON_LITERAL, a, NULL) || inner.kind != PY_STR)
+        return false;
+    *v = schema_value(p, inner.text, a);
+    return v->kind != PY_STR;
+}
+
 struct pyjson schema_value(const struct param *p, struct text value, struct arena *a)
 {
     struct text bare = text_trim(value);
     unsigned types = p ? p->types : 0;
     bool typed = types & ~(1u << STRING);
+    struct pyjson v = {0};
     if (typed && (is_word(bare, "null") || is_word(bare, "none")))
         return (struct pyjson){.kind = PY_NONE};
-    for (enum type t = 0; typed && t < STRING; t++) {
-        struct pyjson v = {0};
+    for (enum type t = 0; typed && t < STRING; t++)
         if (types & 1u << t && fits(t, bare, &v, a))
             return v;
-    }
+    if (typed && fits_quoted(p, bare, &v, a))
+        return v;
     return pyjson_string((struct text){arena_strndup(a, value.n ? value.p : "", value.n), value.n});
+}
+
+struct pyjson schema_string(const struct param *p, struct text value, struct arena *a)
+{
+    return p && p->types && !(p->types & 1u << STRING) ? schema_value(p, value, a) : pyjson_string(value);
 }

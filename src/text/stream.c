@@ -22,6 +22,13 @@ enum state {
 /* A part of `out`, up to the next run, that is contiguous in the input. */
 struct run { size_t out, in; };
 
+/* A call as a JSON object, after "<tool_call>"; read so far up to in[at]. */
+struct object {
+    size_t begin, at;
+    int    depth;                       /* of its braces and brackets */
+    bool   in_string, escaped;
+};
+
 struct stream {
     stream_fn    *fn;
     void         *arg;
@@ -39,6 +46,7 @@ struct stream {
     bool          ended, cut;
     bool          lenient;      /* at the end a value had no closing tags: see stream_finish() */
     bool          in_tag;       /* AFTER: the <tool_call> is still open */
+    struct object object;
 
     struct buf    out;          /* text of THINK or CONTENT that was not emitted yet */
     struct run   *runs;         /* origin of that text in the input */
@@ -59,12 +67,6 @@ struct stream {
 enum match { NO, PART, YES };   /* PART: needs more input */
 
 /* ---- emitting text ---- */
-
-static void tell(struct stream *s, enum delta_kind kind, struct text text, bool truncated)
-{
-    struct delta d = {.kind = kind, .text = text, .call = s->n_calls, .truncated = truncated};
-    s->fn(&d, s->arg);
-}
 
 /* Examines the new part of `out` and moves `solid` behind its last character that is not white space. */
 static void measure(struct stream *s, bool final)
@@ -210,12 +212,19 @@ static enum match opens_call(struct stream *s, size_t pos, size_t *look)
     return m == YES ? follows(s, pos + strlen("<tool_call>"), look, false, tags) : m;
 }
 
-/* A name and its '>' are at `pos`. */
+static bool is_quote(char c)
+{
+    return c == '"' || c == '\'';
+}
+
+/* Matches a name at `pos`, perhaps in quotes, and its '>'. */
 static enum match match_name(const struct stream *s, size_t pos, struct text name)
 {
-    enum match m = match_text(s, pos, name.p, name.n);
+    const size_t quoted = pos < s->in.len && is_quote(s->in.data[pos]);
+    const char end[] = {quoted ? s->in.data[pos] : '>', quoted ? '>' : 0, 0};
+    enum match m = match_text(s, pos + quoted, name.p, name.n);
     if (m == YES)
-        return match(s, pos + name.n, ">");
+        return match(s, pos + quoted + name.n, end);
     return s->ended ? NO : m;
 }
 
@@ -279,14 +288,14 @@ static void name_call(struct stream *s, struct text name)
         if (text_same(s->tools[i].name, name))
             s->schema = &s->tools[i];
     s->args = (struct pyjson){.kind = PY_DICT};
-    tell(s, DELTA_CALL_BEGIN, name, false);
+    s->fn(&(struct delta){.kind = DELTA_CALL_BEGIN, .text = name, .call = s->n_calls}, s->arg);
 }
 
-static void end_call(struct stream *s, bool truncated)
+static void end_call(struct stream *s)
 {
     struct buf json = {0};
     pyjson_dump(&s->args, &json);
-    tell(s, DELTA_CALL_END, (struct text){json.data, json.len}, truncated);
+    s->fn(&(struct delta){.kind = DELTA_CALL_END, .text = {json.data, json.len}, .call = s->n_calls}, s->arg);
     buf_free(&json);
     arena_free(&s->call);
     s->n_calls++;
@@ -294,18 +303,118 @@ static void end_call(struct stream *s, bool truncated)
     s->state = AFTER;
 }
 
-/* Exactly one line end on either side belongs to the markup. */
-static void set_argument(struct stream *s, size_t end)
+/* Returns the value that ends at `end`: one line end at each side belongs to the markup. */
+static struct pyjson read_value(struct stream *s, size_t end)
 {
     struct text v = {s->in.data + s->at, end - s->at};
-    if (v.n && v.p[0] == '\n')
-        v.p++, v.n--;
+    size_t begin = text_starts(v, "\r\n") ? 2 : text_starts(v, "\n");
+    v.p += begin, v.n -= begin;
     if (v.n && v.p[v.n - 1] == '\n')
-        v.n--;
+        v.n -= 1 + (v.n > 1 && v.p[v.n - 2] == '\r');
+    return schema_value(schema_param(s->schema, s->key), v, &s->call);
+}
+
+static void set_argument(struct stream *s, size_t end)
+{
     if (s->key.n)
-        pyjson_set(&s->args, s->key, schema_value(schema_param(s->schema, s->key), v, &s->call), &s->call);
+        pyjson_set(&s->args, s->key, read_value(s, end), &s->call);
     s->at = end;
     s->state = BODY;
+}
+
+/* Ends a call that was cut off.  open: the value of s->key that broke off; NULL: there is none.  It comes last, where the model ended. */
+static void cut_call(struct stream *s, const struct pyjson *open)
+{
+    struct buf json = {0};
+    size_t closing = 1 + (open && open->kind == PY_STR);        /* its quote, and the brace */
+    pyjson_dump(&s->args, &json);
+    if (open) {
+        json.len--;
+        buf_adds(&json, s->args.n ? ", " : "");
+        pyjson_quote(s->key, &json);
+        buf_adds(&json, ": ");
+        pyjson_dump(open, &json);
+        buf_addc(&json, '}');
+    }
+    s->fn(&(struct delta){.kind = DELTA_CALL_END, .text = {json.data, json.len - closing}, .call = s->n_calls, .truncated = true, .closing = closing},
+          s->arg);
+    buf_free(&json);
+    arena_free(&s->call);
+    s->n_calls++;
+    s->state = AFTER;
+}
+
+/* ---- a call as JSON ---- */
+
+/* Reads on in the object as far as it has come, up to its last brace.  Only its characters outside of strings are checked, so that a '<' of markup
+ * ends the attempt: no input is read more than twice. */
+static enum match scan_object(struct stream *s)
+{
+    struct object *o = &s->object;
+    while (o->at < s->in.len) {
+        const char c = s->in.data[o->at++];
+        if (o->escaped || o->in_string) {
+            if (o->escaped && (!c || !strchr("\"\\/bfnrtu", c)))
+                return NO;
+            o->in_string = o->escaped || c != '"';
+            o->escaped = !o->escaped && c == '\\';
+        } else if (c == '"') {
+            o->in_string = true;
+        } else if (c == '{' || c == '[') {
+            o->depth++;
+        } else if ((c == '}' || c == ']') && !--o->depth) {
+            return YES;
+        } else if (!c || !strchr("}],: \t\r\n+-.0123456789eEtrufalsn", c)) {
+            return NO;
+        }
+    }
+    return s->ended ? NO : PART;
+}
+
+/* Finds the end of the object of "<tool_call> {"name": ...}" at pos. */
+static enum match opens_object(struct stream *s, size_t pos)
+{
+    static const char *const braces[] = {"{", NULL}, *const quotes[] = {"\"", NULL};
+    enum match m = match(s, pos, "<tool_call>");
+    if (m == YES)
+        m = follows(s, pos + strlen("<tool_call>"), &s->look[0], false, braces);
+    if (m != YES)
+        return m;
+    const size_t begin = s->look[0];
+    m = follows(s, begin + 1, &s->look[1], false, quotes);
+    if (m != YES)
+        return m;
+    if (s->object.begin != begin)
+        s->object = (struct object){.begin = begin, .at = begin};
+    return scan_object(s);
+}
+
+/* An argument that is a text has the type of its schema where the text can be read so. */
+static struct pyjson typed(const struct stream *s, struct text key, const struct pyjson *v, struct arena *a)
+{
+    return v->kind == PY_STR ? schema_string(schema_param(s->schema, key), v->text, a) : *v;
+}
+
+/* Takes the object as a call.  False: it is none. */
+static bool take_object(struct stream *s)
+{
+    const struct object *o = &s->object;
+    const struct text src = {s->in.data + o->begin, o->at - o->begin};
+    struct pyjson top, inner;
+    if (!pyjson_parse(&top, src, PYJSON_LENIENT, &s->call, NULL))
+        return false;
+    const struct pyjson *name = pyjson_get(&top, "name"), *args = pyjson_get(&top, "arguments");
+    args = args ? args : pyjson_get(&top, "parameters");
+    if (args && args->kind == PY_STR && pyjson_parse(&inner, args->text, PYJSON_LENIENT, &s->call, NULL))
+        args = &inner;
+    if (!name || name->kind != PY_STR || !name->text.n || !args || args->kind != PY_DICT)
+        return false;
+    begin_call(s, o->at, true);
+    name_call(s, name->text);
+    for (size_t i = 0; i < args->n; i++)
+        pyjson_set(&s->args, args->keys[i], typed(s, args->keys[i], &args->items[i], &s->call), &s->call);
+    end_call(s);
+    return true;
 }
 
 /* ---- one step of the parser; false if it needs more input ---- */
@@ -327,9 +436,11 @@ static bool step_text(struct stream *s)
     take_text(s, next_tag(s, s->at) - s->at);
     if (s->at == s->in.len)
         return false;
-    enum match close = match(s, s->at, "</think>"), call = NO, bare = NO;
+    enum match close = match(s, s->at, "</think>"), call = NO, bare = NO, object = NO;
     if (s->n_tools)
         call = opens_call(s, s->at, &s->look[0]);
+    if (s->n_tools && call == NO)
+        object = opens_object(s, s->at);
     if (s->n_tools && s->state == CONTENT) {
         measure(s, false);
         if (s->last == '\n' || (!s->emitted && !s->solid))
@@ -343,9 +454,10 @@ static bool step_text(struct stream *s)
         begin_call(s, s->look[0] + strlen("<function="), true);
     } else if (bare == YES) {
         begin_call(s, s->at + strlen("<function="), false);
-    } else if (close == PART || call == PART || bare == PART) {
+    } else if (close == PART || call == PART || bare == PART || object == PART) {
         return false;
-    } else {
+    } else if (object != YES || !take_object(s)) {
+        arena_free(&s->call);
         take_text(s, 1);
     }
     return true;
@@ -390,13 +502,20 @@ static size_t name_end(struct stream *s)
     return s->scan;
 }
 
+/* A name without blanks and quotes around it. */
+static struct text bare_name(struct text t)
+{
+    t = text_trim(t);
+    return t.n > 1 && is_quote(t.p[0]) && t.p[t.n - 1] == t.p[0] ? (struct text){t.p + 1, t.n - 2} : t;
+}
+
 /* A name ends at '>'; if that is missing, at the end of the line or the next tag. */
 static bool step_name(struct stream *s)
 {
     size_t end = name_end(s);
     if (end == s->in.len)
         return false;
-    name_call(s, text_trim((struct text){s->in.data + s->at, end - s->at}));
+    name_call(s, bare_name((struct text){s->in.data + s->at, end - s->at}));
     s->at = end + (s->in.data[end] == '>');
     s->state = BODY;
     return true;
@@ -416,16 +535,16 @@ static bool step_body(struct stream *s)
         s->state = KEY;
     } else if (close == YES) {
         s->at += strlen("</function>");
-        end_call(s, false);
+        end_call(s);
     } else if (close_all == YES) {
         s->at += strlen("</tool_call>");
-        end_call(s, false);
+        end_call(s);
         s->in_tag = false;
     } else if (function == YES) {
-        end_call(s, false);
+        end_call(s);
         begin_function(s, s->at + strlen("<function="));
     } else if (call == YES) {
-        end_call(s, false);
+        end_call(s);
         s->state = CONTENT;
     } else if (param == PART || close == PART || close_all == PART || function == PART || call == PART) {
         return false;
@@ -440,7 +559,7 @@ static bool step_key(struct stream *s)
     size_t end = name_end(s);
     if (end == s->in.len)
         return false;
-    struct text key = text_trim((struct text){s->in.data + s->at, end - s->at});
+    struct text key = bare_name((struct text){s->in.data + s->at, end - s->at});
     char c = s->in.data[end];
     s->key = (struct text){arena_strndup(&s->call, key.p, key.n), key.n};
     s->at = s->scan = end + (c == '>');
@@ -449,28 +568,45 @@ static bool step_key(struct stream *s)
     return true;
 }
 
+/* Whether the </tool_call> at p, after blanks, ends a call whose value has no closing tag: the next call or the end of the answer follows.  Text that
+ * follows shows that the tag is part of the value; if nothing closes the value until the end, stream_finish() takes the tag all the same. */
+static enum match tag_ends(struct stream *s, size_t p)
+{
+    static const char *const behind_call[] = {"<tool_call>", "<function=", "</tool_call>", "</think>", NULL};
+    return s->lenient ? YES : follows(s, p + strlen("</tool_call>"), &s->look[1], !s->cut, behind_call);
+}
+
+/* The same of the </function> at p. */
+static enum match function_ends(struct stream *s, size_t p, bool line_start)
+{
+    static const char *const behind_function[] = {"</tool_call>", "<function=", "<tool_call>", NULL}, *const last[] = {"</tool_call>", NULL};
+    enum match m = follows(s, p + strlen("</function>"), &s->look[0], line_start && !s->cut, line_start ? behind_function : last);
+    const size_t at = s->look[0];
+    if (m != YES || at == s->in.len)
+        return m;
+    if (!line_start && s->in.data[at - 1] != '\n')      /* within a line only if the next line starts with </tool_call>, which would end the value */
+        return NO;
+    return match(s, at, "</tool_call>") == YES ? tag_ends(s, at) : m;
+}
+
 /* Does the value end at the '<' at p?  Its closing tag counts only if structure follows.  Other tags count only at the start of a
  * line: they may end a value without a closing tag, but more often they are part of the value. */
 static enum match value_ends(struct stream *s, size_t p)
 {
     static const char *const behind_param[] = {"<parameter=", "</function>", "</tool_call>", NULL};
-    static const char *const behind_function[] = {"</tool_call>", "<function=", "<tool_call>", NULL};
-    static const char *const last[] = {"</tool_call>", NULL};
     bool line_start = (p > s->at && s->in.data[p - 1] == '\n') || s->lenient;
     enum match param = match(s, p, "</parameter>"), function = match(s, p, "</function>"), best;
     if (param == YES) {
         best = follows(s, p + strlen("</parameter>"), &s->look[0], true, behind_param);
         return best == NO ? opens_call(s, s->look[0], &s->look[1]) : best;
     }
-    if (function == YES && line_start)
-        return follows(s, p + strlen("</function>"), &s->look[0], !s->cut, behind_function);
-    if (function == YES) {              /* within a line: only if the next line starts with </tool_call>, which would end the value */
-        best = follows(s, p + strlen("</function>"), &s->look[0], false, last);
-        return best == YES && s->in.data[s->look[0] - 1] != '\n' ? NO : best;
-    }
+    if (function == YES)
+        return function_ends(s, p, line_start);
     best = param > function ? param : function;
     if (line_start) {
         enum match close = match(s, p, "</tool_call>"), next = opens_param(s, p);
+        if (close == YES)
+            close = tag_ends(s, p);
         best = close > best ? close : best;
         best = next > best ? next : best;
     }
@@ -528,6 +664,8 @@ static void compact(struct stream *s)
     s->dropped += n;
     s->at = 0;
     s->scan = s->scan > n ? s->scan - n : 0;
+    s->object.begin = s->object.begin > n ? s->object.begin - n : 0;
+    s->object.at = s->object.at > n ? s->object.at - n : 0;
     for (int i = 0; i < 2; i++)
         s->look[i] = s->look[i] > n ? s->look[i] - n : 0;
 }
@@ -569,12 +707,16 @@ void stream_finish(struct stream *s, bool cut)
         s->look[0] = s->look[1] = 0;
         parse(s);
     }
-    if (s->state == NAME)
-        name_call(s, text_trim((struct text){buf_str(&s->in) + s->at, s->in.len - s->at}));
-    if (s->state == VALUE)
-        set_argument(s, cut_value_end(s)), s->cut = true;
-    if (s->state == NAME || s->state == KEY || s->state == BODY)
-        end_call(s, s->cut || s->state != BODY);
+    if (s->state == VALUE && s->key.n) {
+        const struct pyjson open = read_value(s, cut_value_end(s));
+        cut_call(s, &open);
+    } else if (s->state == BODY && !cut) {
+        end_call(s);
+    } else if (s->state >= NAME) {
+        if (s->state == NAME)
+            name_call(s, bare_name((struct text){buf_str(&s->in) + s->at, s->in.len - s->at}));
+        cut_call(s, NULL);
+    }
     deliver(s, true);
 }
 

@@ -15,7 +15,8 @@ enum delta_kind {
     DELTA_REASONING,    /* text */
     DELTA_CONTENT,      /* text */
     DELTA_CALL_BEGIN,   /* text: the function's name */
-    DELTA_CALL_END,     /* text: arguments as a JSON object; truncated: the answer ended inside the call, which must not run */
+    DELTA_CALL_END,     /* text: arguments as a JSON object; truncated: the answer ended inside the call, which must not run: the text ends where the
+                         * model ended, and is no JSON */
 };
 struct delta {
     enum delta_kind kind;
@@ -23,6 +24,7 @@ struct delta {
     size_t          from;               /* reasoning, content: byte offset in the whole input where this text begins */
     int             call;               /* number of the call in this answer, from 0 */
     bool            truncated;
+    size_t          closing;            /* truncated: number of bytes after the text that would close its object */
 };
 typedef void stream_fn(const struct delta *d, void *arg);
 

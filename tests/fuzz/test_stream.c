@@ -22,7 +22,7 @@ static uint32_t rnd(uint32_t below)
 static const char *const bits[] = {
     "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_call>\n<function=", "<function=", "f>", "g>", "f", "</function>", "<parameter=",
     "a>", "b>\n", "c>", "d", ">", "</parameter>", "\n</parameter>\n", "\n</function>\n", "\n</tool_call>\n", "\n", "\n\n", " ", "\t", "\r\n", "<",
-    "</",
+    "</", "<tool_call>{\"name\": \"f\", \"arguments\": ", "{\"name\": \"g\", \"arguments\": {\"b\": \"5\"}}", "\"g\">", "\\\"",
     "x", "5", "-7", "1e400", "true", "None", "null", "{", "}", "[", "]", "{'a': None}", "[1, 2]", "\"", "'", "\\", ",", ":", "word ", "\xe3\x80\x80",
     "\xe3",
     "\x80", "\xf0\x9f\x99\x82", "\xc2", "\xa0", "\xff", "é",
@@ -65,8 +65,11 @@ static void on_delta(const struct delta *d, void *arg)
     if (d->kind != DELTA_CALL_END)
         return;
     json_error_t e;
-    json_t *o = json_loadb(d->text.p, d->text.n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &e);
+    json_t *o = json_loadb(d->text.p, d->text.n + d->closing, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &e);
     t->bad_arguments |= !json_is_object(o) && json_error_code(&e) != json_error_null_byte_in_key;      /* jansson's own limit */
+    json_decref(o);
+    o = d->truncated ? json_loadb(d->text.p, d->text.n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &e) : NULL;
+    t->bad_arguments |= o != NULL;      /* what broke off is no JSON */
     json_decref(o);
 }
 

@@ -55,7 +55,10 @@ static void test_schema__integers_are_exact(void **state)
     (void)state;
     EXPECT({T("integer"), "42", "42"}, {T("integer"), "-7", "-7"}, {T("integer"), " 5 ", "5"}, {T("integer"), "+5", "5"}, {T("integer"), "007", "7"},
            {T("integer"), "-0", "0"},
-           {T("integer"), "123456789012345678901234567890", "123456789012345678901234567890"}, {T("integer"), "5.0", "\"5.0\""},
+           {T("integer"), "123456789012345678901234567890", "123456789012345678901234567890"}, {T("integer"), "5.0", "5"},
+           {T("integer"), "-70.00", "-70"},
+           {T("integer"), "5.5", "\"5.5\""}, {T("integer"), "5.", "5"}, {T("integer"), ".0", "\".0\""}, {T("integer"), "100.0", "100"},
+           {T("integer"), "1.0.0", "\"1.0.0\""},
            {T("integer"), "five", "\"five\""},
            {T("integer"), "", "\"\""}, {T("integer"), "-", "\"-\""}, {T("integer"), "1e3", "\"1e3\""}, {T("integer"), "null", "null"},
            {T("integer"), "NONE", "null"}, {T("integer"), "true", "\"true\""});
@@ -68,7 +71,7 @@ static void test_schema__numbers_are_json_numbers(void **state)
            {T("number"), "\t1.5\n", "1.5"},
            {T("number"), "18446744073709551616", "18446744073709551616"}, {T("number"), "NaN", "\"NaN\""}, {T("number"), "Infinity", "\"Infinity\""},
            {T("number"), "1e400", "\"1e400\""},
-           {T("number"), "1,5", "\"1,5\""}, {T("number"), "\"5\"", "\"\\\"5\\\"\""}, {T("number"), "[1]", "\"[1]\""}, {T("number"), "null", "null"});
+           {T("number"), "1,5", "\"1,5\""}, {T("number"), "five", "\"five\""}, {T("number"), "[1]", "\"[1]\""}, {T("number"), "null", "null"});
 }
 
 static void test_schema__booleans_in_any_case(void **state)
@@ -91,6 +94,23 @@ static void test_schema__lists_and_objects_from_json_or_python(void **state)
            {T("object"), "[1]", "\"[1]\""}, {T("object"), "{\"a\": NaN}", "\"{\\\"a\\\": NaN}\""},
            {T("object"), "{\"i\": 12345678901234567890}", "{\"i\": 12345678901234567890}"},
            {T("object"), "None", "null"}, {T("object"), "{\"a\": 1, \"a\": 2}", "{\"a\": 2}"}, {T("array"), "[]", "[]"}, {T("object"), "{}", "{}"});
+}
+
+static void test_schema__a_value_in_quotes_has_the_type_that_is_named(void **state)
+{
+    (void)state;
+    EXPECT({T("boolean"), "\"true\"", "true"}, {T("boolean"), "'False'", "false"}, {T("boolean"), "\"yes\"", "\"\\\"yes\\\"\""},
+           {T("number"), "\"5\"", "5"}, {T("integer"), "\"-5\"", "-5"}, {T("integer"), "'5'", "5"}, {T("integer"), "\"5", "\"\\\"5\""},
+           {T("object"), "\"{\\\"a\\\": 1}\"", "{\"a\": 1}"}, {T("array"), "\"[1]\"", "[1]"}, {T("integer"), "\"null\"", "null"},
+           {T("integer"), "\"\\\"5\\\"\"", "5"}, {T("string"), "\"5\"", "\"\\\"5\\\"\""},
+           {"{\"type\": [\"integer\", \"string\"]}", "\"5\"", "\"\\\"5\\\"\""});
+}
+
+static void test_schema__strings_within_objects_may_hold_line_ends(void **state)
+{
+    (void)state;
+    EXPECT({T("object"), "{\"a\": \"l1\nl2\"}", "{\"a\": \"l1\\nl2\"}"}, {T("array"), "[\"a\tb\r\n\"]", "[\"a\\tb\\r\\n\"]"},
+           {T("object"), "{\"a\": \"l1\nl2}", "\"{\\\"a\\\": \\\"l1\\nl2}\""}, {T("object"), "{\"a\": 1e400}", "\"{\\\"a\\\": 1e400}\""});
 }
 
 static void test_schema__of_several_types_the_first_that_fits(void **state)
@@ -149,6 +169,8 @@ int main(void)
         cmocka_unit_test(test_schema__numbers_are_json_numbers),
         cmocka_unit_test(test_schema__booleans_in_any_case),
         cmocka_unit_test(test_schema__lists_and_objects_from_json_or_python),
+        cmocka_unit_test(test_schema__a_value_in_quotes_has_the_type_that_is_named),
+        cmocka_unit_test(test_schema__strings_within_objects_may_hold_line_ends),
         cmocka_unit_test(test_schema__of_several_types_the_first_that_fits),
         cmocka_unit_test(test_schema__without_a_type_references_and_values_tell),
         cmocka_unit_test(test_schema__reads_both_forms_of_a_tool),

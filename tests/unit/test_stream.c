@@ -254,7 +254,7 @@ static void test_stream__closers_inside_a_line_count_when_nothing_else_closed_th
     EXPECT({"<tool_call><function=w><parameter=city>Paris</function></tool_call>", 0, F_PARIS},
            {"<tool_call><function=w><parameter=city>Paris</tool_call>\n<tool_call><function=now></function></tool_call>b", 0,
             F_PARIS "F[now {}]C[b]"},
-           {"<tool_call><function=w><parameter=city>Paris</function></tool_call>", CUT, "T[w {\"city\": \"Paris</function>\"}]"});
+           {"<tool_call><function=w><parameter=city>Paris</function></tool_call>", CUT, "T[w {\"city\": \"Paris</function>]"});
 }
 
 static void test_stream__a_parameter_without_a_name_is_skipped(void **state)
@@ -265,17 +265,65 @@ static void test_stream__a_parameter_without_a_name_is_skipped(void **state)
            {TC FW "words\n" P("city", "Paris") FE TE, 0, F_PARIS}, {TC "<function=>" FE TE, 0, "F[ {}]"});
 }
 
+/* Its arguments end where the model ended, so that they are no JSON. */
 static void test_stream__a_call_that_was_cut_off_is_truncated(void **state)
 {
     (void)state;
-    EXPECT({TC FW "<parameter=city>\nPar", CUT, "T[w {\"city\": \"Par\"}]"}, {TC FW "<parameter=city>\nPar", 0, "T[w {\"city\": \"Par\"}]"},
-           {TC FW P("city", "Paris") "\n", CUT, "T[w {\"city\": \"Paris\"}]"},
-           {TC FW P("city", "Paris") "\n<param", CUT, "T[w {\"city\": \"Paris\"}]"},
-           {TC FW P("city", "Paris") "\n<parameter=un", CUT, "T[w {\"city\": \"Paris\"}]"},
-           {TC FW "<parameter=city>\nParis\n</para", CUT, "T[w {\"city\": \"Paris\"}]"},
-           {TC FW "<parameter=city>", CUT, "T[w {\"city\": \"\"}]"}, {TC "<function=w", CUT, "T[w {}]"}, {TC FW, CUT, "T[w {}]"},
-           {"a\n" TC "<function=w", THINK | CUT, "R[a]T[w {}]"}, {PARIS "\n" TC FW "<parameter=city>\nR", CUT, F_PARIS "T[w {\"city\": \"R\"}]"},
+    EXPECT({TC FW "<parameter=city>\nPar", CUT, "T[w {\"city\": \"Par]"}, {TC FW "<parameter=city>\nPar", 0, "T[w {\"city\": \"Par]"},
+           {TC FW P("city", "Paris") "\n", CUT, "T[w {\"city\": \"Paris\"]"},
+           {TC FW P("city", "Paris") "\n<param", CUT, "T[w {\"city\": \"Paris\"]"},
+           {TC FW P("city", "Paris") "\n<parameter=un", CUT, "T[w {\"city\": \"Paris\"]"},
+           {TC FW P("city", "Paris") "\n<parameter=unit>\nC", CUT, "T[w {\"city\": \"Paris\", \"unit\": \"C]"},
+           {TC FW P("city", "Paris") "\n<parameter=city>\nR", CUT, "T[w {\"city\": \"Paris\", \"city\": \"R]"},
+           {TC FW "<parameter=days>\n12", CUT, "T[w {\"days\": 12]"}, {TC FW "<parameter=days>\n1 2", CUT, "T[w {\"days\": \"1 2]"},
+           {TC "<function=t>\n<parameter=o>\n{\"a\": 1}", CUT, "T[t {\"o\": {\"a\": 1}]"},
+           {TC FW "<parameter=city>\nParis\n</para", CUT, "T[w {\"city\": \"Paris]"}, {TC FW "<parameter=>\nx", CUT, "T[w {]"},
+           {TC FW "<parameter=city>", CUT, "T[w {\"city\": \"]"}, {TC "<function=w", CUT, "T[w {]"}, {TC FW, CUT, "T[w {]"},
+           {"a\n" TC "<function=w", THINK | CUT, "R[a]T[w {]"}, {PARIS "\n" TC FW "<parameter=city>\nR", CUT, F_PARIS "T[w {\"city\": \"R]"},
            {TC FW P("city", "Paris"), 0, F_PARIS});                     /* the model ended it itself, with every value closed */
+}
+
+static void test_stream__closing_tags_on_lines_of_their_own_end_a_value_only_where_the_call_may_end(void **state)
+{
+    (void)state;
+#define LINES "</function>\n</tool_call>"
+    EXPECT(VALUE("\na\n" LINES "\nb\n", "a\\n</function>\\n</tool_call>\\nb"), VALUE("\na\n</tool_call>\nb\n", "a\\n</tool_call>\\nb"),
+           VALUE("\na\n" LINES "\nb\n" LINES "\nc\n", "a\\n</function>\\n</tool_call>\\nb\\n</function>\\n</tool_call>\\nc"),
+           VALUE("\na</function>\n</tool_call>\nb\n", "a</function>\\n</tool_call>\\nb"),
+           {TC FW "<parameter=city>\na\n" LINES "\nb\n" LINES, 0, "F[w {\"city\": \"a\\n</function>\\n</tool_call>\\nb\"}]"},
+           {TC FW "<parameter=city>\nParis\n" LINES "\n" TC "<function=now>" FE TE, 0, F_PARIS "F[now {}]"},
+           {TC FW "<parameter=city>\nParis\n" LINES "\n</think>\nb", 0, F_PARIS "C[b]"},
+           {TC FW "<parameter=city>\nParis\n" LINES "\n\nDone.", 0, F_PARIS "C[Done.]"},         /* nothing else has closed it until the end */
+           {TC FW "<parameter=city>\nParis\n" LINES "\n\nDone.", CUT, "T[w {\"city\": \"Paris\\n</function>\\n</tool_call>\\n\\nDone.]"},
+           {TC FW "<parameter=city>\nParis\n" LINES "\n", CUT, "T[w {\"city\": \"Paris\\n</function>\\n</tool_call>]"},
+           {TC FW "<parameter=city>\nParis\n" LINES "\n", 0, F_PARIS});
+}
+
+static void test_stream__a_call_may_be_a_json_object(void **state)
+{
+    (void)state;
+#define J(object) TC object TE
+#define J_PARIS J("{\"name\": \"w\", \"arguments\": {\"city\": \"Paris\"}}")
+    EXPECT({J_PARIS, 0, F_PARIS}, {"r\n" J_PARIS "\n</think>\nb", THINK, "R[r]" F_PARIS "C[b]"},
+           {"A.\n\n" J_PARIS "\n" PARIS, 0, "C[A.]" F_PARIS F_PARIS},
+           {J_PARIS "\n" J_PARIS, 0, F_PARIS F_PARIS}, {J("{\"arguments\": \"{\\\"city\\\": \\\"Paris\\\"}\", \"name\": \"w\"}"), 0, F_PARIS},
+           {J("{\"name\": \"w\", \"parameters\": {\"city\": \"a\nb\", \"days\": \"3\"}}"), 0, "F[w {\"city\": \"a\\nb\", \"days\": 3}]"},
+           {J("{\"name\": \"w\", \"arguments\": {\"city\": \"</tool_call> {<\"}}"), 0, "F[w {\"city\": \"</tool_call> {<\"}]"},
+           {J("{\"name\": \"nobody\", \"arguments\": {}}"), 0, "F[nobody {}]"},
+           {J("{\"name\": \"w\"}"), 0, "C[" J("{\"name\": \"w\"}") "]"}, {J("{\"a\": 1}"), 0, "C[" J("{\"a\": 1}") "]"},
+           {J("{\"name\": \"w\", \"arguments\": [1]}"), 0, "C[" J("{\"name\": \"w\", \"arguments\": [1]}") "]"}, {J("{x}"), 0, "C[" J("{x}") "]"},
+           {"a <tool_call>{\"<tool_call>\n<function=now></function>", 0, "C[a <tool_call>{\"]F[now {}]"},
+           {J_PARIS, NO_TOOLS, "C[" J_PARIS "]"},
+           {TC "{\"name\": \"w\", \"arguments\": {\"city\": \"Pa", CUT, "C[" TC "{\"name\": \"w\", \"arguments\": {\"city\": \"Pa]"});
+}
+
+static void test_stream__names_may_be_in_quotes_and_line_ends_those_of_dos(void **state)
+{
+    (void)state;
+    EXPECT({TC "<function=\"w\">\n" P("\"city\"", "Paris") FE TE, 0, F_PARIS}, {"<function='w'>\n" P("'city'", "Paris") FE, 0, F_PARIS},
+           {TC FW "<parameter=city>\nParis\n<parameter=\"days\">\n3" FE TE, 0, "F[w {\"city\": \"Paris\", \"days\": 3}]"},
+           {"<function=\"now'></function>", 0, "C[<function=\"now'></function>]"},
+           VALUE("\r\nParis\r\n", "Paris"), VALUE("\r\na\r\nb\r\n", "a\\r\\nb"), VALUE("\r\n", ""), VALUE("\nParis\r\n", "Paris"));
 }
 
 static void test_stream__arguments_have_the_types_of_the_schema(void **state)
@@ -300,7 +348,9 @@ static void test_stream__a_megabyte_of_anything_takes_no_more_than_its_length(vo
         {TC FW "<parameter=city>\n", "\n<parameter=cit"}, {TC FW, "<"}, {TC "<function=", "w"}, {TC FW "<parameter=", "k"}, {TC FW, "<tool_call>"},
         {TC FW, "<parameter=a>b</parameter>"}, {"", "<function=now></function>"}, {"", TC "<function=w><parameter=city>x</function></tool_call>"},
         {TC FW "<parameter=city>\n", "</function>"}, {"", "\xc3"}, {TC "<function=t>\n<parameter=o>\n", "["},
-        {TC "<function=t>\n<parameter=o>\n", "{\"a\":"},
+        {TC "<function=t>\n<parameter=o>\n", "{\"a\":"}, {"", "<tool_call>{\""}, {"", "<tool_call>{\"a\": \""},
+        {"", "<tool_call>{\"\\\""}, {TC, "{\"a\": "},
+        {TC FW "<parameter=city>\n", "\n</tool_call>\n"}, {TC FW "<parameter=city>\n", "\n</function></tool_call>"},
     };
     struct text tools[] = {text_of(tool_json[0]), text_of(tool_json[1]), text_of(tool_json[2])};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -356,6 +406,9 @@ int main(void)
         cmocka_unit_test(test_stream__closers_inside_a_line_count_when_nothing_else_closed_the_value),
         cmocka_unit_test(test_stream__a_parameter_without_a_name_is_skipped),
         cmocka_unit_test(test_stream__a_call_that_was_cut_off_is_truncated),
+        cmocka_unit_test(test_stream__closing_tags_on_lines_of_their_own_end_a_value_only_where_the_call_may_end),
+        cmocka_unit_test(test_stream__a_call_may_be_a_json_object),
+        cmocka_unit_test(test_stream__names_may_be_in_quotes_and_line_ends_those_of_dos),
         cmocka_unit_test(test_stream__arguments_have_the_types_of_the_schema),
         cmocka_unit_test(test_stream__a_megabyte_of_anything_takes_no_more_than_its_length),
         cmocka_unit_test(test_stream__deep_nesting_stays_text),
