@@ -17,6 +17,6 @@ enum {
 
 /* Of what two q35chats say to each other (docs/serve.md).  Raise it when a program from before a change and one from after it would misunderstand
  * each other: a path, a key that one of them needs, or what a key means.  Keys that the other one may ignore leave it as it is. */
-enum { RELAY_PROTOCOL = 1 };
+enum { RELAY_PROTOCOL = 2 };
 
 #endif

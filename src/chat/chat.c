@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/attach.h"
+#include "chat/bias.h"
 #include "chat/export.h"
 #include "chat/preset.h"
 #include "chat/state.h"
@@ -262,6 +263,12 @@ bool chat_new(struct chat *c, struct err *e)
     c->persist.session = NULL;
     c->turn.stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
     return true;
+}
+
+bool chat_check_bias(const struct chat *c, const char *item, struct err *e)
+{
+    const struct responder_ops *ops = c->responder->ops;
+    return !*item || !state_ready(c) || !ops->check_biases || !bias_check(item, &(struct err){{0}}) || ops->check_biases(c->responder, &item, 1, e);
 }
 
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e)

@@ -289,6 +289,7 @@ struct chat_machine {
 };
 void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e);         /* sets the option tools for the next turns */
+bool chat_check_bias(const struct chat *c, const char *item, struct err *e);    /* whether the model, if it is ready, can have a bias "TOKEN=X" */
 bool chat_set_approval(struct chat *c, const char *who, struct err *e);         /* sets the option tools_approve for the next turns */
 void chat_describe_sampling(const struct chat *c, struct buf *out);     /* a line: the sampling values in force, and where they come from */
 /* For a sampling option that the user has not set: a line with the value in force; for others nothing. */

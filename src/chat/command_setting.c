@@ -20,6 +20,8 @@ static bool set_value(struct typed *c, int id, const char *key, const char *text
         return chat_offer_tools(c->chat, text, &c->e);
     if (id == OPT_tools_approve)
         return chat_set_approval(c->chat, text, &c->e);
+    if (id == OPT_logit_bias && !chat_check_bias(c->chat, text, &c->e))
+        return false;
     return options_set_named(c->o, key, text, &c->e);
 }
 

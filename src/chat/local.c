@@ -255,11 +255,20 @@ static void close_local(struct responder *r)
     free(l);
 }
 
+static bool check_biases(const struct responder *r, const char *const *items, int n, struct err *e)
+{
+    struct biases b = {0};
+    const bool ok = biases_make(&b, items, n, own_const(r)->tok, e);
+    biases_free(&b);
+    return ok;
+}
+
 static const struct responder_ops ops = {
     .request = local_request, .interrupt = local_interrupt, .end_thought = local_end_thought, .fds = fds, .drain = drain, .info = info,
     .machine = machine, .used = used, .count = count, .count_prompt = local_count_prompt, .encode = encode, .prompt = local_prompt,
     .read_ahead = local_read_ahead, .save = save, .restore = restore, .keep = keep,
-    .tokens = local_tokens, .says = local_says, .piece = piece, .close = close_local,
+    .tokens = local_tokens, .says = local_says, .piece = piece, .check_biases = check_biases,
+    .close = close_local,
 };
 
 static struct source *load(struct local *l, const struct options *o, struct err *e)

@@ -173,8 +173,9 @@ static void take_ready(struct remote *r)
     to->model[unicode_plain(to->model, strlen(to->model), '?')] = 0;    /* its end may be half a character */
     snprintf(to->backend, sizeof to->backend, "%s", m->dialect->name);
     to->n_ctx = m->n_ctx ? m->n_ctx : r->ctx;
-    r->info.temperature = r->info.top_p = -1;
-    r->info.top_k = -1;
+    r->info.temperature = m->samples ? m->temperature : -1;
+    r->info.top_p = m->top_p;
+    r->info.top_k = m->top_k;
     r->known = true;
     r->base.can.begin_text = m->dialect->continues;
     if (!m->n_ctx) {
@@ -239,8 +240,8 @@ static void take_figures(struct remote *r, const struct completion_figures *f)
 static void take_done(struct remote *r, const struct client_event *ev)
 {
     static const enum chat_end ends[] = {
-        [CLIENT_ANSWERED] = CHAT_ANSWERED, [CLIENT_LENGTH] = CHAT_LENGTH, [CLIENT_FILTERED] = CHAT_FAILED, [CLIENT_STOPPED] = CHAT_INTERRUPTED,
-        [CLIENT_FAILED] = CHAT_FAILED, [CLIENT_TOO_LONG] = CHAT_TOO_LONG,
+        [CLIENT_ANSWERED] = CHAT_ANSWERED, [CLIENT_LENGTH] = CHAT_LENGTH, [CLIENT_CONTEXT] = CHAT_CONTEXT, [CLIENT_FILTERED] = CHAT_FAILED,
+        [CLIENT_STOPPED] = CHAT_INTERRUPTED, [CLIENT_FAILED] = CHAT_FAILED, [CLIENT_TOO_LONG] = CHAT_TOO_LONG,
     };
     const char *why = ev->how == CLIENT_FILTERED ? "the server's content filter stopped the answer" : buf_str(&ev->text);
     take_figures(r, &ev->figures);
@@ -291,6 +292,15 @@ static void drain(struct responder *base)
 
 /* ---- the rest ---- */
 
+static bool check_biases(const struct responder *r, const char *const *items, int n, struct err *e)
+{
+    const struct dialect *d = client_model(own_const(r)->client)->dialect;
+    for (int i = 0; i < n; i++)
+        if (!body_check_bias(d, items[i], e))
+            return false;
+    return true;
+}
+
 static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
 {
     fds[0] = (struct pollfd){.fd = client_fd(own_const(r)->client), .events = POLLIN};
@@ -336,7 +346,7 @@ static void close_remote(struct responder *base)
 
 static const struct responder_ops ops = {
     .request = request, .interrupt = interrupt, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used, .models = models,
-    .choose = choose, .close = close_remote,
+    .choose = choose, .check_biases = check_biases, .close = close_remote,
 };
 
 static struct remote *remote_new(const struct options *o)

@@ -181,6 +181,8 @@ struct responder_ops {
     /* Changes to this model; never called while an answer is under way.  READY follows, with the former model if the server refuses this one, or
      * MODELS if there is no choice any more.  "": only asks for the list; MODELS or NOTE follows. */
     void (*choose)(struct responder *r, const char *name);
+    /* Whether each of these biases, "TOKEN=X", can work; false with the reason.  Only when the responder is ready.  NULL: all can. */
+    bool (*check_biases)(const struct responder *r, const char *const *items, int n, struct err *e);
     int  (*others)(const struct responder *r);          /* how many other programs use this model; NULL: none can */
     void (*close)(struct responder *r);
 };

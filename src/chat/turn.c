@@ -381,18 +381,6 @@ static void news_done(struct chat *c, const struct news *it)
     end_answer(c, it->end, it->text.p ? it->text.p : "");
 }
 
-static void news_ready(struct chat *c)
-{
-    c->info = c->responder->ops->info(c->responder)->chat;
-    c->presence = RESPONDER_READY;
-    c->turn.stats.ctx_total = c->info.n_ctx;
-    c->turn.joules_before = joules(c);
-    persist_model(c);
-    outbox_post(&c->out, CHAT_READY, NULL, NULL, 0);
-    if (c->turn.state == TURN_WAITING)
-        ask_responder(c);
-}
-
 static void news_fatal(struct chat *c, const struct news *it)
 {
     if (turn_answers(&c->turn)) {       /* what was said so far stays */
@@ -403,6 +391,34 @@ static void news_fatal(struct chat *c, const struct news *it)
     c->turn.state = TURN_DEAD;
     back_to_continued(c);
     outbox_post(&c->out, CHAT_FATAL, NULL, it->text.p, it->text.n);
+}
+
+/* Whether the chat can begin: with a bias that this model cannot have it ends at once, not with the first message.  Later, with another model, and
+ * where a request comes at once, that request is refused. */
+static bool biases_work(struct chat *c, struct err *e)
+{
+    int n;
+    const char *const *items = options_list(c->o, OPT_logit_bias, &n);
+    const bool begins = c->presence == RESPONDER_OPENS || c->presence == RESPONDER_ASKS;
+    const struct responder_ops *ops = c->responder->ops;
+    return !begins || !c->front.reads_ahead || !ops->check_biases || ops->check_biases(c->responder, items, n, e);
+}
+
+static void news_ready(struct chat *c)
+{
+    struct err e = {{0}};
+    if (!biases_work(c, &e)) {
+        news_fatal(c, &(struct news){.text = text_of(e.msg)});
+        return;
+    }
+    c->info = c->responder->ops->info(c->responder)->chat;
+    c->presence = RESPONDER_READY;
+    c->turn.stats.ctx_total = c->info.n_ctx;
+    c->turn.joules_before = joules(c);
+    persist_model(c);
+    outbox_post(&c->out, CHAT_READY, NULL, NULL, 0);
+    if (c->turn.state == TURN_WAITING)
+        ask_responder(c);
 }
 
 /* One of them must be chosen, unless this is another look at them. */

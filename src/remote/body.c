@@ -1,5 +1,6 @@
 #include "remote/body.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,8 @@
 #include <jansson.h>
 
 #include "base/memory.h"
+
+enum { SHORT = 7 };                     /* digits of a number */
 
 static json_t *string_of(struct text t)
 {
@@ -106,7 +109,7 @@ static void set_sampling(json_t *o, const struct body *b)
 {
     const struct dialect *d = b->dialect;
     set(o, "temperature", json_real((double)b->temperature));
-    if (b->temperature > 0)
+    if (b->temperature > 0 || d->own)
         set(o, "seed", json_integer((json_int_t)(b->seed & INT64_MAX)));
     if (d->says_off || is_cut(b->top_p))
         set(o, "top_p", json_real(is_cut(b->top_p) ? (double)b->top_p : 1));
@@ -114,32 +117,45 @@ static void set_sampling(json_t *o, const struct body *b)
         set(o, "top_k", json_integer(b->top_k > 0 ? b->top_k : 0));
     if (d->extended && (d->says_off || b->min_p > 0))
         set(o, "min_p", json_real((double)b->min_p));
-    if (b->presence_penalty != 0)
+    if (b->presence_penalty != 0 || d->own)
         set(o, "presence_penalty", json_real((double)b->presence_penalty));
     if (d->repetition && (d->says_off || (b->repetition_penalty > 0 && b->repetition_penalty != 1)))
         set(o, d->repetition, json_real(b->repetition_penalty > 0 ? (double)b->repetition_penalty : 1));
-    if (b->max_tokens > 0)
-        set(o, d->max_tokens, json_integer(b->max_tokens));
+    if (b->max_tokens > 0 || d->own)
+        set(o, d->max_tokens, json_integer(b->max_tokens > 0 ? b->max_tokens : -1));
+    if (d->own)                         /* stop strings are found here */
+        set(o, "stop", json_array());
+}
+
+/* Where the token ends in "TOKEN=X". */
+static size_t token_of(const char *item)
+{
+    const char *last = strrchr(item, '=');
+    return last ? (size_t)(last - item) : 0;
+}
+
+bool body_check_bias(const struct dialect *d, const char *item, struct err *e)
+{
+    const size_t n = token_of(item);
+    return d->own || strspn(item, "0123456789") == n ||
+           err_set(e, "this server takes --logit-bias by the token's id alone, not '%.*s'", (int)n, item);
 }
 
 /* {"TOKEN": X}; without infinity, for which -100 stands everywhere. */
 static bool set_bias(json_t *o, const struct body *b, struct err *e)
 {
     json_t *all = memory_got(json_object());
-    for (int i = 0; i < b->n_bias; i++) {
-        const char *item = b->bias[i], *last = strrchr(item, '=');
-        size_t n = last ? (size_t)(last - item) : 0;
-        double value = last ? strtod(last + 1, NULL) : 0;
-        if (!b->dialect->own && strspn(item, "0123456789") != n) {
-            json_decref(all);
-            return err_set(e, "this server takes --logit-bias by the token's id alone, not '%.*s'", (int)n, item);
-        }
-        json_object_setn_new_nocheck(all, item, n, memory_got(json_real(value < -100 ? -100 : value > 100 ? 100 : value)));
+    bool ok = true;
+    for (int i = 0; i < b->n_bias && ok; i++) {
+        const size_t n = token_of(b->bias[i]);
+        const double value = b->bias[i][n] ? strtod(b->bias[i] + n + 1, NULL) : 0, most = b->dialect->own ? HUGE_VALF : 100;
+        ok = body_check_bias(b->dialect, b->bias[i], e);
+        json_object_setn_new_nocheck(all, b->bias[i], n, memory_got(json_real(value < -100 ? -100 : value > most ? most : value)));
     }
-    if (b->n_bias)
+    if (b->n_bias || b->dialect->own)
         set(o, "logit_bias", json_incref(all));
     json_decref(all);
-    return true;
+    return ok;
 }
 
 static void set_manner(json_t *o, const struct body *b)
@@ -149,7 +165,7 @@ static void set_manner(json_t *o, const struct body *b)
         set(o, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", b->thinking));
     else if (b->dialect->thinking == THINKING_EFFORT && !b->thinking)
         set(o, "reasoning_effort", json_string("none"));
-    if (b->dialect->own && b->think_budget > 0)
+    if (b->dialect->own)
         set(o, "thinking_budget", json_integer(b->think_budget));
     if (b->dialect->progress)
         set(o, "return_progress", json_true());
@@ -159,9 +175,10 @@ static void set_manner(json_t *o, const struct body *b)
     }
 }
 
-static void write_json(const json_t *o, struct buf *out)
+/* digits: of its numbers; with 9 each float reads back as the same. */
+static void write_json(const json_t *o, size_t digits, struct buf *out)
 {
-    char *text = memory_got(json_dumps(o, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(7)));
+    char *text = memory_got(json_dumps(o, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits)));
     buf_adds(out, text);
     free(text);
 }
@@ -178,7 +195,7 @@ bool body_write(const struct body *b, struct buf *out, struct err *e)
         if (b->n_tools)
             json_object_set_nocheck(o, "tools", tools);
         set(o, "messages", messages_of(b));
-        write_json(o, out);
+        write_json(o, b->dialect->own ? 9 : SHORT, out);
     }
     json_decref(tools);
     json_decref(o);
@@ -202,7 +219,7 @@ bool body_drop(struct buf *json, const char *name)
     bool there = !json_object_del(o, name);
     if (there) {
         buf_reset(json);
-        write_json(o, json);
+        write_json(o, SHORT, json);
     }
     json_decref(o);
     return there;

@@ -22,17 +22,21 @@ struct body {
     const char *reasoning_name;         /* the field for the reasoning of earlier answers; NULL: reasoning is not sent */
     bool thinking;
     bool continues;                     /* the last message is an answer that is to be continued */
-    /* float temperature, top_p, ...: one that is off is sent only to dialects with says_off; temperature is always sent */
+    /* A q35chat gets all of these, so that it fills in nothing: a limit that there is not as -1.  To other servers only what is on is sent, and the
+     * temperature.
+     * float temperature, top_p, ...: one that is off is sent to dialects with says_off, too */
 #define SAMPLING_NUMBER(name, ...) float name;
 #include "config/sampling_numbers.def"
-    int top_k, max_tokens, think_budget;        /* 0: not sent */
-    const char *const *bias;            /* [n_bias] "TOKEN=X"; servers other than q35chat need a number as TOKEN */
+    int top_k, max_tokens, think_budget;        /* 0: none */
+    const char *const *bias;            /* [n_bias] "TOKEN=X" */
     int n_bias;
     uint64_t seed;
 };
 
 /* Appends the body.  False: a tool is not JSON, or a bias names its token by text where the server wants its id. */
 bool body_write(const struct body *b, struct buf *out, struct err *e);
+/* Whether a server of this dialect takes the bias "TOKEN=X": servers other than q35chat need a number as TOKEN. */
+bool body_check_bias(const struct dialect *d, const char *item, struct err *e);
 /* Removes from a body the first field that the server's refusal names, but never `model`, `messages`, `tools` or `stream`, without which there is no
  * request.  Appends the field's name to `name`.  False: the refusal names none. */
 bool body_drop_refused(struct buf *json, const char *refusal, struct buf *name);

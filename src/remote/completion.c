@@ -84,7 +84,7 @@ static void tell_words(struct completion *c, enum completion_kind kind, struct t
 /* Whether text is a whole JSON object. */
 static bool is_object(const struct buf *text)
 {
-    json_t *v = json_loadb(buf_str(text), text->len, JSON_ALLOW_NUL, NULL);
+    json_t *v = json_loadb(buf_str(text), text->len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);       /* integers may have any size */
     bool ok = json_is_object(v);
     json_decref(v);
     return ok;
@@ -174,11 +174,14 @@ static void take_delta(struct completion *c, const json_t *delta)
         take_call(c, json_array_get(calls, i));
 }
 
-static void take_finish(struct completion *c, struct text reason)
+/* truncated: why an answer of q35chat is not whole; where the model itself ended within a call, that call shows it. */
+static void take_finish(struct completion *c, struct text reason, struct text truncated)
 {
     if (!reason.n)
         return;
-    c->finish = text_is(reason, "length") ? COMPLETION_LENGTH : text_is(reason, "content_filter") ? COMPLETION_FILTERED : COMPLETION_STOPPED;
+    const bool length = text_is(reason, "length") && !text_is(truncated, "model");
+    c->finish = length && text_is(truncated, "context") ? COMPLETION_CONTEXT : length ? COMPLETION_LENGTH
+              : text_is(reason, "content_filter") ? COMPLETION_FILTERED : COMPLETION_STOPPED;
     end_call(c, c->finish != COMPLETION_STOPPED);
 }
 
@@ -284,7 +287,7 @@ static void take_chunk(struct completion *c, const json_t *chunk)
     take_figures(c, chunk);
     take_progress(c, json_object_get(chunk, "prompt_progress"));
     take_delta(c, json_object_get(choice, "delta"));
-    take_finish(c, string_of(json_object_get(choice, "finish_reason")));
+    take_finish(c, string_of(json_object_get(choice, "finish_reason")), string_of(json_object_get(choice, "truncated")));
 }
 
 static bool take_event(void *arg, struct text name, struct text data, struct err *e)

@@ -145,13 +145,17 @@ static bool lists_all(const json_t *list)
 
 static void take(const json_t *model, struct remote_model *m)
 {
-    const json_t *loading = json_object_get(model, "loading");
+    const json_t *loading = json_object_get(model, "loading"), *sampling = json_object_get(model, "sampling");
     buf_adds(&m->id, id_of(model));
     m->n_ctx = positive(json_object_get(model, "max_model_len"));
     m->loading = json_is_object(loading);
     m->loaded = (size_t)json_integer_value(json_object_get(loading, "done"));
     m->to_load = (size_t)json_integer_value(json_object_get(loading, "total"));
     m->dialect = spoken_by(model);
+    m->samples = json_is_object(sampling);
+    m->temperature = (float)json_number_value(json_object_get(sampling, "temperature"));
+    m->top_p = (float)json_number_value(json_object_get(sampling, "top_p"));
+    m->top_k = (int)json_integer_value(json_object_get(sampling, "top_k"));
 }
 
 static bool refuse_none(const json_t *list, struct err *e)

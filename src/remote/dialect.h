@@ -28,6 +28,9 @@ struct remote_model {
     bool unlisted;                      /* the server's list does not have it, but may be incomplete */
     int n_ctx;                          /* size of the context in tokens; 0: not known */
     const struct dialect *dialect;
+    bool samples;                       /* the server reports the model's own defaults of sampling: */
+    float temperature, top_p;           /* negative: it has none */
+    int  top_k;                         /* the same */
     bool loading;                       /* the server is loading it */
     size_t loaded, to_load;             /* bytes */
 };

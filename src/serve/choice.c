@@ -2,8 +2,10 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
+#include "base/log.h"
 #include "base/unicode.h"
 #include "serve/relay.h"
 #include "text/pyjson.h"
@@ -28,11 +30,26 @@ static void add_reasoning(struct buf *out, struct text value)
     add_string(out, "reasoning", value);
 }
 
+/* Appends 24 random letters and digits, so that no id comes twice, not even after a restart. */
+static void add_random(struct buf *out)
+{
+    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    enum { LETTERS = sizeof letters - 1, WANTED = 24, FAIR = 256 / LETTERS * LETTERS };
+    unsigned char bytes[2 * WANTED];
+    for (int n = 0; n < WANTED;) {
+        CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes);
+        for (size_t i = 0; i < sizeof bytes && n < WANTED; i++)
+            if (bytes[i] < FAIR) {
+                buf_addc(out, letters[bytes[i] % LETTERS]);
+                n++;
+            }
+    }
+}
+
 static void add_head(struct choice *r, const char *object)
 {
-    const bool plain = r->question->plain;
-    buf_addf(&r->out, "{\"id\": \"%s-%llu\", \"object\": \"%s\", \"created\": %lld, \"model\": ", plain ? "cmpl" : "chatcmpl",
-             (unsigned long long)r->number, plain ? "text_completion" : object, (long long)r->created);
+    buf_addf(&r->out, "{\"id\": \"%s\", \"object\": \"%s\", \"created\": %lld, \"model\": ", r->id.data,
+             r->question->plain ? "text_completion" : object, (long long)r->created);
     quote(&r->out, r->model);
 }
 
@@ -176,7 +193,16 @@ static void add_logprobs(struct choice *r, struct buf *out)
         buf_addf(out, "{\"content\": [%s]}", buf_str(&r->logprobs));
 }
 
-/* One event; `delta`: the inside of that object, or its text.  finish NULL: it goes on. */
+/* finish NULL: more of the answer follows. */
+static void add_finish(struct choice *r, const char *finish)
+{
+    buf_adds(&r->out, ", \"finish_reason\": ");
+    finish ? quote(&r->out, finish) : buf_adds(&r->out, "null");
+    if (finish && r->cut_by)
+        buf_addf(&r->out, ", \"truncated\": \"%s\"", r->cut_by);
+}
+
+/* Appends an event.  delta: the inside of that object, or its text.  finish NULL: more of the answer follows. */
 static void add_event(struct choice *r, const struct buf *delta, const char *finish, const char *more)
 {
     struct buf *out = &r->out;
@@ -194,8 +220,7 @@ static void add_event(struct choice *r, const struct buf *delta, const char *fin
     } else if (r->question->plain) {
         buf_adds(out, ", \"logprobs\": null");
     }
-    buf_adds(out, ", \"finish_reason\": ");
-    finish ? quote(out, finish) : buf_adds(out, "null");
+    add_finish(r, finish);
     buf_addf(out, "}]%s}\n\n", more);
 }
 
@@ -225,15 +250,19 @@ static void stream_progress(struct choice *r, const struct news *it)
 
 /* ---- calls ---- */
 
+/* The arguments of a streamed call begin with their brace at once: whatever becomes of the stream, they are no JSON before they are complete.  Empty
+ * ones would count as a call without arguments. */
 static void begin_call(struct choice *r, struct text name)
 {
     struct buf call = {0};
-    buf_addf(&call, "\"id\": \"call_%llu_%d\", \"type\": \"function\", \"function\": {", (unsigned long long)r->number, r->n_calls);
+    buf_adds(&call, "\"id\": \"call_");
+    add_random(&call);
+    buf_adds(&call, "\", \"type\": \"function\", \"function\": {");
     add_string(&call, "name", name);
     buf_adds(&call, ", \"arguments\": ");
     if (r->question->streams) {
         struct buf delta = {0};
-        buf_addf(&delta, "\"tool_calls\": [{\"index\": %d, %s\"\"}}]", r->n_calls, call.data);
+        buf_addf(&delta, "\"tool_calls\": [{\"index\": %d, %s\"{\"}}]", r->n_calls, call.data);
         add_event(r, &delta, NULL, "");
         buf_free(&delta);
     } else {
@@ -241,10 +270,14 @@ static void begin_call(struct choice *r, struct text name)
     }
     buf_free(&call);
     r->n_calls++;
+    r->in_call = true;
 }
 
-static void end_call(struct choice *r, struct text arguments)
+/* arguments: an object; truncated: the beginning of one, its brace at least. */
+static void end_call(struct choice *r, struct text arguments, bool truncated)
 {
+    r->in_call = false;
+    r->broken |= truncated;
     if (!r->question->streams) {
         pyjson_quote(arguments, &r->calls);
         buf_adds(&r->calls, "}}");
@@ -252,7 +285,7 @@ static void end_call(struct choice *r, struct text arguments)
     }
     struct buf delta = {0};
     buf_addf(&delta, "\"tool_calls\": [{\"index\": %d, \"function\": {\"arguments\": ", r->n_calls - 1);
-    pyjson_quote(arguments, &delta);
+    pyjson_quote((struct text){arguments.p + 1, arguments.n - 1}, &delta);
     buf_adds(&delta, "}}]");
     add_event(r, &delta, NULL, "");
     buf_free(&delta);
@@ -304,9 +337,11 @@ static void release_text(struct choice *r)
     buf_free(&out);
 }
 
-void choice_begin(struct choice *r, const struct question *q, const struct responder *responder, const char *model, uint64_t number)
+void choice_begin(struct choice *r, const struct question *q, const struct responder *responder, const char *model)
 {
-    *r = (struct choice){.question = q, .responder = responder, .model = model, .number = number, .created = (int64_t)time(NULL)};
+    *r = (struct choice){.question = q, .responder = responder, .model = model, .created = (int64_t)time(NULL)};
+    buf_adds(&r->id, q->plain ? "cmpl-" : "chatcmpl-");
+    add_random(&r->id);
     stopper_reset(&r->stopper, q->stops, q->n_stops);
     if (q->streams && !q->plain && !q->relayed) {
         struct buf delta = {0};
@@ -351,7 +386,7 @@ bool choice_news(struct choice *r, const struct news *it)
         begin_call(r, it->text);
         break;
     case NEWS_CALL:
-        end_call(r, it->text);
+        end_call(r, it->text, it->truncated);
         r->called = r->question->one_call && !it->truncated;
         break;
     default:
@@ -443,7 +478,8 @@ static void end_object(struct choice *r, const char *finish, const struct chat_s
     struct buf *out = &r->out;
     add_head(r, "chat.completion");
     (r->question->plain ? end_plain : end_message)(r);
-    buf_addf(out, ", \"finish_reason\": \"%s\"}]", finish);
+    add_finish(r, finish);
+    buf_adds(out, "}]");
     add_usage(r, s, out);
     add_timings(s, out);
     buf_adds(out, "}");
@@ -467,19 +503,23 @@ void choice_done(struct choice *r, const struct news *it)
         relay_done(r, it);
         return;
     }
-    bool hit = r->stopper.hit, cut = it->end == CHAT_LENGTH || it->end == CHAT_CONTEXT;
+    if (r->in_call)                     /* its end did not come */
+        end_call(r, text_of("{"), true);
     if (chat_end_failed(it->end)) {
         fail(r, it->text.n ? it->text.p : "the engine failed");
         return;
     }
     release_text(r);
-    const char *finish = hit ? "stop" : cut ? "length" : r->n_calls ? "tool_calls" : "stop";
+    r->cut_by = r->stopper.hit ? NULL : it->end == CHAT_LENGTH ? "limit" : it->end == CHAT_CONTEXT ? "context"
+              : it->end == CHAT_INTERRUPTED ? "interrupt" : r->broken ? "model" : NULL;
+    const char *finish = r->cut_by ? "length" : r->n_calls && !r->stopper.hit ? "tool_calls" : "stop";
     (r->question->streams ? end_stream : end_object)(r, finish, s);
 }
 
 void choice_free(struct choice *r)
 {
     stopper_free(&r->stopper);
+    buf_free(&r->id);
     buf_free(&r->out);
     buf_free(&r->reasoning);
     buf_free(&r->content);

@@ -27,11 +27,14 @@ struct choice {
     const struct question *question;
     const struct responder *responder;  /* gives the text of tokens */
     const char *model;
-    uint64_t number;                    /* of the request, for its id */
+    struct buf id;                      /* of the reply */
     int64_t  created;                   /* seconds since 1970 */
     struct stopper stopper;
     int  n_calls;
     bool called;                        /* the one call that the client wants is complete */
+    bool in_call;                       /* the last call has begun, and not ended */
+    bool broken;                        /* it was cut off: its arguments are no JSON */
+    const char *cut_by;                 /* why the answer is not whole, a word of docs/serve.md; NULL: it is */
     struct buf out;                     /* stream: the bytes to be sent next; object: the whole reply, at the end */
     struct buf reasoning, content, calls;       /* object: the parts of the answer so far; calls: JSON, separated by commas */
     struct buf logprobs;                /* JSON of the tokens whose text was not sent yet */
@@ -46,7 +49,7 @@ struct choice {
     int  n_counted;                     /* relayed: number of tokens when figures were sent last */
 };
 
-void choice_begin(struct choice *r, const struct question *q, const struct responder *responder, const char *model, uint64_t number);
+void choice_begin(struct choice *r, const struct question *q, const struct responder *responder, const char *model);
 /* Takes any news except DONE.  False: the answer is over. */
 bool choice_news(struct choice *r, const struct news *it);
 /* Whether the answer has reached a stop string, or the one call that the client wants: nothing more is sent. */

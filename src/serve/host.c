@@ -20,6 +20,7 @@ struct host {
     int  lock;                          /* of the socket */
     int  timer;                         /* readable when the server has something to do that no descriptor tells */
     bool asked;                         /* the person's answer is under way */
+    struct options *usual;              /* values for what a request leaves open */
 };
 
 static struct host *own(struct responder *r)
@@ -165,6 +166,11 @@ static bool says(struct responder *r, const struct spoken *s, const struct token
     return own(r)->person->ops->says(own(r)->person, s, t);
 }
 
+static bool check_biases(const struct responder *r, const char *const *items, int n, struct err *e)
+{
+    return own_const(r)->person->ops->check_biases(own_const(r)->person, items, n, e);
+}
+
 static struct text piece(const struct responder *r, int32_t id)
 {
     return own_const(r)->person->ops->piece(own_const(r)->person, id);
@@ -225,6 +231,7 @@ static void host_free(struct host *h)
     if (h->lock >= 0)
         close(h->lock);
     buf_free(&h->socket);
+    options_close(h->usual);
     free(h);
 }
 
@@ -246,12 +253,25 @@ static void close_host(struct responder *r)
 static const struct responder_ops ops = {
     .request = request, .interrupt = interrupt, .end_thought = end_thought, .fds = fds, .drain = drain, .info = info, .machine = machine,
     .used = used, .count = count, .count_prompt = count_prompt, .encode = encode, .prompt = prompt, .read_ahead = read_ahead, .save = save,
-    .restore = restore, .keep = keep, .tokens = tokens, .says = says, .piece = piece, .others = others, .close = close_host,
+    .restore = restore, .keep = keep, .tokens = tokens, .says = says, .piece = piece,
+    .check_biases = check_biases, .others = others, .close = close_host,
 };
+
+/* What the requests of other programs leave open is as the config file says, not as it is set in the chat. */
+static struct options *options_of_file(const struct options *o)
+{
+    struct options *usual = options_open();
+    struct err ignored = {{0}};         /* the chat has read it */
+    const char *file = options_text(o, OPT_config);
+    *file ? options_read_file(usual, file, &ignored) : options_read_usual_file(usual, &ignored);
+    return usual;
+}
 
 static bool start(struct host *h, struct responder *const *guests, int n, const struct options *o, struct err *e)
 {
-    const struct server_options so = {.o = o, .n_waiting = WAITING, .send_timeout_s = SEND_TIMEOUT_S, .n_spare = 1, .of_chat = true};
+    const struct server_options so = {
+        .o = h->usual, .engine = o, .n_waiting = WAITING, .send_timeout_s = SEND_TIMEOUT_S, .n_spare = 1, .of_chat = true,
+    };
     int fd = socket_listen_unix(h->socket.data, &h->lock, e);
     h->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (fd < 0) {
@@ -276,6 +296,7 @@ struct responder *host_open(struct responder *person, struct responder *const *g
     h->person = person;
     h->leave = leave;
     h->lock = -1;
+    h->usual = options_of_file(o);
     buf_adds(&h->socket, socket);
     if (!start(h, guests, n, o, e)) {
         host_free(h);

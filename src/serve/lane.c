@@ -42,7 +42,7 @@ static void begin(struct lane *l)
     j->question.request.patience_ms = due_patience_ms(j->due, clock_ns());
     question_sampling(&j->question, s->so.o, l->r->ops->info(l->r));
     find_plain(s, &j->question, &prefix);
-    choice_begin(&j->choice, &j->question, l->r, buf_str(&s->model), ++s->number);
+    choice_begin(&j->choice, &j->question, l->r, buf_str(&s->model));
     j->begun = true;
     enum request_result how = find_prefix(s, j, &prefix, &e) ? l->r->ops->request(l->r, &j->question.request, &e) : REQUEST_REFUSED;
     tokens_free(&prefix);

@@ -13,6 +13,8 @@
 #include "serve/history.h"
 #include "text/pyjson.h"
 
+enum { NOT_GIVEN = INT_MIN };           /* a whole number that the body does not have, unlike 0 and -1: no limit */
+
 static bool is_text(const struct pyjson *v, const char *s)
 {
     return v && v->kind == PY_STR && text_is(v->text, s);
@@ -231,6 +233,7 @@ static bool read_bias(struct question *q, const struct pyjson *top, struct err *
         if (!bias_check(list[i], e))
             return false;
     }
+    q->biased = true;
     q->given.bias = list;
     q->given.n_bias = (int)v->n;
     return true;
@@ -251,7 +254,7 @@ static bool read_seed(struct question *q, const struct pyjson *top, struct err *
 static bool read_sampling(struct question *q, const struct pyjson *top, struct err *e)
 {
     struct request_sampling *s = &q->given;
-    *s = (struct request_sampling){.top_k = -1, .max_tokens = -1};
+    *s = (struct request_sampling){.top_k = NOT_GIVEN, .max_tokens = NOT_GIVEN};
 #define SAMPLING_NUMBER(name, ...) s->name = NAN;
 #include "config/sampling_numbers.def"
     return
@@ -386,21 +389,21 @@ void question_sampling(struct question *q, const struct options *o, const struct
 {
     const struct request_sampling *g = &q->given;
     struct request_sampling *s = &q->request.sampling;
-    if (!q->relayed)
-        preset_sampling(o, info, s);
+    if (q->relayed) {
+        *s = *g;
+        return;
+    }
+    preset_sampling(o, info, s);
 #define SAMPLING_NUMBER(name, ...) take(&s->name, g->name);
 #include "config/sampling_numbers.def"
-    if (!q->relayed)
-        s->top_p = preset_top_p(s->top_p);
-    s->top_k = g->top_k >= 0 ? g->top_k : s->top_k;
-    s->max_tokens = g->max_tokens > 0 ? g->max_tokens : s->max_tokens;
+    s->top_p = preset_top_p(s->top_p);
+    if (g->top_k != NOT_GIVEN)
+        s->top_k = g->top_k > 0 ? g->top_k : 0;
+    if (g->max_tokens != NOT_GIVEN)
+        s->max_tokens = g->max_tokens > 0 ? g->max_tokens : 0;
     s->seed = q->seeded ? g->seed : options_given(o, OPT_seed) ? s->seed : random_seed();
-    if (q->relayed) {
-        s->draft_depth = g->draft_depth;
-        s->lookup = g->lookup;
-    }
-    s->n_alternatives = q->relayed ? g->n_alternatives : q->n_alternatives < 0 ? 0 : q->n_alternatives ? q->n_alternatives : 1;
-    if (g->bias) {
+    s->n_alternatives = q->n_alternatives < 0 ? 0 : q->n_alternatives ? q->n_alternatives : 1;
+    if (q->biased) {
         s->bias = g->bias;
         s->n_bias = g->n_bias;
     }

@@ -31,8 +31,8 @@ struct question {
     bool streams, wants_usage, wants_progress;
     bool one_call;                      /* the answer ends after its first call */
     int  n_alternatives;                /* alternatives sent with each token; -1: no logprobs */
-    struct request_sampling given;      /* sampling values from the body; NAN, or -1 in whole numbers: not given */
-    bool seeded;                        /* the body has a seed */
+    struct request_sampling given;      /* sampling values from the body; NAN, or INT_MIN in whole numbers: not given */
+    bool seeded, biased;                /* the body has a seed, a logit_bias */
 };
 
 /* False with a sentence for the client.  *q must be freed either way. */
@@ -48,7 +48,8 @@ bool question_ids(const struct pyjson *list, struct ids *out);
 bool question_whole(const struct pyjson *top, const char *key, int min, int max, int *to, struct err *e);
 bool question_flag(const struct pyjson *top, const char *key, bool *to, struct err *e);
 void question_free(struct question *q);
-/* Fills q->request.sampling with the values of the body, else of the options, else the model's own defaults.  Relayed: of the body alone. */
+/* Fills q->request.sampling with the values of the body, else of the options, else the model's own defaults.  Relayed: with those of the body, which
+ * has all. */
 void question_sampling(struct question *q, const struct options *o, const struct responder_info *info);
 
 #endif

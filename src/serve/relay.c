@@ -38,15 +38,28 @@ static bool read_name(const struct pyjson *top, struct text *name, struct err *e
     return read_text(top, "id", "the name of an answer, or of the q35chat that asks", name, e);
 }
 
+/* Nothing of how it samples is filled in here. */
+static bool has_sampling(const struct pyjson *top, struct err *e)
+{
+    static const char *const keys[] = {
+#define SAMPLING_NUMBER(name, ...) #name,
+#include "config/sampling_numbers.def"
+        "top_k", "seed", "max_tokens", "draft_depth", "lookup", "likely", "logit_bias",
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!pyjson_get(top, keys[i]))
+            return err_set(e, "%s is missing: a q35chat sends all of its sampling", keys[i]);
+    return true;
+}
+
 bool relay_read(struct question *q, struct text body, const struct options *o, struct err *e)
 {
     struct pyjson top;
-    if (!question_read_top(q, body, &top, o, e))
+    if (!question_read_top(q, body, &top, o, e) || !has_sampling(&top, e))
         return false;
     struct request_sampling *s = &q->given;
     q->relayed = q->streams = true;
     q->n_stops = 0;                     /* stop strings are the client's */
-    s->lookup = true;
     return read_name(&top, &q->name, e) && read_ids(q, &top, e) && question_whole(&top, "answer_prefix", 0, q->ids.n - 1, &q->n_answer_prefix, e) &&
            question_whole(&top, "draft_depth", -1, LIMIT_DRAFTS, &s->draft_depth, e) && question_flag(&top, "lookup", &s->lookup, e) &&
            question_whole(&top, "likely", 0, LIMIT_ALTERNATIVES, &s->n_alternatives, e);

@@ -173,7 +173,7 @@ struct server *server_open(struct responder *const *all, int n, const struct ser
         add_lane(s, all[i]);
     s->ready = r->ops->info(r) != NULL && r->can.tokens;
     name_model(s);
-    engine_key(so->o, &s->options);
+    engine_key(so->engine ? so->engine : so->o, &s->options);
     if (!readings_init(&s->readings, has_read, s))
         err_set(e, "cannot start a server: %s", strerror(errno));
     else

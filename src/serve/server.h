@@ -11,6 +11,7 @@
 
 struct server_options {
     const struct options *o;            /* values for what a request does not say; must outlive the server */
+    const struct options *engine;       /* those with which the engine was loaded; NULL: o */
     int  n_waiting;                     /* most requests in the queue; more get status 429 */
     int  send_timeout_s;                /* an answer ends when its client has read nothing for so long; 0: never.  Answers of attached chats, which
                                          * may be suspended, do not end so */

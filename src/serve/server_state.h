@@ -36,7 +36,6 @@ struct server {
     struct queue unread;                /* answers that are paused until their clients read */
     bool held;                          /* server_hold() */
     bool shut;                          /* server_shut() */
-    uint64_t number;                    /* number of the last request */
     struct figures figures;
     struct attached_list attached;
     int64_t unused_ns;                  /* when the last client went away; 0: there is one */
