@@ -240,10 +240,11 @@ static void take_figures(struct remote *r, const struct completion_figures *f)
 static void take_done(struct remote *r, const struct client_event *ev)
 {
     static const enum chat_end ends[] = {
-        [CLIENT_ANSWERED] = CHAT_ANSWERED, [CLIENT_LENGTH] = CHAT_LENGTH, [CLIENT_CONTEXT] = CHAT_CONTEXT, [CLIENT_FILTERED] = CHAT_FAILED,
-        [CLIENT_STOPPED] = CHAT_INTERRUPTED, [CLIENT_FAILED] = CHAT_FAILED, [CLIENT_TOO_LONG] = CHAT_TOO_LONG,
+        [CLIENT_ANSWERED] = CHAT_ANSWERED, [CLIENT_LENGTH] = CHAT_LENGTH, [CLIENT_CONTEXT] = CHAT_CONTEXT, [CLIENT_BROKEN] = CHAT_FAILED,
+        [CLIENT_FILTERED] = CHAT_FAILED, [CLIENT_STOPPED] = CHAT_INTERRUPTED, [CLIENT_FAILED] = CHAT_FAILED, [CLIENT_TOO_LONG] = CHAT_TOO_LONG,
     };
-    const char *why = ev->how == CLIENT_FILTERED ? "the server's content filter stopped the answer" : buf_str(&ev->text);
+    const char *why = ev->how == CLIENT_FILTERED ? "the server's content filter stopped the answer"
+                    : ev->how == CLIENT_BROKEN ? "the model broke off in the middle of a tool call" : buf_str(&ev->text);
     take_figures(r, &ev->figures);
     r->speaking = SILENT;
     if (ev->unreachable && r->base.instead) {

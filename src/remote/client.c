@@ -218,6 +218,7 @@ static enum client_end end_of(const struct completion *answer)
     switch (completion_finish(answer)) {
     case COMPLETION_LENGTH:   return CLIENT_LENGTH;
     case COMPLETION_CONTEXT:  return CLIENT_CONTEXT;
+    case COMPLETION_BROKEN:   return CLIENT_BROKEN;
     case COMPLETION_FILTERED: return CLIENT_FILTERED;
     default:                  return CLIENT_ANSWERED;
     }

@@ -28,7 +28,7 @@ enum client_event_kind {
     CLIENT_DONE,                        /* how; text: the reason, if the answer failed, else empty */
 };
 
-enum client_end { CLIENT_ANSWERED, CLIENT_LENGTH, CLIENT_CONTEXT, CLIENT_FILTERED, CLIENT_STOPPED, CLIENT_FAILED, CLIENT_TOO_LONG };
+enum client_end { CLIENT_ANSWERED, CLIENT_LENGTH, CLIENT_CONTEXT, CLIENT_BROKEN, CLIENT_FILTERED, CLIENT_STOPPED, CLIENT_FAILED, CLIENT_TOO_LONG };
 
 struct client_event {
     enum client_event_kind kind;

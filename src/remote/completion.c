@@ -174,14 +174,13 @@ static void take_delta(struct completion *c, const json_t *delta)
         take_call(c, json_array_get(calls, i));
 }
 
-/* truncated: why an answer of q35chat is not whole; where the model itself ended within a call, that call shows it. */
+/* truncated: why an answer of q35chat is not whole. */
 static void take_finish(struct completion *c, struct text reason, struct text truncated)
 {
     if (!reason.n)
         return;
-    const bool length = text_is(reason, "length") && !text_is(truncated, "model");
-    c->finish = length && text_is(truncated, "context") ? COMPLETION_CONTEXT : length ? COMPLETION_LENGTH
-              : text_is(reason, "content_filter") ? COMPLETION_FILTERED : COMPLETION_STOPPED;
+    c->finish = text_is(truncated, "context") ? COMPLETION_CONTEXT : text_is(truncated, "model") ? COMPLETION_BROKEN
+              : text_is(reason, "length") ? COMPLETION_LENGTH : text_is(reason, "content_filter") ? COMPLETION_FILTERED : COMPLETION_STOPPED;
     end_call(c, c->finish != COMPLETION_STOPPED);
 }
 

@@ -35,7 +35,7 @@ typedef void completion_fn(const struct completion_delta *d, void *arg);
 
 /* Why the answer ended. */
 enum completion_finish { COMPLETION_OPEN, COMPLETION_DONE /* without a reason */, COMPLETION_STOPPED, COMPLETION_LENGTH,
-                         COMPLETION_CONTEXT, COMPLETION_FILTERED };
+                         COMPLETION_CONTEXT, COMPLETION_BROKEN /* the model ended within a call */, COMPLETION_FILTERED };
 
 /* Negative figures are not known. */
 struct completion_figures {

@@ -86,9 +86,14 @@ void pyjson_set(struct pyjson *v, struct text key, struct pyjson value, struct a
         *slot(v, key) = (uint32_t)v->n;
 }
 
+const struct pyjson *pyjson_item(const struct pyjson *v, struct text key)
+{
+    return v && v->kind == PY_DICT ? find_item(v, key) : NULL;
+}
+
 const struct pyjson *pyjson_get(const struct pyjson *v, const char *key)
 {
-    return v && v->kind == PY_DICT ? find_item(v, text_of(key)) : NULL;
+    return pyjson_item(v, text_of(key));
 }
 
 const struct pyjson *pyjson_given(const struct pyjson *dict, const char *key)

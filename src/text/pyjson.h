@@ -37,6 +37,7 @@ bool pyjson_parse(struct pyjson *v, struct text src, enum pyjson_mode mode, stru
 
 const struct pyjson *pyjson_get(const struct pyjson *dict, const char *key);     /* NULL if absent or if `dict` is not a dict */
 const struct pyjson *pyjson_given(const struct pyjson *dict, const char *key);   /* NULL also if the value is null */
+const struct pyjson *pyjson_item(const struct pyjson *dict, struct text key);    /* pyjson_get() with a key of any bytes */
 void pyjson_set(struct pyjson *dict, struct text key, struct pyjson value, struct arena *a);
 struct pyjson pyjson_string(struct text t);
 bool pyjson_truth(const struct pyjson *v);                       /* Python's bool(); NULL is false */

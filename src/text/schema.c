@@ -106,9 +106,21 @@ bool schema_read(struct schema *s, struct text tool, struct arena *a)
     s->params = arena_array(a, properties->n, sizeof *s->params);
     for (size_t i = 0; i < properties->n; i++) {
         struct reader r = {.root = parameters};
-        s->params[s->n_params++] = (struct param){properties->keys[i], types_of(&r, &properties->items[i])};
+        s->params[s->n_params++] = (struct param){properties->keys[i], types_of(&r, &properties->items[i]), false};
     }
+    const struct pyjson *required = pyjson_get(parameters, "required");
+    for (size_t i = 0; i < s->n_params; i++)
+        for (size_t k = 0; required && required->kind == PY_LIST && k < required->n; k++)
+            s->params[i].required |= required->items[k].kind == PY_STR && text_same(required->items[k].text, s->params[i].name);
     return true;
+}
+
+bool schema_complete(const struct schema *s, const struct pyjson *args)
+{
+    bool all = s != NULL;
+    for (size_t i = 0; all && i < s->n_params; i++)
+        all = !s->params[i].required || pyjson_item(args, s->params[i].name);
+    return all;
 }
 
 const struct param *schema_param(const struct schema *s, struct text name)

@@ -12,6 +12,7 @@
 struct param {
     struct text name;
     unsigned    types;                  /* 1 << enum, private to schema.c; 0: no type given, taken as a string */
+    bool        required;
 };
 
 struct schema {
@@ -24,6 +25,8 @@ struct schema {
 bool schema_read(struct schema *s, struct text tool, struct arena *a);
 /* NULL if there is no such parameter; `s` may be NULL. */
 const struct param *schema_param(const struct schema *s, struct text name);
+/* Whether the arguments have all that the schema requires; NULL: nobody knows. */
+bool schema_complete(const struct schema *s, const struct pyjson *args);
 /* The value with a type of its schema; a string if the text fits none of them, or if `p` is NULL. */
 struct pyjson schema_value(const struct param *p, struct text value, struct arena *a);
 /* The same for a value that was written as a JSON string: it stays one where the schema allows strings or names no type. */

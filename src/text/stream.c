@@ -569,11 +569,11 @@ static bool step_key(struct stream *s)
 }
 
 /* Whether the </tool_call> at p, after blanks, ends a call whose value has no closing tag: the next call or the end of the answer follows.  Text that
- * follows shows that the tag is part of the value; if nothing closes the value until the end, stream_finish() takes the tag all the same. */
+ * follows shows that the tag is part of the value. */
 static enum match tag_ends(struct stream *s, size_t p)
 {
     static const char *const behind_call[] = {"<tool_call>", "<function=", "</tool_call>", "</think>", NULL};
-    return s->lenient ? YES : follows(s, p + strlen("</tool_call>"), &s->look[1], !s->cut, behind_call);
+    return follows(s, p + strlen("</tool_call>"), &s->look[1], !s->cut, behind_call);
 }
 
 /* The same of the </function> at p. */
@@ -710,7 +710,7 @@ void stream_finish(struct stream *s, bool cut)
     if (s->state == VALUE && s->key.n) {
         const struct pyjson open = read_value(s, cut_value_end(s));
         cut_call(s, &open);
-    } else if (s->state == BODY && !cut) {
+    } else if (s->state == BODY && !cut && schema_complete(s->schema, &s->args)) {      /* the model has only forgotten the closing tags */
         end_call(s);
     } else if (s->state >= NAME) {
         if (s->state == NAME)

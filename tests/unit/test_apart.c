@@ -1,20 +1,9 @@
 /* Programs that use one engine stay apart: no option of a chat reaches the answer of a pipe that the chat's engine makes, and none of a pipe reaches
  * the chat.  Each option of the table is set, whatever it is for, so that a new one is tried, too; what the engine gets and what the program shows is
  * compared with what is the same without the other program. */
-#include <limits.h>
-#include <stdbool.h>
-#include <stdlib.h>
+#include "beside.h"
 
-#include "tests/tmpdir.h"
-#include "talk.h"
-#include "chat/remote.h"
-#include "serve/host.h"
-
-#define MODEL "tests/data/chat"
 #define ANSWER "one two three</think>Hello there, how are you?"
-
-static struct tmpdir dir;
-static char socket_path[PATH_MAX];
 
 static void expect_answers(void)
 {
@@ -23,21 +12,6 @@ static void expect_answers(void)
     fake.n_submits = 0;
     for (fake.n_answers = 0; fake.n_answers < FAKE_MAX;)
         fake_say(ANSWER);
-}
-
-static void must_set(struct options *o, enum option_id id, const char *value)
-{
-    struct err e = {{0}};
-    if (!options_set(o, id, value, FROM_SET, &e))
-        fail_msg("%s", e.msg);
-}
-
-static struct options *options_of_test(void)
-{
-    struct options *o = options_open();
-    must_set(o, OPT_model, MODEL);
-    must_set(o, OPT_seed, "7");
-    return o;
 }
 
 /* Appends what the engine got: all that shapes the answer. */
@@ -57,24 +31,6 @@ static void describe_requests(struct buf *out)
     }
 }
 
-/* Drains the chat whose engine it is, if there is one, and this talk.  True when its turn has ended. */
-static bool step_both(struct talk *t, struct talk *chat)
-{
-    int n;
-    bool over = false;
-    if (chat) {
-        chat_wait(chat->c, -1, 1);
-        chat_drain(chat->c, &n);
-    }
-    chat_wait(t->c, -1, chat ? 1 : 5000);
-    const struct chat_event *ev = chat_drain(t->c, &n);
-    for (int i = 0; i < n; i++) {
-        see(t, &ev[i]);
-        over = over || ev[i].kind == CHAT_DONE || ev[i].kind == CHAT_FATAL;
-    }
-    return over;
-}
-
 /* Appends the first turn of a new conversation: what the engine got, and what came of it. */
 static void describe(struct talk *t, struct talk *chat, struct buf *out)
 {
@@ -88,39 +44,6 @@ static void describe(struct talk *t, struct talk *chat, struct buf *out)
         ;
     describe_requests(out);
     buf_addf(out, "%s|%s|%s %s\n", buf_str(&t->s.reasoning), buf_str(&t->s.text), chat_end_name(t->s.last.end), t->s.why);
-}
-
-static void open_alone(struct talk *t)
-{
-    static const struct chat_front front = {.tools = "none"};
-    *t = (struct talk){.o = options_of_test()};
-    start_with(t, &front);
-}
-
-/* A chat that other programs may use. */
-static void open_chat(struct talk *chat)
-{
-    static const struct chat_front front = {.can_ask = true, .tools = "none"};
-    struct err e = {{0}};
-    *chat = (struct talk){.o = options_of_test()};
-    struct responder *own = local_open(chat->o, &e), *guest = local_guest(own);
-    struct responder *host = host_open(own, &guest, 1, socket_path, chat->o, NULL, &e);
-    if (!host)
-        fail_msg("%s", e.msg);
-    chat->c = chat_open(host, chat->o, &front, &e);
-    while (!chat_info(chat->c))
-        step(chat);
-}
-
-/* A program that uses it: a pipe, or another chat. */
-static void attach(struct talk *t, bool pipe)
-{
-    static const struct chat_front front = {.tools = "none"};
-    struct err e = {{0}};
-    *t = (struct talk){.o = options_of_test()};
-    t->c = chat_open(pipe ? remote_attach(t->o, socket_path, MODEL, false, &e) : local_attach(socket_path, MODEL, false, &e), t->o, &front, &e);
-    if (!t->c)
-        fail_msg("%s", e.msg);
 }
 
 /* Another value of the option than its default, in most cases. */
@@ -267,15 +190,5 @@ int main(void)
         cmocka_unit_test(test_apart__no_option_of_a_program_reaches_the_chat_that_answers_it),
         cmocka_unit_test(test_apart__an_answer_of_another_program_is_the_one_that_it_would_make_itself),
     };
-    if (!tmpdir_make(&dir))
-        return 1;
-    setenv("XDG_CONFIG_HOME", dir.path, 1);
-    setenv("XDG_STATE_HOME", dir.path, 1);
-    snprintf(socket_path, sizeof socket_path, "%s/run/serve.sock", dir.path);
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    char command[PATH_MAX];
-    snprintf(command, sizeof command, "rm -rf '%s'", dir.path);
-    failed += system(command) != 0;
-    talk_free();
-    return failed;
+    return run_beside(tests, sizeof tests / sizeof *tests);
 }

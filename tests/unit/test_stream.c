@@ -16,7 +16,7 @@ static const char *const tool_json[] = {
     "\"city\": {\"type\": \"string\"}, \"unit\": {\"type\": \"string\", \"enum\": [\"C\", \"F\"]}, \"days\": {\"type\": \"integer\"}}}}}",
     "{\"name\": \"now\"}",
     "{\"type\": \"function\", \"function\": {\"name\": \"t\", \"parameters\": {\"type\": \"object\", \"properties\": {"
-    "\"i\": {\"type\": \"integer\"}, \"o\": {\"type\": \"object\"}, \"ns\": {\"type\": [\"string\", \"null\"]}}}}}",
+    "\"i\": {\"type\": \"integer\"}, \"o\": {\"type\": \"object\"}, \"ns\": {\"type\": [\"string\", \"null\"]}}, \"required\": [\"o\", 5]}}}",
     "not a tool",
 };
 enum { N_TOOLS = sizeof tool_json / sizeof *tool_json };
@@ -280,7 +280,9 @@ static void test_stream__a_call_that_was_cut_off_is_truncated(void **state)
            {TC FW "<parameter=city>\nParis\n</para", CUT, "T[w {\"city\": \"Paris]"}, {TC FW "<parameter=>\nx", CUT, "T[w {]"},
            {TC FW "<parameter=city>", CUT, "T[w {\"city\": \"]"}, {TC "<function=w", CUT, "T[w {]"}, {TC FW, CUT, "T[w {]"},
            {"a\n" TC "<function=w", THINK | CUT, "R[a]T[w {]"}, {PARIS "\n" TC FW "<parameter=city>\nR", CUT, F_PARIS "T[w {\"city\": \"R]"},
-           {TC FW P("city", "Paris"), 0, F_PARIS});                     /* the model ended it itself, with every value closed */
+           {TC "<function=t>\n" P("i", "5"), 0, "T[t {\"i\": 5]"}, {TC "<function=nobody>\n", 0, "T[nobody {]"},
+           {TC "<function=t>\n" P("i", "5") "\n" P("o", "{}"), 0, "F[t {\"i\": 5, \"o\": {}}]"},
+           {TC FW P("city", "Paris"), 0, F_PARIS});     /* the model ended it itself, with every value closed, and all that are required */
 }
 
 static void test_stream__closing_tags_on_lines_of_their_own_end_a_value_only_where_the_call_may_end(void **state)
@@ -293,7 +295,7 @@ static void test_stream__closing_tags_on_lines_of_their_own_end_a_value_only_whe
            {TC FW "<parameter=city>\na\n" LINES "\nb\n" LINES, 0, "F[w {\"city\": \"a\\n</function>\\n</tool_call>\\nb\"}]"},
            {TC FW "<parameter=city>\nParis\n" LINES "\n" TC "<function=now>" FE TE, 0, F_PARIS "F[now {}]"},
            {TC FW "<parameter=city>\nParis\n" LINES "\n</think>\nb", 0, F_PARIS "C[b]"},
-           {TC FW "<parameter=city>\nParis\n" LINES "\n\nDone.", 0, F_PARIS "C[Done.]"},         /* nothing else has closed it until the end */
+           {TC FW "<parameter=city>\nParis\n" LINES "\n\nDone.", 0, "T[w {\"city\": \"Paris\\n</function>\\n</tool_call>\\n\\nDone.]"},
            {TC FW "<parameter=city>\nParis\n" LINES "\n\nDone.", CUT, "T[w {\"city\": \"Paris\\n</function>\\n</tool_call>\\n\\nDone.]"},
            {TC FW "<parameter=city>\nParis\n" LINES "\n", CUT, "T[w {\"city\": \"Paris\\n</function>\\n</tool_call>]"},
            {TC FW "<parameter=city>\nParis\n" LINES "\n", 0, F_PARIS});
