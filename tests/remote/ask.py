@@ -7,6 +7,8 @@
 """
 import http.client
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -123,14 +125,20 @@ def refusals():
     print("refused")
 
 
-def tools():
-    """Calls go out as OpenAI's do, and results come back under any spelling."""
+def call_question():
+    """A question that the demo model answers with a call."""
     clock = {"type": "function", "function": {"name": "clock", "description": "Tells the current date and time.", "parameters": {"type": "object", "properties": {
         "zone": {"type": "string", "description": "IANA time zone, for example Europe/Paris; local time if absent"}}, "required": []}}}
     calculator = {"type": "function", "function": {"name": "calculator", "description": "Evaluates an arithmetic expression.", "parameters": {
         "type": "object", "properties": {"expression": {"type": "string", "description": "for example (3 + 4) * 12"}}, "required": ["expression"]}}}
-    messages = [{"role": "user", "content": "What is 12*12? Use the calculator."}]
-    body = {"messages": messages, "tools": [clock, calculator], "temperature": 0, "max_tokens": 300}
+    return {"messages": [{"role": "user", "content": "What is 12*12? Use the calculator."}], "tools": [clock, calculator], "temperature": 0,
+            "max_tokens": 300}
+
+
+def tools():
+    """Calls go out as OpenAI's do, and results come back under any spelling."""
+    body = call_question()
+    messages = body["messages"]
     whole = json.loads(ask("POST", "/v1/chat/completions", json.dumps(body))[1])["choices"][0]
     chunks = events(ask("POST", "/v1/chat/completions", json.dumps({**body, "stream": True}))[1])
     calls = whole["message"].get("tool_calls") or []
@@ -146,6 +154,60 @@ def tools():
         status, data, _ = ask("POST", "/v1/chat/completions", json.dumps({**body, "messages": more}))
         assert status == 200, data
     print("called" if calls else "no call")
+
+
+def arguments_of(parts):
+    return "".join(p["function"].get("arguments", "") for p in parts)
+
+
+def is_json(text):
+    try:
+        json.loads(text)
+        return True
+    except ValueError:
+        return False
+
+
+def cuts():
+    """An answer with a call, cut by the limit: its arguments are JSON only if they are whole, and it ends for want of length.  The same where
+    the model itself ends within the call."""
+    body = {**call_question(), "chat_template_kwargs": {"enable_thinking": False}}
+    whole = json.loads(ask("POST", "/v1/chat/completions", json.dumps(body))[1])
+    wanted, n, found = whole["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"], whole["usage"]["completion_tokens"], set()
+    ends = [{"max_tokens": i} for i in range(1, n, 2)] + [{"logit_bias": {"<|im_end|>": x, " ": -100}, "max_tokens": 60} for x in range(4, 20, 4)]
+    for end in ends:
+        got = json.loads(ask("POST", "/v1/chat/completions", json.dumps({**body, **end}))[1])["choices"][0]
+        chunks = events(ask("POST", "/v1/chat/completions", json.dumps({**body, **end, "stream": True}))[1])
+        last = [c["choices"][0] for c in chunks if c["choices"]][-1]
+        calls = [c["function"]["arguments"] for c in got["message"].get("tool_calls", [])]
+        parts = [p for c in chunks if c["choices"] for p in c["choices"][0]["delta"].get("tool_calls", [])]
+        assert [last["finish_reason"], last.get("truncated")] == [got["finish_reason"], got.get("truncated")], (last, got)
+        assert not calls or arguments_of(parts) == calls[0], (parts, calls)
+        if "max_tokens" in end and len(end) == 1:
+            assert got["finish_reason"] == "length" and got["truncated"] == "limit", got
+            assert not calls or not is_json(calls[0]) or calls == [wanted], got
+        elif calls and not is_json(calls[0]):
+            assert got["finish_reason"] == "length" and got["truncated"] in ("model", "limit"), got
+        found |= {(got["truncated"] if calls and not is_json(calls[0]) else "whole")} if calls else set()
+    assert {"limit", "model"} <= found, found
+    print("cut")
+
+
+def killed(pid):
+    """The server is killed while it writes a call: what came of the arguments is no JSON."""
+    c = Connection()
+    c.request("POST", "/v1/chat/completions", json.dumps({**call_question(), "stream": True}))
+    r, data = c.getresponse(), b""
+    while b"tool_calls" not in data:
+        data += r.read1(4096)
+    os.kill(int(pid), signal.SIGKILL)
+    try:
+        data += r.read()
+    except (http.client.HTTPException, OSError):
+        pass
+    chunks = [json.loads(x[6:]) for x in data.decode().split("\n\n") if x.endswith("}")]
+    arguments = arguments_of([p for c in chunks for p in c["choices"][0]["delta"].get("tool_calls", [])])
+    print("no JSON" if arguments and not is_json(arguments) else arguments)
 
 
 def plain():
