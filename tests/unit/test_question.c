@@ -270,7 +270,7 @@ static void test_question__without_parallel_calls_an_answer_ends_after_the_first
     for (int streams = 0; streams < 2; streams++) {
         struct choice c;
         assert_true(read_with(arena_printf(&a, "\"parallel_tool_calls\": false, \"stream\": %s", streams ? "true" : "false")));
-        choice_begin(&c, &q, NULL, "demo", 1);
+        choice_begin(&c, &q, NULL, "demo");
         assert_true(choice_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("f")}));
         assert_false(choice_news(&c, &(struct news){.kind = NEWS_CALL, .text = text_of("{\"x\": 1}")}));
         assert_false(choice_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("another")}));
