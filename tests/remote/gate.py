@@ -18,8 +18,12 @@ QUESTION = json.dumps({"messages": [{"role": "user", "content": "What is 6*7?"}]
 def connected(tcp=True):
     s = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX)
     s.settimeout(60)
-    s.connect(("127.0.0.1", PORT) if tcp else SOCKET)
-    return s
+    while True:
+        try:
+            s.connect(("127.0.0.1", PORT) if tcp else SOCKET)
+            return s
+        except BlockingIOError:         # the backlog is full for a moment
+            time.sleep(0.01)
 
 
 def everything(s):
@@ -283,6 +287,24 @@ def large():
     print("the same")
 
 
+def full(*program):
+    """All places of the unix socket are in use: a program says so and loads no second model; TCP is answered."""
+    busy = []
+    for _ in range(256):
+        s = connected(False)
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: l\r\nContent-Length: 10\r\n\r\n{")
+        busy.append(s)
+    assert wait_for(lambda: status(own()) == 503)
+    assert "256 programs are connected" in sentence(own())
+    assert status(get("/v1/models")) == 200
+    p = subprocess.run(program, capture_output=True, text=True)
+    assert p.returncode == 3 and "--no-attach" in p.stderr and not p.stdout, p
+    for s in busy:
+        s.close()
+    assert wait_for(lambda: health()["clients"] == 1)
+    print("full")
+
+
 def forms():
     """Forms of requests that clients use, and those that two programs in a row could read in two ways."""
     k = KEY.encode()
@@ -316,4 +338,4 @@ def forms():
     print("understood")
 
 
-globals()[sys.argv[5]]()
+globals()[sys.argv[5]](*sys.argv[6:])

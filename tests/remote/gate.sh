@@ -6,7 +6,7 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 export XDG_CONFIG_HOME=$tmp/config
 begin "$demo" --listen 127.0.0.1:$port --ctx 32768
 key=$(cat "$tmp/config/q35chat/serve.key")
-does() { timeout $((2 * patience)) python3 tests/remote/gate.py "$socket" $port "$key" $server "$1" 2> "$tmp/err" || tail -1 "$tmp/err"; }
+does() { timeout $((2 * patience)) python3 tests/remote/gate.py "$socket" $port "$key" $server "$@" 2> "$tmp/err" || tail -1 "$tmp/err"; }
 is "without the key no body is read" "$(does bodies)" "refused at the head"
 is "256 slow connections without the key lock nobody out" "$(does slow)" "others are answered"
 is "connections with the key have places of their own" "$(does keyed)" "in their places"
@@ -15,11 +15,41 @@ is "a client that leaves in the middle of a request keeps no place" "$(does left
 is "a client that shuts its sending side is answered" "$(does halfclosed)" "answered"
 is "what no context can hold is refused, and delays nobody" "$(does limits)" "refused"
 is "a large body is read beside, and answered as a small one" "$(does large)" "the same"
+is "a program that finds no place loads no second model" "$(does full "$q" --model "$demo" --no-stdin hello)" "full"
 is "forms of keys, paths and heads are understood" "$(does forms)" "understood"
 "$q" serve stop
 wait $server
 is "the server ends well after all that" $? 0
 server=
+
+# Sockets of another user, and folders that are not the user's own.
+if [ "$(id -u)" = 0 ]; then
+    foreign=$tmp/foreign/q35chat
+    mkdir -p "$foreign"
+    chmod 755 "$tmp" "$tmp/foreign"
+    python3 -c '
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX); os.chown(sys.argv[1], 12345, 12345); os.setgid(12345); os.setuid(12345)
+s.bind(sys.argv[1] + "/serve.sock"); s.listen(9)
+os.chmod(sys.argv[1] + "/serve.sock", 0o666)
+while True: print(s.accept()[0].recv(9999), flush=True)' "$foreign" > "$tmp/received" &
+    server=$!
+    for i in $(seq $((10 * patience))); do [ -S "$foreign/serve.sock" ] && break; sleep 0.1; done
+    asks_foreign() { XDG_RUNTIME_DIR=$tmp/foreign timeout $patience "$q" "$@" > "$tmp/out" 2> "$tmp/err"; found=$?; }
+    asks_foreign serve status
+    is "a folder of another user is not asked in" "$found $(cat "$tmp/err")" "1 q35chat: $foreign belongs to another user: a socket there is not safe"
+    chown 0:0 "$foreign"
+    asks_foreign serve status
+    has "nor is a program of another user" "$found $(cat "$tmp/err")" "1 q35chat: the program that listens on $foreign/serve.sock is another user's (uid 12345)"
+    asks_foreign --endpoint "unix:$foreign/serve.sock" --no-stdin secret
+    has "... also as an endpoint" "$found $(cat "$tmp/err")" "is another user's (uid 12345)"
+    asks_foreign --model "$demo" --no-stdin --no-think -n 2 secret
+    is "... and a pipe loads the model itself, with one sentence" "$found $(grep -c 'is another user' "$tmp/err") $(wc -l < "$tmp/err")" "0 1 1"
+    is "... and nothing was sent" "$(sort -u "$tmp/received")" "b''"
+    end
+else
+    echo "skip sockets of another user need root"
+fi
 
 # A key that can be guessed is none.
 printf 'short\n' > "$tmp/key"
