@@ -195,8 +195,10 @@ static int start_on(const struct args *a, struct options *o, struct doors *d)
     struct buf key = {0};
     struct server_options so = {.o = o, .n_waiting = args_int(a, "queue"), .send_timeout_s = args_int(a, "send-timeout"),
                                 .keep_s = args_int(a, "keep") * 60, .any_host = args_on(a, "i-know")};
-    if (d->tcp && !read_key(a, &key, &e))
+    if (d->tcp && !read_key(a, &key, &e)) {
+        buf_free(&key);
         return fail(EXIT_USAGE, e.msg);
+    }
     so.key = key.len ? key.data : NULL;
     struct responder *all[SERVER_ANSWERS] = {local_open(o, &e)};
     for (int i = 1; all[0] && i < SERVER_ANSWERS; i++)

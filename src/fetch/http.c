@@ -1,6 +1,9 @@
 #include "fetch/http.h"
 
 #include <curl/curl.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +12,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -39,12 +43,24 @@ static void init(void)
     CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK);
 }
 
+/* Makes a handle whose own descriptors, by which other threads could wake it, are closed in a tool that is started: some versions leave them open. */
+static CURLM *open_multi(void)
+{
+    const int first = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);  /* the lowest free one, or -1 */
+    if (first >= 0)
+        close(first);
+    CURLM *multi = memory_got(curl_multi_init());
+    if (first >= 0)
+        close_range((unsigned)first, UINT_MAX, CLOSE_RANGE_CLOEXEC);
+    return multi;
+}
+
 struct http *http_open(void)
 {
     pthread_once(&once, init);
     struct http *h = memory_zeroed(1, sizeof *h);
     h->curl = memory_got(curl_easy_init());
-    h->multi = memory_got(curl_multi_init());
+    h->multi = open_multi();
     return h;
 }
 

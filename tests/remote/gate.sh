@@ -43,7 +43,7 @@ while True: print(s.accept()[0].recv(9999), flush=True)' "$foreign" > "$tmp/rece
     has "nor is a program of another user" "$found $(cat "$tmp/err")" "1 q35chat: the program that listens on $foreign/serve.sock is another user's (uid 12345)"
     asks_foreign --endpoint "unix:$foreign/serve.sock" --no-stdin secret
     has "... also as an endpoint" "$found $(cat "$tmp/err")" "is another user's (uid 12345)"
-    asks_foreign --model "$demo" --no-stdin --no-think -n 2 secret
+    asks_foreign --model "$demo" --no-stdin --temperature 0 --no-think hello
     is "... and a pipe loads the model itself, with one sentence" "$found $(grep -c 'is another user' "$tmp/err") $(wc -l < "$tmp/err")" "0 1 1"
     is "... and nothing was sent" "$(sort -u "$tmp/received")" "b''"
     end

@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
+
 #include "fetch/cache.h"
 #include "fetch/http.h"
 
@@ -55,12 +57,34 @@ static void test_cache__tells_a_repository_from_its_folder(void **state)
     buf_free(&name);
 }
 
+/* Descriptors that a program started now would get, but for the first three. */
+static int inherited(void)
+{
+    int n = 0;
+    for (int fd = 3; fd < 1024; fd++) {
+        const int flags = fcntl(fd, F_GETFD);
+        n += flags >= 0 && !(flags & FD_CLOEXEC);
+    }
+    return n;
+}
+
+static void test_http__its_descriptors_are_closed_in_a_program_that_is_started(void **state)
+{
+    (void)state;
+    const int before = inherited();
+    struct http *h = http_open(), *other = http_open();
+    assert_true(inherited() <= before);
+    http_close(h);
+    http_close(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_http__a_token_is_for_one_scheme_host_and_port),
         cmocka_unit_test(test_http__never_goes_from_https_to_http),
         cmocka_unit_test(test_http__escapes_names_for_addresses),
+        cmocka_unit_test(test_http__its_descriptors_are_closed_in_a_program_that_is_started),
         cmocka_unit_test(test_cache__tells_a_repository_from_its_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
