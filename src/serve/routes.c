@@ -355,7 +355,7 @@ static const struct route {
 static void refuse_method(struct exchange *x, const struct route *r, const char *method)
 {
     struct err e;
-    err_set(&e, "%s takes %s, not %s", r->path, r->method, method);
+    err_set(&e, "%s accepts %s, not %s", r->path, r->method, method);
     respond_error(x, 405, e.msg);
 }
 

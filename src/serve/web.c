@@ -52,7 +52,7 @@ struct watch {
 
 /* A connection. */
 struct client {
-    struct watch watch;                 /* the first member; tells when the other side has closed */
+    struct watch watch;                 /* the first member */
     struct web *web;
     struct client *next, **link;
     struct exchange *x;                 /* the one under way, or NULL */
@@ -102,6 +102,13 @@ struct web {
 };
 
 /* ---- clients ---- */
+
+static bool is_unix(int fd)
+{
+    struct sockaddr_storage name = {0};
+    socklen_t size = sizeof name;
+    return !getsockname(fd, (struct sockaddr *)&name, &size) && name.ss_family == AF_UNIX;
+}
 
 static void move_to(struct client *c, enum share share)
 {
@@ -162,8 +169,10 @@ static bool make_place(struct web *w, enum share share)
     for (struct client *c = w->clients; c; c = c->next)         /* the newest is the first */
         if (c->share == share && may_go(c))
             oldest = c;
-    if (oldest)
-        say_and_hang_up(oldest, 503, shares[share].full);
+    if (oldest && share == SHARE_OPEN)
+        say_and_hang_up(oldest, MHD_HTTP_SERVICE_UNAVAILABLE, shares[share].full);
+    else if (oldest)                    /* idle: its client connects again when it has a request */
+        hang_up(oldest);
     return oldest;
 }
 
@@ -186,7 +195,7 @@ static void suspend(struct exchange *x)
     MHD_suspend_connection(x->connection);
 }
 
-/* libmicrohttpd looks at it again. */
+/* Makes libmicrohttpd look at the exchange again. */
 static void resume(struct exchange *x)
 {
     if (!x->suspended)
@@ -195,7 +204,7 @@ static void resume(struct exchange *x)
     MHD_resume_connection(x->connection);
 }
 
-/* Also when it waits for the client to read. */
+/* Breaks the exchange off, also while it waits for the client to read. */
 static void drop(struct exchange *x)
 {
     x->dropped = true;
@@ -203,7 +212,7 @@ static void drop(struct exchange *x)
     resume(x);
 }
 
-/* Over TCP: how long the connection may do nothing; 0: any time. */
+/* Sets how long the connection may do nothing; 0: any time. */
 static void set_patience(struct MHD_Connection *connection, int s)
 {
     MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)s);
@@ -221,7 +230,7 @@ static void exchange_free(struct exchange *x)
     free(x);
 }
 
-/* What libmicrohttpd sends next of a stream. */
+/* Gives libmicrohttpd the next bytes of a stream. */
 static ssize_t read_stream(void *arg, uint64_t pos, char *to, size_t max)
 {
     struct exchange *x = arg;
@@ -329,7 +338,6 @@ void exchange_take_body(struct exchange *x, struct buf *to)
     x->body = (struct buf){0};
 }
 
-bool exchange_has_body(const struct exchange *x) { return x->has_body; }
 void exchange_set_data(struct exchange *x, void *own) { x->kept = own; }
 void *exchange_data(const struct exchange *x) { return x->kept; }
 
@@ -393,11 +401,14 @@ static bool read_length(struct exchange *x, size_t *bytes)
     return !x->status;
 }
 
-static void refuse_large(struct exchange *x)
+static void refuse_body(struct exchange *x)
 {
     struct err e;
-    err_set(&e, "the body has more than %zu bytes, the most that a request can have here", x->most);
-    respond_error(x, 413, e.msg);
+    if (x->most)
+        err_set(&e, "the body has more than %zu bytes, the most that a request can have here", x->most);
+    else
+        err_set(&e, "a request of this method has no body here");
+    respond_error(x, MHD_HTTP_CONTENT_TOO_LARGE, e.msg);
 }
 
 /* Looks at the head, and replies if the body is not wanted. */
@@ -415,7 +426,7 @@ static void look_at_head(struct exchange *x)
     if (x->has_body && coding && strcasecmp(coding, "identity"))
         respond_error(x, 415, "the body has a Content-Encoding: send it as it is, without one");
     else if (bytes > x->most || (x->has_body && !x->most))
-        refuse_large(x);
+        refuse_body(x);
     else if (!reserve(x, bytes))
         respond_error_with(x, 503, no_memory, NULL, RESPOND_RETRY_S);
 }
@@ -464,7 +475,7 @@ static enum MHD_Result take_body(struct exchange *x, const char *bytes, size_t *
     return MHD_YES;
 }
 
-/* Is called when the head has come, for each piece of the body, at its end, and after each resume(). */
+/* Called when the head has come, for each piece of the body, at its end, and after each resume(). */
 static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *path, const char *method, const char *version,
                               const char *bytes, size_t *n, void **own)
 {
@@ -517,11 +528,9 @@ static void watch(struct web *w, struct watch *it, uint32_t events)
 static void client_opened(struct web *w, struct MHD_Connection *connection, void **context)
 {
     struct client *c = memory_zeroed(1, sizeof *c);
-    struct sockaddr_storage name = {0};
-    socklen_t size = sizeof name;
     c->web = w;
     c->watch = (struct watch){WATCH_CLIENT, MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd};
-    c->local = !getsockname(c->watch.fd, (struct sockaddr *)&name, &size) && name.ss_family == AF_UNIX;
+    c->local = is_unix(c->watch.fd);
     c->since_ns = clock_ns();
     c->share = c->local ? SHARE_LOCAL : SHARE_OPEN;
     w->n_in[c->share]++;
@@ -557,17 +566,10 @@ static void connection_changed(void *arg, struct MHD_Connection *connection, voi
 
 static void log_nothing(void *arg, const char *fmt, va_list ap)
 {
-    (void)arg, (void)fmt, (void)ap;     /* clients that break off are no news */
+    (void)arg, (void)fmt, (void)ap;     /* clients that break off are not reported */
 }
 
 /* ---- sockets ---- */
-
-static bool is_unix(int fd)
-{
-    struct sockaddr_storage name = {0};
-    socklen_t size = sizeof name;
-    return !getsockname(fd, (struct sockaddr *)&name, &size) && name.ss_family == AF_UNIX;
-}
 
 static bool is_own_user(int fd)
 {

@@ -47,7 +47,6 @@ struct text exchange_body(const struct exchange *x);
 void exchange_take_body(struct exchange *x, struct buf *to);     /* moves it into the empty buffer */
 const char *exchange_header(const struct exchange *x, const char *name);        /* NULL: the request has no such header */
 bool exchange_is_local(const struct exchange *x);       /* the request came over a unix socket */
-bool exchange_has_body(const struct exchange *x);       /* its head announces one */
 /* Gives the connection a place among those that have shown the key.  False: all of these are taken, and a reply has said so. */
 bool exchange_trust(struct exchange *x);
 void exchange_set_data(struct exchange *x, void *own);      /* keeps a pointer for the owner */

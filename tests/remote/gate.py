@@ -333,6 +333,7 @@ def forms():
     ):
         reply = raw(b"POST /tokenize HTTP/1.1\r\n" + TRUSTED + lengths + b"\r\n2\r\n{}\r\n0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert status(reply) == code and reply.count(b"HTTP/1.1 ") == 1, (lengths, reply)
+    assert "no body" in sentence(raw(b"GET /v1/models HTTP/1.1\r\n" + TRUSTED + b"Content-Length: 2\r\n\r\n{}"))
     refused = raw(b"GET /v1/models HTTP/1.1\r\n" + TRUSTED + b"Content-Length: 40\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert status(refused) == 413 and refused.count(b"HTTP/1.1 ") == 1, refused
     print("understood")

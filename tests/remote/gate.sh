@@ -40,7 +40,8 @@ while True: print(s.accept()[0].recv(9999), flush=True)' "$foreign" > "$tmp/rece
     is "a folder of another user is not asked in" "$found $(cat "$tmp/err")" "1 q35chat: $foreign belongs to another user: a socket there is not safe"
     chown 0:0 "$foreign"
     asks_foreign serve status
-    has "nor is a program of another user" "$found $(cat "$tmp/err")" "1 q35chat: the program that listens on $foreign/serve.sock is another user's (uid 12345)"
+    has "nor is a program of another user" "$found $(cat "$tmp/err")" \
+        "1 q35chat: the program that listens on $foreign/serve.sock is another user's (uid 12345)"
     asks_foreign --endpoint "unix:$foreign/serve.sock" --no-stdin secret
     has "... also as an endpoint" "$found $(cat "$tmp/err")" "is another user's (uid 12345)"
     asks_foreign --model "$demo" --no-stdin --temperature 0 --no-think hello
