@@ -1,6 +1,7 @@
 #include "serve/reading.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -54,6 +55,7 @@ static void reading_free(struct reading *rd)
         job_free(rd->job);
     options_close(rd->o);
     buf_free(&rd->body);
+    buf_free(&rd->interrupted);
     buf_free(&rd->out);
     free(rd);
 }
@@ -133,6 +135,29 @@ void readings_take(struct readings *l)
         reading_free(rd);
     }
     start(l);
+}
+
+static void add_name(struct buf *to, struct text name)
+{
+    buf_addc(to, 0);
+    buf_add(to, name.p, name.n);
+    buf_addc(to, 0);
+}
+
+void readings_interrupt(struct readings *l, struct text name)
+{
+    for (struct reading *rd = l->first; rd; rd = rd->next)
+        add_name(&rd->interrupted, name);
+}
+
+bool reading_was_interrupted(const struct reading *rd)
+{
+    const struct question *q = &rd->job->question;
+    struct buf name = {0};
+    add_name(&name, q->name);
+    const bool was = q->relayed && rd->interrupted.len && memmem(rd->interrupted.data, rd->interrupted.len, name.data, name.len);
+    buf_free(&name);
+    return was;
 }
 
 bool readings_gone(struct readings *l, const struct exchange *x)

@@ -23,6 +23,7 @@ struct reading {
     size_t most_values;                 /* of the body */
     struct buf body;
     struct text text;                   /* the body, wherever it is */
+    struct buf interrupted;             /* names of answers that were interrupted meanwhile, each behind a zero byte and before one */
     bool runs;
     pthread_t thread;
 
@@ -47,6 +48,9 @@ void readings_free(struct readings *l);         /* waits for the threads */
 /* Reads the body of x; rd has x, how, r and most_values.  The results come within the call or within readings_take(). */
 void readings_add(struct readings *l, const struct reading *rd, const struct options *o);
 void readings_take(struct readings *l);         /* when the mailbox is readable */
+/* An answer of this name, which may be asked for in a body that is being read, was interrupted; reading_was_interrupted() is true of it then. */
+void readings_interrupt(struct readings *l, struct text name);
+bool reading_was_interrupted(const struct reading *rd);
 bool readings_gone(struct readings *l, const struct exchange *x);       /* the client has gone; false: it has none here */
 
 #endif

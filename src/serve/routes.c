@@ -134,6 +134,8 @@ static void take_question(struct server *s, struct reading *rd)
         exchange_set_data(j->x, j);
         job_waits(j, clock_ns());
         queue_add(&s->waiting, j);
+        if (reading_was_interrupted(rd))
+            end_waiting(s, j);
         rd->job = NULL;
     }
 }
@@ -302,6 +304,8 @@ static bool interrupt(struct server *s, struct exchange *x, struct reply *r)
     struct job *j = find_job(s, name);
     if (j)
         interrupt_job(s, j);
+    else
+        readings_interrupt(&s->readings, name);
     return true;
 }
 

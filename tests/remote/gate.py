@@ -284,6 +284,18 @@ def large():
     for s in held:
         s.close()
     assert wait_for(lambda: health() == {**health(), "clients": 1, "running": 0, "waiting": 0})
+    ids, at_once = [5] * 20000, 0
+    for i in range(20):                 # an answer that is interrupted while its request is being read ends, too
+        name = "%d-1" % i
+        s = connected(False)
+        body = json.dumps({"id": name, "conversation": i, "prompt": ids, "snapshot_pos": 0, "answer_prefix": 0, "max_tokens": 20000}).encode()
+        s.sendall(b"POST /q35chat/answer HTTP/1.1\r\nHost: l\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert wait_for(lambda: health()["clients"] > 1)
+        post("/q35chat/interrupt", json.dumps({"id": name}).encode(), b"Host: l\r\n", False)
+        at_once += bool(select.select([s], [], [], 3)[0])
+        post("/q35chat/interrupt", json.dumps({"id": name}).encode(), b"Host: l\r\n", False)     # the first may have overtaken the request itself
+        assert b'"interrupted"' in everything(s)
+    assert at_once >= 10, at_once
     print("the same")
 
 
