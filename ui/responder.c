@@ -93,7 +93,7 @@ static bool wants_second_model(const char *why, struct err *e)
     return err_set(e, "%s; continue or end that program, or load the model here as well with --no-attach", why);
 }
 
-/* The running server, if it has the model that the options mean, or they mean none and there is none here; *failed: it was meant, and cannot be
+/* Opens the running server, if it has the model that the options mean, or they mean none and none is here; *failed: it was meant, and cannot be
  * opened, or it may have been meant, and nobody wants the model twice. */
 static struct responder *attach(const struct options *o, bool whole, bool *failed, struct err *e)
 {
@@ -179,7 +179,7 @@ static struct responder *endpoint_open(const struct options *o, bool whole, stru
 
 /* ---- an engine of our own ---- */
 
-/* Where the socket is not to be had, another server has it, or nobody would find it. */
+/* Shares the model on the usual socket.  If that cannot be used, another server has it, or nobody would find it. */
 static struct responder *share(struct responder *r, const struct options *o)
 {
     struct buf socket = {0};

@@ -90,7 +90,7 @@ static bool read_key(const struct args *a, struct buf *key, struct err *e)
 /* The sockets that it listens on: those that systemd opened, else its own one; and that of --listen. */
 struct doors {
     int  fds[MAX_DOORS], n;
-    int  lock;                          /* of its own one; -1: there is none */
+    int  lock;                          /* of its own one; -1: none */
     bool tcp;                           /* clients need a key */
     int  n_given;                       /* sockets that systemd opened */
     const char *path, *address;         /* of its own socket, of --listen; NULL: not opened */

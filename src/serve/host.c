@@ -18,7 +18,7 @@ struct host {
     struct buf socket;
     host_leave *leave;
     int  lock;                          /* of the socket */
-    int  timer;                         /* readable when the server has something to do that no descriptor tells */
+    int  timer;                         /* readable when the server has something to do that no descriptor shows */
     bool asked;                         /* the person's answer is under way */
     struct options *usual;              /* values for what a request leaves open */
 };
@@ -40,7 +40,7 @@ static void on_news(const struct news *it, void *arg)
     struct host *h = arg;
     h->base.can = h->person->can;
     if (it->kind == NEWS_DONE)
-        h->asked = false;               /* before it is told: the next request may be made there */
+        h->asked = false;               /* before it is reported: the next request may be made there */
     responder_tell(&h->base, it);
 }
 
@@ -190,7 +190,7 @@ static void wait_a_while(struct host *h)
     poll(all, (nfds_t)n, -1);
 }
 
-/* The chat is over, its session is on the disk.  Whoever uses the model may go on, and others may come, until nobody is left. */
+/* Serves until no other program uses the model.  The chat is over, and its session is on the disk. */
 static void stay_for_others(struct host *h)
 {
     struct err ignored = {{0}};

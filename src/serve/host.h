@@ -1,5 +1,5 @@
 /* The responder of a chat that also serves other programs over a unix socket.  The person at the chat goes first: if only one answer at a time can be
- * under way, an answer for another program is paused, and goes on later from its last token.  All happens within the chat's drain(). */
+ * under way, an answer for another program is paused, and continues later after its last token.  All happens within the chat's drain(). */
 #ifndef Q35_SERVE_HOST_H
 #define Q35_SERVE_HOST_H
 

@@ -63,7 +63,7 @@ static bool may_ask(struct server *s, struct exchange *x, const char *path)
     return false;
 }
 
-/* ---- what is asked ---- */
+/* ---- replies ---- */
 
 static void tell_health(struct server *s, struct exchange *x)
 {
@@ -104,7 +104,7 @@ static bool is_ours(const struct server *s, struct text model)
 
 static bool refuse_model(const struct server *s, struct text name, struct err *e)
 {
-    return err_set(e, "there is no model %.*s here; it has %s", (int)name.n, name.p, buf_str(&s->model));
+    return err_set(e, "unknown model %.*s; this server has %s", (int)name.n, name.p, buf_str(&s->model));
 }
 
 static void fail(struct server *s, struct job *j, int status, const char *message, const char *code)
@@ -150,7 +150,7 @@ void has_read(void *arg, struct reading *rd)
         respond_error(rd->x, 400, rd->e.msg);
 }
 
-/* What a handler makes: a body, or the reason why there is none. */
+/* The result of a handler: a body, or the reason for a refusal. */
 struct reply {
     struct buf   body;                  /* JSON; empty: {} */
     struct arena mem;                   /* owns what was read of the request */
@@ -218,7 +218,7 @@ static void tell_model(struct server *s, struct exchange *x)
     buf_free(&body);
 }
 
-/* ---- what an attached q35chat asks ---- */
+/* ---- requests of an attached q35chat ---- */
 
 static void attach(struct server *s, struct exchange *x)
 {
@@ -238,7 +238,7 @@ static void attach(struct server *s, struct exchange *x)
 
 typedef void file_fn(struct responder *r, uint64_t conversation, const char *path);
 
-/* What was computed of a conversation, to its checkpoint or from there.  may_be_none: without a path there is no file. */
+/* Saves or restores the computed states of a conversation.  may_be_none: an empty path means no file. */
 static bool use_file(struct server *s, struct exchange *x, struct reply *r, file_fn *use, bool may_be_none)
 {
     struct relay_file f;
@@ -332,9 +332,9 @@ static bool tell_machine(struct server *s, struct exchange *x, struct reply *r)
 
 static const struct route {
     const char *method, *path;
-    tell_fn *tell;                      /* what is said at once, and sent by reply_to(), */
-    void (*go)(struct server *s, struct exchange *x);   /* or what sends a reply of its own, perhaps later, */
-    struct reader reader;               /* or what reads the body, perhaps on another thread */
+    tell_fn *tell;                      /* makes a reply at once, which reply_to() sends, */
+    void (*go)(struct server *s, struct exchange *x);   /* or sends a reply of its own, perhaps later, */
+    struct reader reader;               /* or reads the body, perhaps on another thread */
     bool local;                         /* over the unix socket alone */
 } routes[] = {
     {"POST", "/v1/chat/completions", .reader = {question_read, NULL}},
@@ -406,7 +406,7 @@ size_t begun(void *arg, struct exchange *x)
     if (!may_ask(s, x, found ? found->path : ""))
         return 0;
     if (!found)
-        respond_error(x, 404, "there is nothing at this path; the paths are in docs/serve.md");
+        respond_error(x, 404, "unknown path; docs/serve.md lists the paths");
     else if (strcmp(found->method, method) && (strcmp(found->method, "GET") || strcmp(method, "HEAD")))
         refuse_method(x, found, method);
     else if (!strcmp(found->method, "POST"))

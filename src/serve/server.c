@@ -52,7 +52,7 @@ static void fail_waiting(const struct queue *q, const char *why)
 
 static void fail_all(struct server *s, const char *why)
 {
-    if (s->state == SERVER_FAILED)      /* each lane tells it */
+    if (s->state == SERVER_FAILED)      /* each lane reports it */
         return;
     attached_end(&s->attached);
     s->state = SERVER_FAILED;
@@ -64,7 +64,7 @@ static void fail_all(struct server *s, const char *why)
     fail_waiting(&s->unread, why);
 }
 
-/* Whoever asked hears it, if it is still there. */
+/* Reports to the attached chat that asked, if it is still there. */
 static void tell_filed(struct server *s, const struct news *it)
 {
     struct buf line = {0};
@@ -77,7 +77,7 @@ static void on_news(const struct news *it, void *arg)
 {
     struct lane *l = arg;
     struct server *s = l->s;
-    const bool first = l == s->lanes;   /* what concerns all of them is told once */
+    const bool first = l == s->lanes;   /* news for all lanes are reported once */
     switch (it->kind) {
     case NEWS_LOADING:
         s->loaded = it->done;
@@ -198,7 +198,7 @@ void server_close(struct server *s)
     if (!s)
         return;
     s->state = SERVER_STOPPED;
-    web_close(s->web);                  /* tells gone() of what is under way */
+    web_close(s->web);                  /* calls gone() for each exchange under way */
     readings_free(&s->readings);
     for (int i = s->n_lanes - 1; i >= 0; i--) {         /* the first one is last: the others may be its guests */
         struct lane *l = &s->lanes[i];
@@ -326,8 +326,8 @@ static void end_unread(struct server *s, struct job *j)
     job_free(j);
 }
 
-/* Pauses answers of which too much is unread.  Those whose clients have read go on, in the order in which they were paused; those whose clients do
- * not read are ended.  Called between two drains: a pause within one would lose tokens that the responder has counted and not told yet. */
+/* Pauses answers of which too much is unread.  Those whose clients have read continue, in the order in which they were paused; those whose clients
+ * do not read are ended.  Called between two drains: a pause within one would lose tokens that the responder has counted and not reported yet. */
 static void watch_readers(struct server *s)
 {
     for (int i = 0; i < s->n_lanes; i++)

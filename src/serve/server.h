@@ -35,11 +35,11 @@ int  server_fds(const struct server *s, struct pollfd fds[SERVER_MAX_FDS]);
 int  server_fd(const struct server *s);                 /* the descriptor for clients, without those of responders */
 int  server_timeout(struct server *s);                  /* for poll(): ms, -1 for ever */
 bool server_is_ready(const struct server *s);           /* the model is loaded */
-/* hold: pauses the answers under way, and begins none.  Not hold: they go on from their last tokens. */
+/* hold: pauses the answers under way, and begins none.  Not hold: they continue after their last tokens. */
 void server_hold(struct server *s, bool hold);
 int  server_n_open(const struct server *s);             /* answers under way and requests in the queue */
 int  server_n_others(const struct server *s);           /* attached q35chats, and answers for other clients; 0 when the model is gone */
-void server_leave_chat(struct server *s);               /* the chat of so.of_chat has left: clients can stop the server, and are told so */
+void server_leave_chat(struct server *s);               /* so.of_chat is over: clients can stop the server; attached chats are notified */
 void server_shut(struct server *s);                     /* accepts no further connections */
 /* Does what there is to do.  STOPPED: a client stopped the server; UNUSED: no client for keep_s; FAILED: the model is gone, with the reason. */
 enum server_state server_run(struct server *s, struct err *e);

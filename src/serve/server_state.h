@@ -14,7 +14,7 @@ struct lane {
     struct responder *r;
     struct job *now;                    /* the job that is answered, or NULL */
     bool now_over;                      /* its NEWS_DONE has come */
-    bool pauses;                        /* it was interrupted in order to go on later */
+    bool pauses;                        /* it was interrupted in order to continue later */
 };
 
 struct server {
@@ -46,7 +46,7 @@ int n_running(const struct server *s);          /* answers under way */
 void write_state(const struct server *s, struct buf *out);      /* appends lines: how far the model is loaded, or what it is */
 
 /* lane.c */
-void lane_start(struct lane *l);        /* begins the first job of the queue, or goes on with it; its news may come within the call */
+void lane_start(struct lane *l);        /* begins or continues the first job of the queue; its news may come within the call */
 void lane_end(struct lane *l);          /* frees its job, whose answer is over */
 void lane_pause(struct lane *l);        /* interrupts the answer; the job waits in the queue, or until its client has read */
 void lane_take(struct lane *l, const struct news *it);  /* takes news of the answer */

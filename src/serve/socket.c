@@ -48,7 +48,7 @@ static int lock_beside(const char *path, struct err *e)
     return fd;
 }
 
-/* The lock is ours, so whoever listens there is none of our servers: systemd, which starts one. */
+/* True if another program listens there.  The lock is ours, so that program is not a q35chat: it is systemd, which would start one. */
 static bool is_taken(const struct sockaddr_un *at)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -144,7 +144,7 @@ static struct addrinfo *look_up(const char *address, bool any, struct err *e)
         return NULL;
     }
     if (getaddrinfo(host, port, &hints, &found)) {
-        err_set(e, "there is no address %s", host);
+        err_set(e, "unknown address %s", host);
         return NULL;
     }
     if (any || is_loopback(found->ai_addr))

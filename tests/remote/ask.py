@@ -107,7 +107,7 @@ def refusals():
         (400, "temperature is not a number", json.dumps({**base, "temperature": "hot"})), (400, "n must be 1", json.dumps({**base, "n": 2})),
         (400, "response_format", json.dumps({**base, "response_format": {"type": "json_object"}})), (400, "stop", json.dumps({**base, "stop": [""]})),
         (400, "stream is neither", json.dumps({**base, "stream": 1})), (400, "top_logprobs needs", json.dumps({**base, "top_logprobs": 2})),
-        (400, "logit_bias", json.dumps({**base, "logit_bias": {"x": "y"}})), (404, "there is no model other", json.dumps({**base, "model": "other"})),
+        (400, "logit_bias", json.dumps({**base, "logit_bias": {"x": "y"}})), (404, "unknown model other", json.dumps({**base, "model": "other"})),
         (400, "message 2 (role \"critic\"): unknown role", json.dumps({"messages": base["messages"] + [{"role": "critic", "content": "x"}]})),
         (400, "does not support image input", json.dumps({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]})),
         (400, "guided_json is not supported", json.dumps({**base, "guided_json": {"type": "object"}})), (400, "max_tokens is 0", json.dumps({**base, "max_tokens": 0})),

@@ -329,7 +329,7 @@ def forms():
     for path in ("/v1/models/" + model["id"], "/v1/models/" + model["id"] + "/"):
         assert json.loads(get(path).split(b"\r\n\r\n", 1)[1]) == model
     other = get("/v1/models/other")
-    assert status(other) == 404 and "there is no model other here" in sentence(other)
+    assert status(other) == 404 and "unknown model other; this server has demo" in sentence(other)
     assert status(get("/v1/models/")) == status(get("/health/")) == 200 and status(get("/health//x")) == 404
     head = get("/v1/models", method=b"HEAD")
     assert status(head) == 200 and head.endswith(b"\r\n\r\n") and b"Content-Length: 0" not in head, head
