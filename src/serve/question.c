@@ -179,12 +179,14 @@ static bool read_reasoning(struct question *q, const struct pyjson *top, const c
 /* Reads all switches of reasoning.  If they disagree, the last one here counts. */
 static bool read_thinking(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
 {
+    const struct pyjson *kwargs = pyjson_given(top, "chat_template_kwargs");
     q->request.thinking = options_on(o, OPT_think);
     q->request.think_budget = options_int(o, OPT_think_budget);
     return read_switch(q, top, "reasoning_effort", e) && read_reasoning(q, top, "reasoning", e) && read_reasoning(q, top, "thinking", e) &&
            read_switch(q, top, "think", e) && read_switch(q, top, "enable_thinking", e) && is_object(top, "chat_template_kwargs", e) &&
-           read_switch(q, pyjson_given(top, "chat_template_kwargs"), "enable_thinking", e) && read_budget(q, top, "thinking_budget_tokens", e) &&
-           read_budget(q, top, "thinking_token_budget", e) && read_budget(q, top, "thinking_budget", e);
+           read_switch(q, kwargs, "reasoning_effort", e) && read_switch(q, kwargs, "thinking", e) && read_switch(q, kwargs, "enable_thinking", e) &&
+           read_budget(q, top, "thinking_budget_tokens", e) && read_budget(q, top, "thinking_token_budget", e) &&
+           read_budget(q, top, "thinking_budget", e);
 }
 
 static bool add_stop(struct question *q, const struct pyjson *v, struct err *e)

@@ -416,6 +416,8 @@ static void test_question__reasoning_is_switched_under_every_name(void **state)
         {"\"enable_thinking\": false", false, 0}, {"\"enable_thinking\": \"false\"", false, 0},
         {"\"chat_template_kwargs\": {\"enable_thinking\": \"false\"}", false, 0},
         {"\"chat_template_kwargs\": {\"enable_thinking\": \"true\"}", true, 0},
+        {"\"chat_template_kwargs\": {\"thinking\": false, \"other\": 1}", false, 0},
+        {"\"chat_template_kwargs\": {\"reasoning_effort\": \"low\"}", true, 2048},
         {"\"reasoning_effort\": \"low\", \"chat_template_kwargs\": {\"enable_thinking\": false}", false, 2048},
         {"\"reasoning_effort\": \"none\", \"enable_thinking\": true, \"thinking_budget\": 9", true, 9},
         {"\"reasoning_effort\": \"low\", \"thinking_token_budget\": 7", true, 7},
