@@ -33,6 +33,8 @@ struct far {
     uint64_t number;                    /* a random one: our name, with which those of answers begin */
     uint32_t serial;                    /* of the newest answer */
     bool runs;                          /* that answer is under way */
+    int  n_prompt, n_reading;           /* tokens of its prompt; how often the other program has reported that it reads them */
+    int  most, n_tokens;                /* tokens that it may have; that have come */
     bool stops;                         /* and was interrupted */
     bool watched;                       /* the other program knows that we are there */
     bool left;                          /* it is going away */
@@ -84,6 +86,9 @@ static uint32_t submit(struct source *s, uint64_t conversation, const struct ids
     f->runs = true;
     f->stops = false;
     f->stats = (struct turn_stats){0};
+    f->n_prompt = ids->n;
+    f->most = (how->max_tokens ? how->max_tokens : f->info.chat.n_ctx) + LIMIT_STEP_ROWS;       /* a step more does no harm */
+    f->n_reading = f->n_tokens = 0;
     buf_addf(&body, "{\"id\": \"%llx-%u\", \"conversation\": %llu, \"snapshot_pos\": %d, \"answer_prefix\": %d", (unsigned long long)f->number,
              f->serial, (unsigned long long)conversation, snapshot_pos, how->n_answer_prefix);
     add_sampling(&body, how);
@@ -306,6 +311,19 @@ static void end_answer(struct far *f, enum finish finish, const char *why)
     f->runs = false;
 }
 
+/* Ends an answer of a program that does not stop where it must. */
+static void end_endless(struct far *f)
+{
+    struct err why;
+    if (f->n_tokens > f->most)
+        err_set(&why, "the q35chat that has loaded the model does not stop: %d tokens came, where %d are the limit", f->n_tokens,
+                f->most - LIMIT_STEP_ROWS);
+    else
+        err_set(&why, "the q35chat that has loaded the model does not come to its answer: it reads %d tokens for ever", f->n_prompt);
+    asker_stop(f->answers, f->serial);
+    end_answer(f, FINISH_ERROR, why.msg);
+}
+
 static enum finish finish_of(const char *word)
 {
     static const char *const words[] = {
@@ -321,6 +339,12 @@ static void take_answer(struct far *f, const json_t *v)
 {
     const json_t *reading = json_object_get(v, "reading"), *token = json_object_get(v, "token"), *stats = json_object_get(v, "stats");
     const char *done = json_string_value(json_object_get(v, "done")), *why = json_string_value(json_object_get(v, "why"));
+    f->n_tokens += token != NULL;
+    f->n_reading += reading != NULL;
+    if (f->n_tokens > f->most || f->n_reading > f->n_prompt + LIMIT_CHUNK) {
+        end_endless(f);
+        return;
+    }
     if (stats)
         take_stats(&f->stats, stats);
     if (reading) {

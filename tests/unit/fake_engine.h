@@ -28,6 +28,7 @@ static struct {
     int  n_answers, n_submits, n_interrupts;
     int  batch;                         /* tokens per event */
     bool not_ready;                     /* until fake_ready() */
+    bool limits;                        /* an answer ends at its greatest number of tokens; otherwise only its script counts */
     bool reads;                         /* reading a prompt stops half way, until fake_read() */
     int  n_read;                        /* tokens of each prompt, as stats tell them; 0: 10 */
     double bytes;                       /* that the steps moved */
@@ -150,9 +151,12 @@ uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, 
         ids_add(&g->left, 258);
     if (a->to)
         g->left.n = a->to;
+    const bool over = fake.limits && s->max_tokens && g->left.n - a->from > s->max_tokens;
+    if (over)
+        g->left.n = a->from + s->max_tokens;
     g->done = a->from;
     g->n_alternatives = s->n_alternatives;
-    g->finish = a->finish;
+    g->finish = over ? FINISH_LENGTH : a->finish;
     g->hangs = a->hangs;
     g->running = true;
     g->told = false;

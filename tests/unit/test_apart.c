@@ -92,6 +92,7 @@ static void assert_alike(const char *what, const char *row, const struct buf *go
 static void begin_test(void)
 {
     fake_reset();
+    fake.limits = true;
     fake.gen_temperature = 0.6f;        /* the model's own */
 }
 
@@ -183,12 +184,35 @@ static void test_apart__an_answer_of_another_program_is_the_one_that_it_would_ma
     buf_free(&got);
 }
 
+static void test_apart__an_answer_ends_where_its_server_does_not(void **state)
+{
+    struct talk chat, t;
+    struct buf got = {0};
+    (void)state;
+    begin_test();
+    fake.limits = false;
+    open_chat(&chat);
+    attach(&t, false);
+    must_set(t.o, OPT_max_tokens, "20");
+    describe(&t, &chat, &got);
+    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_string_equal(t.s.why, "the q35chat that has loaded the model does not stop: 29 tokens came, where 20 are the limit");
+    assert_string_equal(buf_str(&t.s.reasoning), "one two three");      /* what came before that is kept */
+    must_set(t.o, OPT_max_tokens, "0");
+    describe(&t, &chat, &got);          /* the next one is as ever */
+    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    buf_free(&got);
+    end(&t);
+    end(&chat);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_apart__no_option_of_a_chat_reaches_a_program_that_it_answers),
         cmocka_unit_test(test_apart__no_option_of_a_program_reaches_the_chat_that_answers_it),
         cmocka_unit_test(test_apart__an_answer_of_another_program_is_the_one_that_it_would_make_itself),
+        cmocka_unit_test(test_apart__an_answer_ends_where_its_server_does_not),
     };
     return run_beside(tests, sizeof tests / sizeof *tests);
 }
