@@ -46,7 +46,7 @@ type '\003'
 seen "... and stops again" "[stopped]"
 seen "... with its figures" " ctx "
 type '/edit 2\r'
-seen "/edit says what the message would take the place of" "replaces that one and everything after it; an empty line cancels"
+seen "/edit says what the message would take the place of" "your next message replaces that one and everything after it; an empty"
 seen "... and puts it into the input" "> five"
 type '\003'
 seen "... Ctrl-C leaves it" "nothing was changed"
@@ -129,7 +129,7 @@ type 'e\003'
 seen "... Ctrl-C clears the line" "> "
 type '/edit 1\r'
 seen "... a message that is to be edited is told" "it was: ac"
-seen "... and what will happen" "leaves all as it is"
+seen "... and what will happen" "an empty line"
 type '/keys\r'
 seen "... /keys tells the keys that the terminal has" "Ctrl-U"
 type '/quit\r'

@@ -113,6 +113,14 @@ fi
 rm "$dir/trip.jsonl"
 run --model "$small" -c And now?
 is "... if there is one" "$rc $(cat err)" "2 q35chat: no saved conversation to continue"
+printf '{"q35chat":1,"model":"A\\u202eB"}\n{"role":"user","content":"a"}\n' > "$dir/odd.jsonl"
+run session list --json
+has "JSON has what a terminal would obey as an escape" "$(cat out)" '"model":"A\u202eB"'
+cp out pipe
+"$BUILD/tests/pty/wire" -t $patience -l sent 80x24 "$q" session list --json << END || status=1
+end ... which ends well on a terminal: 0
+END
+is "... and is the same on a terminal" "$(tr -d '\r' < sent)" "$(cat pipe)"
 rm -rf "$XDG_STATE_HOME"
 for words in "session list" "session list oslo" "session restore"; do
     run $words
