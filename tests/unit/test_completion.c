@@ -107,8 +107,7 @@ static void test_completion__an_answer_without_an_end_is_stopped(void **state)
     static const char *const endless[] = {
         "data: {\"choices\": [{\"delta\": {\"content\": \"0123456789\"}}]}\n\n",
         "data: {\"choices\": [{\"delta\": {\"reasoning\": \"0123456789\"}}]}\n\n",
-        "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"index\": 0, \"id\": \"a\", \"function\": {\"name\": \"f\", \"arguments\": "
-        "\"0123456789\"}}]}}]}\n\n",
+        "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"id\": \"a\", \"function\": {\"name\": \"f\", \"arguments\": \"0123456789\"}}]}}]}\n\n",
         "data: {\"choices\": [{\"delta\": {\"tool_calls\": [{\"function\": {\"name\": \"names\", \"arguments\": {}}}]}}]}\n\n",
     };
     (void)state;
