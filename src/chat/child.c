@@ -161,10 +161,10 @@ static void set_limits(struct plan *p, const struct child_limits *l)
 /* Whatever a library has opened without the flag is not the program's. */
 static void close_files_on_exec(void)
 {
-    struct rlimit open;
-    if (!close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) || getrlimit(RLIMIT_NOFILE, &open))
+    struct rlimit files;
+    if (!close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) || getrlimit(RLIMIT_NOFILE, &files))
         return;
-    for (int fd = 3; fd < (int)open.rlim_cur; fd++)     /* Linux before 5.11 */
+    for (int fd = 3; fd < (int)files.rlim_cur; fd++)     /* Linux before 5.11 */
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
@@ -245,12 +245,20 @@ static pid_t parent_of(pid_t pid)
     return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
+/* True if it has the mark, or cannot be asked for it and can be ended all the same: a program with the rights of a group. */
+static bool has_mark(pid_t pid, rlim_t own)
+{
+    struct rlimit its;
+    if (prlimit(pid, RLIMIT_LOCKS, NULL, &its))
+        return errno == EPERM && !kill(pid, 0);
+    return !own || its.rlim_max < own;
+}
+
 /* True for what has the mark and descends from us.  Other children of ours, such as the owner of a clipboard, have no mark. */
 static bool is_tools(pid_t pid, rlim_t own)
 {
     enum { DEEPEST = 1000 };
-    struct rlimit its;
-    if (prlimit(pid, RLIMIT_LOCKS, NULL, &its) || (own && its.rlim_max >= own))
+    if (!has_mark(pid, own))
         return false;
     for (int i = 0; pid > 1 && i < DEEPEST; i++)
         if ((pid = parent_of(pid)) == getpid())
