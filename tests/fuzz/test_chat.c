@@ -225,7 +225,8 @@ static void take_events(void);
 
 static void open_chat(void)
 {
-    static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .tools = "all", .inspects = true};
+    static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .tools = "all", .inspects = true,
+                                            .reads_ahead = true};
     struct err e = {0};
     fake.tok = tokenizers[which_tokenizer];
     w.c = chat_open(local_open(w.o, &e), w.o, &front, &e);
@@ -391,6 +392,26 @@ static void do_wait(uint32_t a, uint32_t b)
         w.safe = told;
     for (int i = (int)(a % 12); i >= 0 && chat_busy(w.c); i--)
         take_events();
+}
+
+/* Nobody does anything: the model may be asked for a title, and what comes next may come before its end. */
+static void do_rest(uint32_t a, uint32_t b)
+{
+    enum { LONG_MS = 2000 };
+    write_answers(a, b);
+    now_ns += LONG_MS * (int64_t)1000000;
+    for (int i = (int)(b % 12); i >= 0 && !chat_busy(w.c); i--)
+        take_events();
+}
+
+static void do_draft(uint32_t a, uint32_t b)
+{
+    struct buf text = {0};
+    uint32_t dice = a ^ b << 7;
+    if (a % 2)
+        say_something(&text, &dice, 4);
+    chat_draft(w.c, buf_str(&text), text.len);
+    buf_free(&text);
 }
 
 static void do_finish(uint32_t a, uint32_t b)
@@ -574,6 +595,7 @@ static void do_set(uint32_t a, uint32_t b)
     static const struct { enum option_id id; const char *values[4]; } settings[] = {
         {OPT_think, {"on", "off", "on", "off"}}, {OPT_think_budget, {"0", "3", "0", "20"}}, {OPT_max_tokens, {"0", "0", "5", "40"}},
         {OPT_tools_approve, {"auto", "ask", "never", "always"}}, {OPT_tool_rounds, {"8", "1", "3", "2"}}, {OPT_stop, {"END", "END", "END", "END"}},
+        {OPT_auto_title, {"on", "auto", "on", "off"}},
     };
     struct err e = {0};
     int k = (int)(a % (sizeof settings / sizeof *settings));
@@ -899,7 +921,7 @@ static const struct action {
     {"system", 2, do_system}, {"set", 4, do_set}, {"tools", 1, do_tools}, {"new", 2, do_new}, {"save", 3, do_save}, {"load", 3, do_load},
     {"reopen", 3, do_reopen}, {"kill", 5, do_kill}, {"disk", 4, do_disk}, {"mend", 5, do_mend}, {"hostile", 3, do_hostile}, {"look", 3, do_look},
     {"die", 1, do_die}, {"cut", 2, do_cut}, {"mark", 4, do_mark}, {"compact", 3, do_compact}, {"aside", 2, do_aside}, {"decide", 4, do_decide},
-    {"list", 2, do_list},
+    {"list", 2, do_list}, {"rest", 8, do_rest}, {"draft", 3, do_draft},
     {"delete", 3, do_delete},
 };
 enum { N_ACTIONS = sizeof actions / sizeof *actions };

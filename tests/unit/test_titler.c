@@ -241,8 +241,10 @@ static void test_title__what_a_model_writes_is_a_title_or_none(void **state)
 {
     static const struct { const char *answer, *title; } rows[] = {
         {"Bears and Foxes", "Bears and Foxes"}, {"  **A Trip to Oslo**\nmore", "A Trip to Oslo"}, {"Title: \"A Trip to Oslo.\"", "A Trip to Oslo"},
-        {"# Sorting in C", "Sorting in C"}, {"\u201eReise nach Oslo\u201c", "Reise nach Oslo"}, {"\u5965\u65af\u9646\u4e4b\u884c\u3002", "\u5965\u65af\u9646\u4e4b\u884c"},
-        {"Hello", NULL}, {"", NULL}, {"\n", NULL}, {"\"\"", NULL}, {"...", NULL}, {"a b", NULL}, {"one two three four five six seven eight nine", NULL},
+        {"# Sorting in C", "Sorting in C"}, {"\u201eReise nach Oslo\u201c", "Reise nach Oslo"},
+        {"\u5965\u65af\u9646\u4e4b\u884c\u3002", "\u5965\u65af\u9646\u4e4b\u884c"},
+        {"Hello", NULL}, {"", NULL}, {"\n", NULL}, {"\"\"", NULL}, {"...", NULL}, {"a b", NULL},
+        {"one two three four five six seven eight nine", NULL},
         {"<tool_call> x", NULL}, {"bad \xff bytes", NULL}, {"{\"title\": \"x y\"}", NULL},
         {"A word of more than sixty columnsssssssssssssssssssssssssssssssss", NULL}, {"control \033[31m code", "control  [31m code"},
     };
