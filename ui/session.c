@@ -110,10 +110,10 @@ int session_list(const struct args *a)
             else
                 sessions_line(&s.items[i], time(NULL), &out);
         if (n < s.n)
-            buf_addf(&out, "... and %d more, older: --all lists them, words after the command choose\n", s.n - n);
+            buf_addf(&out, "... and %d older ones: --all lists them; words after the command search titles and texts\n", s.n - n);
         status = print(&out, !json);
         if (!s.n && isatty(1))
-            tell(find.len ? "no conversation has all these words" : "no conversation is kept yet");
+            tell(find.len ? "no saved conversation has all these words" : "no saved conversation yet");
     } else {
         status = refused(&e);
     }
@@ -148,7 +148,7 @@ int session_show(const struct args *a)
     int status = export(args_word(a, 0), "txt", NULL);
     size_t bytes = status == EXIT_ANSWERED ? sessions_checkpoint_bytes(args_word(a, 0)) : 0;
     if (bytes)
-        fprintf(stderr, "q35chat: its checkpoint has %.1f MB on the disk\n", (double)bytes * 1e-6);
+        fprintf(stderr, "q35chat: its checkpoint takes %.1f MB on the disk\n", (double)bytes * 1e-6);
     return status;
 }
 

@@ -48,7 +48,7 @@ bool paths_config_beside(const char *name, struct buf *path, struct err *e)
 {
     buf_reset(path);
     if (!xdg(path, "XDG_CONFIG_HOME", ".config"))
-        return err_set(e, "there is no place for %s: neither XDG_CONFIG_HOME nor HOME is set", name);
+        return err_set(e, "no place for %s: neither XDG_CONFIG_HOME nor HOME is set", name);
     buf_addf(path, "/q35chat/%s", name);
     return make_parents(path->data, e);
 }
@@ -57,7 +57,7 @@ bool paths_state(struct buf *path, const char *name, struct err *e)
 {
     buf_reset(path);
     if (!xdg(path, "XDG_STATE_HOME", ".local/state"))
-        return err_set(e, "there is no place to keep %s: neither XDG_STATE_HOME nor HOME is set", name);
+        return err_set(e, "no place to keep %s: neither XDG_STATE_HOME nor HOME is set", name);
     buf_addf(path, "/q35chat/%s", name);
     return make_parents(path->data, e);
 }

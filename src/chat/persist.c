@@ -267,7 +267,7 @@ void persist_retry(struct chat *c)
     struct buf note = {0};
     if (!c->persist.unsaved || !persist_again(c, NULL))
         return;
-    buf_addf(&note, "this conversation is saved again, in %s", session_path(c->persist.session));
+    buf_addf(&note, "this conversation is being saved again, in %s", session_path(c->persist.session));
     state_note(c, note.data);
     buf_free(&note);
 }

@@ -50,7 +50,7 @@ bool session_path_of(const char *name, struct buf *path, struct err *e)
     if (strchr(name, '/')) {
         paths_expand(path, name);
     } else if (!is_name(name)) {
-        ok = err_set(e, "a session needs a name such as 'holiday', or a path with a slash in it");
+        ok = err_set(e, "expected a name such as 'holiday', or a path with a slash in it");
     } else {
         buf_addf(&file, "sessions/%s.jsonl", name);
         ok = paths_state(path, file.data, e);
@@ -65,7 +65,7 @@ static bool find_path(const char *name, struct buf *path, struct err *e)
     if (!session_path_of(name, path, e))
         return false;
     return strchr(name, '/') || !access(path->data, F_OK) || errno != ENOENT
-        || err_set(e, "there is no conversation %s; /sessions and q35chat session list show the names", name);
+        || err_set(e, "no conversation %s; /sessions and q35chat session list show the names", name);
 }
 
 bool session_exists(const char *name, struct err *e)

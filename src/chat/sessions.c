@@ -479,10 +479,10 @@ void sessions_line(const struct sessions_item *item, int64_t now_s, struct buf *
 int sessions_hold(const char *name, struct buf *path, struct err *e)
 {
     int fd = -1;
-    bool ok = !strchr(name, '/') || err_set(e, "only conversations by name are deleted, not files by path");
+    bool ok = !strchr(name, '/') || err_set(e, "delete a conversation by its name, not by a path");
     ok = ok && session_path_of(name, path, e);
     if (ok && (fd = open(path->data, O_RDWR | O_CLOEXEC)) < 0)
-        ok = err_set(e, errno == ENOENT ? "there is no conversation %s" : "cannot open %s: %s", name, strerror(errno));
+        ok = err_set(e, errno == ENOENT ? "no conversation %s" : "cannot open %s: %s", name, strerror(errno));
     if (ok && flock(fd, LOCK_EX | LOCK_NB))
         ok = err_set(e, "%s is open, here or in another q35chat", name);
     if (!ok && fd >= 0)

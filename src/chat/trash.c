@@ -71,11 +71,11 @@ bool trash_put(struct buf *name, struct buf *path, struct err *e)
 bool trash_take(const char *name, struct err *e)
 {
     struct buf from = {0}, to = {0};
-    bool ok = !strchr(name, '/') || err_set(e, "only conversations by name come back, not files by path");
+    bool ok = !strchr(name, '/') || err_set(e, "restore a conversation by its name, not by a path");
     ok = ok && session_path_of(name, &to, e) && path_in_trash(&from, name, e);
     if (ok && !file_move(from.data, to.data))
-        ok = errno == ENOENT   ? err_set(e, "there is no conversation %s in the trash", name)
-             : errno == EEXIST ? err_set(e, "there is a conversation %s already; delete or rename its file %s first", name, to.data)
+        ok = errno == ENOENT   ? err_set(e, "no conversation %s in the trash", name)
+             : errno == EEXIST ? err_set(e, "the conversation %s exists again; delete it or rename its file %s first", name, to.data)
                                : err_set(e, "cannot move %s to %s: %s", from.data, to.data, strerror(errno));
     if (ok)
         move_unsent(&from, &to);

@@ -121,7 +121,7 @@ for i in $(seq 1 40); do
 done
 "$wire" -t $patience 120x50 "$q" session list << END || status=1
 see the newest is listed: talk40
-see the number of those that are not: ... and 10 more, older
+see the number of those that are not: ... and 10 older ones
 never ... and none of them: talk10
 end that is no failure: 0
 END

@@ -68,7 +68,7 @@ done << EOF
 --endpoint|nosuch|the endpoint is 'nosuch', $addresses
 --endpoint|ftp://nosuch|the endpoint is 'ftp://nosuch', $addresses
 --endpoint|http://|the endpoint is 'http://', $addresses
--r|nosuch|there is no conversation nosuch; /sessions and q35chat session list show the names
+-r|nosuch|no conversation nosuch; /sessions and q35chat session list show the names
 -r|./nosuch|cannot open ./nosuch: No such file or directory
 --save|nosuch/a|cannot make nosuch/a: No such file or directory
 --key|F1 nosuch|key = F1 nosuch: there is no action nosuch; /keys all names them

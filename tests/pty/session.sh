@@ -43,7 +43,7 @@ run session list
 has "the list tells the size of a checkpoint" "$(grep trip out)" "(checkpoint 2.1 MB)"
 is "... of those that have one" "$(grep -c checkpoint out)" 1
 run session show trip
-has "... and so does show" "$(cat err)" "its checkpoint has 2.1 MB"
+has "... and so does show" "$(cat err)" "its checkpoint takes 2.1 MB"
 rm "$dir/trip.jsonl.checkpoint"
 run session show trip
 has "show prints what was said" "$(cat out)" "In Norway."
@@ -54,7 +54,7 @@ is "... or writes a file" "$rc $(head -c 2 talk.md)" "0 # "
 run session export trip talk.md
 is "... and never over one" "$rc $(grep -c 'exists; choose another name' err)" "1 1"
 run session rm greeting nothere
-is "rm says what it could not delete" "$rc $(cat err)" "1 q35chat: there is no conversation nothere"
+is "rm says what it could not delete" "$rc $(cat err)" "1 q35chat: no conversation nothere"
 is "... and deletes the rest" "$(ls "$dir")" "trip.jsonl"
 is "... into the trash, and says where" "$(cat out)" "greeting is in the trash for 30 days: $XDG_STATE_HOME/q35chat/trash/greeting.jsonl"
 run session list --names
@@ -62,7 +62,7 @@ is "... which is not listed" "$(cat out)" "trip"
 run session restore
 has "session restore lists it" "$(cat out)" "A greeting"
 run session restore greeting nothere
-is "... and brings it back" "$rc $(cat err)" "1 q35chat: there is no conversation nothere in the trash"
+is "... and brings it back" "$rc $(cat err)" "1 q35chat: no conversation nothere in the trash"
 is "... as it was" "$(grep -c 'A greeting' "$dir/greeting.jsonl") $(ls "$XDG_STATE_HOME/q35chat/trash")" "1 "
 run session rm --force greeting
 is "with --force it is gone at once" "$rc $(cat out err; ls "$dir" "$XDG_STATE_HOME/q35chat/trash" | grep -c greeting)" "0 0"
@@ -130,8 +130,8 @@ end ... nor is that a failure: 0
 END
     tr -d '\r' < sent
 done > told
-is "... a person is told" "$(grep '^q35chat:' told)" "q35chat: no conversation is kept yet
-q35chat: no conversation has all these words
+is "... a person is told" "$(grep '^q35chat:' told)" "q35chat: no saved conversation yet
+q35chat: no saved conversation has all these words
 q35chat: the trash is empty"
 grep -v '^q35chat:' told
 exit $status

@@ -117,7 +117,7 @@ HF_HUB_OFFLINE=1 run model get demo/none
 is "a repository that is not there" "$rc $(grep -c 'HF_HUB_OFFLINE is set' err)" "1 1"
 run session show nosuchname
 is "a conversation that is not there" "$rc $(cat err)" \
-    "1 q35chat: there is no conversation nosuchname; /sessions and q35chat session list show the names"
+    "1 q35chat: no conversation nosuchname; /sessions and q35chat session list show the names"
 
 run bench load --model "$small" --threads 2 --out "$tmp/a report"
 is "a report tells the command without folders and files" "$rc $(sed -n 's/^command *//p' out)" \

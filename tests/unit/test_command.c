@@ -476,14 +476,14 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     run("/restore norway");
     assert_string_equal(out.data, "/resume norway continues it\n");
     run("/restore norway");
-    assert_string_equal(out.data, "there is no conversation norway in the trash\n");
+    assert_string_equal(out.data, "no conversation norway in the trash\n");
     run("/delete norway");              /* asked anew */
     assert_non_null(strstr(out.data, "once more"));
     run("/delete norway");
     run("/sessions norway");
     assert_string_equal(out.data, "no saved conversation has all these words\n");
     run("/resume norway");
-    assert_string_equal(out.data, "there is no conversation norway; /sessions and q35chat session list show the names\n");
+    assert_string_equal(out.data, "no conversation norway; /sessions and q35chat session list show the names\n");
     assert_int_equal(run("/resume"), COMMAND_SCREEN);
     assert_string_equal(message, "resume");
     run("/rename \"\"");

@@ -829,7 +829,7 @@ static void test_session__names_that_would_hide_or_confuse_are_refused(void **st
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct err e = {0};
         assert_null(session_create(names[i], "dir", &e));
-        assert_non_null(strstr(e.msg, "a session needs a name"));
+        assert_non_null(strstr(e.msg, "expected a name such as"));
     }
 }
 

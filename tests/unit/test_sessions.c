@@ -351,12 +351,12 @@ static void test_sessions__only_what_is_closed_is_deleted(void **state)
     session_close(s);
     snprintf(path, sizeof path, "%s/q35chat/sessions/open.jsonl", dir);
     assert_false(sessions_delete(path, &e));
-    assert_non_null(strstr(e.msg, "not files by path"));
+    assert_non_null(strstr(e.msg, "not by a path"));
     assert_int_equal(access(path, F_OK), 0);
     assert_true(sessions_delete("open", &e));
     assert_int_equal(access(path, F_OK), -1);
     assert_false(sessions_delete("open", &e));
-    assert_string_equal(e.msg, "there is no conversation open");
+    assert_string_equal(e.msg, "no conversation open");
     assert_false(sessions_delete("..", &e));
 }
 

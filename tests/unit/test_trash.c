@@ -116,14 +116,14 @@ static void test_trash__what_was_deleted_comes_back_as_it_was(void **state)
     sessions_free(&s);
     session_close(talk("a", "Another one"));
     assert_false(trash_take("a", &e));
-    assert_non_null(strstr(e.msg, "there is a conversation a already"));
+    assert_non_null(strstr(e.msg, "the conversation a exists again"));
     discard("a", "a-2");                /* both are kept */
     assert_true(trash_take("a", &e));
     assert_true(buf_read_file(&after, file("sessions", "a.jsonl"), 1000, &e));
     assert_string_equal(after.data, before.data);
     assert_true(there("sessions", "a.jsonl.unsent"));
     assert_false(trash_take("a", &e));
-    assert_string_equal(e.msg, "there is no conversation a in the trash");
+    assert_string_equal(e.msg, "no conversation a in the trash");
     assert_false(trash_take("../a", &e));
     assert_true(trash_take("a-2", &e));
     buf_free(&before);
