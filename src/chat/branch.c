@@ -103,6 +103,16 @@ int chat_n_nodes(const struct chat *c)
     return c->t.n_all;
 }
 
+/* The first text below the calls of an answer. */
+static const char *answer_below(const struct entry *m)
+{
+    const bool calls = m->m.n_calls > 0;
+    do
+        m = m->shown;
+    while (calls && m && m->m.role != ROLE_USER && (m->m.role == ROLE_TOOL || !m->m.content.n));
+    return calls && m && m->m.role == ROLE_ASSISTANT ? m->m.content.p : "";
+}
+
 struct chat_node chat_node(const struct chat *c, int k)
 {
     const struct entry *m = c->t.all[k];
@@ -112,6 +122,7 @@ struct chat_node chat_node(const struct chat *c, int k)
         .text = m->m.content.p ? m->m.content.p : "",
         .call = m->m.n_calls ? m->m.calls[0].name.p : NULL,
         .arguments = m->m.n_calls ? m->m.calls[0].arguments.p : NULL,
+        .answer = answer_below(m),
         .on_path = transcript_on_path(&c->t, m),
     };
 }

@@ -358,6 +358,23 @@ static void test_command__edit_gives_the_text_back_as_it_must_be_typed(void **st
     assert_int_equal(run("/edit 3"), COMMAND_DONE);
 }
 
+static void test_command__branches_that_begin_with_the_same_call_show_their_answers(void **state)
+{
+    static const char call[] = "x</think><tool_call>\n<function=calculator>\n<parameter=expression>\n1 + 2\n</parameter>\n</function>\n</tool_call>";
+    (void)state;
+    run("/set tools_approve always");
+    run("/tools calculator");
+    fake_say(call);
+    fake_say("x</think>It is 3.");
+    fake_say(call);
+    fake_say("x</think>Three!\nOf course.");
+    answer("Sum?");
+    run("/regen");
+    answer(NULL);
+    run("/branch");
+    assert_string_equal(out.data, "   1  $ calculator 1 + 2: It is 3.\n*  2  $ calculator 1 + 2: Three!\n");
+}
+
 static void test_command__branches_are_listed_and_switched(void **state)
 {
     (void)state;
@@ -762,6 +779,7 @@ int main(void)
         TEST(save_and_load_tell_where),
         TEST(undo_takes_a_number),
         TEST(edit_gives_the_text_back_as_it_must_be_typed),
+        TEST(branches_that_begin_with_the_same_call_show_their_answers),
         TEST(branches_are_listed_and_switched),
         TEST(the_tree_tells_calls_and_answers_without_text),
         TEST(copy_gives_an_answer_out_or_writes_it),

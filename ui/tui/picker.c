@@ -454,6 +454,8 @@ void act_picker_take(struct host *h)
         return;
     if (p->kind == PICK_URL)
         copy_url(h, p->of[row].name);
+    else if (p->kind == PICK_SESSION && p->rows[row].here)
+        pane_to_end(h->pane);           /* it is open already */
     else if (p->kind == PICK_SESSION)
         load_session(h, p->of[row].name);
     else if (p->kind == PICK_MESSAGE)
