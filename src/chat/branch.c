@@ -103,26 +103,24 @@ int chat_n_nodes(const struct chat *c)
     return c->t.n_all;
 }
 
-/* The first text below the calls of an answer. */
-static const char *answer_below(const struct entry *m)
+/* The answer that ends the rounds of calls which begin here, as it was shown last; NULL: there is none. */
+static const struct entry *final_answer(const struct entry *m)
 {
-    const bool calls = m->m.n_calls > 0;
-    do
+    while (m && (m->m.n_calls || m->m.role == ROLE_TOOL))
         m = m->shown;
-    while (calls && m && m->m.role != ROLE_USER && (m->m.role == ROLE_TOOL || !m->m.content.n));
-    return calls && m && m->m.role == ROLE_ASSISTANT ? m->m.content.p : "";
+    return m && m->m.role == ROLE_ASSISTANT ? m : NULL;
 }
 
 struct chat_node chat_node(const struct chat *c, int k)
 {
-    const struct entry *m = c->t.all[k];
+    const struct entry *m = c->t.all[k], *answer = m->m.n_calls ? final_answer(m) : NULL;
     return (struct chat_node){
         .parent = m->parent ? m->parent->number : -1,
         .role = state_role(m),
         .text = m->m.content.p ? m->m.content.p : "",
         .call = m->m.n_calls ? m->m.calls[0].name.p : NULL,
         .arguments = m->m.n_calls ? m->m.calls[0].arguments.p : NULL,
-        .answer = answer_below(m),
+        .answer = answer && answer->m.content.p ? answer->m.content.p : "",
         .on_path = transcript_on_path(&c->t, m),
     };
 }

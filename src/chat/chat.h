@@ -204,7 +204,7 @@ struct chat_node {
     int parent;                         /* -1: a root */
     const char *role, *text;
     const char *call, *arguments;       /* of its first tool call; NULL: it has none */
-    const char *answer;                 /* the text that the calls led to, on the way that was shown last; "": there is none */
+    const char *answer;                 /* the text that the model wrote after its calls; "" if there is none */
     bool on_path;
 };
 int  chat_n_nodes(const struct chat *c);                /* all messages of the tree, in the order in which they were made: parents before children */

@@ -271,7 +271,7 @@ static void offer_choices(struct ways *w, enum option_id id)
     buf_free(&word);
 }
 
-/* /set KEY, then its value. */
+/* /set KEY, then its value; the options that /set can change. */
 static void offer_options(struct ways *w)
 {
     size_t n = strcspn(w->begin, " \t");
@@ -283,8 +283,10 @@ static void offer_options(struct ways *w)
             offer_choices(w, (enum option_id)options_find(key));
         return;
     }
-    for (int i = 0; i < N_OPTIONS; i++)
-        offer(options_key((enum option_id)i), w);
+    struct option_about about;
+    for (int i = 0; options_about((enum option_id)i, &about); i++)
+        if (!about.start_only)
+            offer(about.key, w);
 }
 
 static bool complete_argument(enum completion what, struct ways *w)

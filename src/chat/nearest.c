@@ -1,5 +1,6 @@
 #include "chat/nearest.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 enum { LONGEST = 48 };
@@ -31,6 +32,13 @@ static int distance(const char *a, const char *b)
     return row[m];
 }
 
+/* Whether a word of four letters or more is the beginning of a name, but for its last letter. */
+static bool begins(const char *word, const char *name)
+{
+    size_t n = strlen(word);
+    return n >= 4 && !strncmp(word, name, n - 1);
+}
+
 const char *nearest(const char *word, const char *const *names, int n)
 {
     const char *best = NULL;
@@ -42,6 +50,8 @@ const char *nearest(const char *word, const char *const *names, int n)
             best = names[i];
         }
     }
+    for (int i = 0; i < n && !best; i++)
+        best = names[i] && begins(word, names[i]) ? names[i] : NULL;
     return best;
 }
 

@@ -108,9 +108,11 @@ void title_of_node(struct buf *out, const struct chat_node *n)
     if (n->call) {
         buf_adds(&call, "$ ");
         call_line(&call, n->call, n->arguments);
-        if (*n->answer)
-            buf_addf(&call, ": %s", n->answer);
+        title_of_message(out, text_of(n->answer));
+        bool answered = out->len > start;
+        buf_adds(out, answered ? "  (" : "");
         title_of_message(out, text_of(buf_str(&call)));
+        buf_adds(out, answered ? ")" : "");
         buf_free(&call);
     } else {
         buf_adds(out, strcmp(n->role, "assistant") ? "(empty)" : "(no answer, only reasoning)");

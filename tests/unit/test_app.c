@@ -331,7 +331,7 @@ static void test_app__the_tree_names_the_call_of_an_answer_without_text(void **s
     stage_say("Add");
     stage_answer();
     stage_say("/tree");
-    assert_shows(" * $ calculator 1+1");
+    assert_shows(" * That is two.  ($ calculator 1+1)");
     stage_end();
 }
 
@@ -605,6 +605,41 @@ static void test_app__a_long_turn_calls_at_its_end_and_a_short_one_does_not(void
     stage_say("another");
     stage_answer();
     assert_false(rings());
+    stage_end();
+}
+
+static void test_app__set_lists_what_can_be_set_with_its_value(void **state)
+{
+    (void)state;
+    stage_begin(24, 100);
+    stage_set(OPT_think, "off");
+    stage_set(OPT_max_tokens, "77");
+    stage_open();
+    stage_type("/set m");
+    assert_shows("max_tokens 77");
+    assert_hides("model");              /* only at the start */
+    assert_hides("mtp");
+    stage_keys("Ctrl-U");
+    stage_say("/set tempp 1");
+    assert_shows("(did you mean temperature?)");
+    stage_end();
+}
+
+static void test_app__enter_on_the_open_conversation_closes_the_list(void **state)
+{
+    (void)state;
+    begin();
+    stage.keeps = true;
+    fake_say("the answer");
+    stage_open();
+    stage_say("a question");
+    stage_answer();
+    stage_say("/sessions");
+    assert_shows("sessions");
+    stage_key("Enter");
+    assert_false(window_is_open(&stage.app.host, WINDOW_picker));
+    assert_hides("already open");
+    assert_hides("!");
     stage_end();
 }
 
@@ -1396,6 +1431,8 @@ int main(void)
         cmocka_unit_test(test_app__copies_are_of_what_is_in_view),
         cmocka_unit_test(test_app__a_full_disk_has_a_sign_until_there_is_room),
         cmocka_unit_test(test_app__a_full_context_comes_with_advice),
+        cmocka_unit_test(test_app__set_lists_what_can_be_set_with_its_value),
+        cmocka_unit_test(test_app__enter_on_the_open_conversation_closes_the_list),
         cmocka_unit_test(test_app__a_wheel_that_comes_as_arrow_keys_scrolls_and_types_nothing),
         cmocka_unit_test(test_app__a_drag_leaves_the_mouse_to_the_terminal_until_the_next_key),
         cmocka_unit_test(test_app__a_question_calls_the_user_who_looks_elsewhere),

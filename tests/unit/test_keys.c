@@ -151,7 +151,7 @@ static void test_keys__the_mouse_of_old_terminals_tells_the_same(void **state)
     (void)state;
     ROWS(
         { "\x1B[M !!\x1B[M#!!a", "<Click 0,0>a" }, { "\x1B[M`%'\x1B[Ma%'", "<WheelUp 6,4><WheelDown 6,4>" },
-        { "\x1B[M %'\x1B[M#)(", "<Click 6,4><Grab 7,8>" }, { "\x1B[M\"%'", "<Grab 6,4>" });
+        { "\x1B[M %'\x1B[M#)(", "<Click 6,4><Grab 7,8>" }, { "\x1B[M\"%'", "<Grab 6,4>" }, { "\x1B[M\x05%'", "" });
 }
 
 static void count_bursts(void *arg, const struct key_event *ev)
@@ -181,7 +181,8 @@ static void test_keys__answers_of_the_terminal_are_reports_and_never_typed(void 
     ROWS(
         { "\x1B[?62;1;4c", "{DA1 62}" }, { "\x1B[>41;354;0c", "" }, { "\x1B[?2026;2$y", "{SYNC 1}" }, { "\x1B[?2026;0$y", "{SYNC 0}" },
         { "\x1B[?2026;4$y", "{SYNC 0}" },
-        { "\x1B[?2027;1$y", "" }, { "\x1B[?1007;1$y\x1B[?1007;2$y", "{WHEEL_KEYS 1}{WHEEL_KEYS 0}" }, { "\x1B[?1u", "{KITTY 1}" }, { "\x1B[I\x1B[O", "{FOCUS 1}{FOCUS 0}" }, { "\x1B[24;80R", "{CURSOR 79}" },
+        { "\x1B[?2027;1$y", "" }, { "\x1B[?1007;1$y\x1B[?1007;2$y", "{WHEEL_KEYS 1}{WHEEL_KEYS 0}" },
+        { "\x1B[?1u", "{KITTY 1}" }, { "\x1B[I\x1B[O", "{FOCUS 1}{FOCUS 0}" }, { "\x1B[24;80R", "{CURSOR 79}" },
         { "\x1B[?1;1R", "{CURSOR 0}" },
         { "\x1B]11;rgb:ffff/ffff/ffff\x1B\\", "{BACKGROUND 255}" }, { "\x1B]11;rgb:0000/0000/0000\a", "{BACKGROUND 0}" },
         { "\x1B]11;rgb:ff/00/00\a", "{BACKGROUND 76}" },

@@ -948,7 +948,8 @@ static void test_term__calls_use_what_the_terminal_is_known_to_show(void **state
 {
     static const struct { const char *term, *program, *lc, *tmux, *sent; } rows[] = {
         {"xterm-256color", NULL, NULL, NULL, ""}, {"xterm-kitty", NULL, NULL, NULL, "\033]99;;q35chat: done\033\\"},
-        {"foot-extra", "", "", "", "\033]777;notify;q35chat;done\033\\"}, {"xterm-256color", "WezTerm", NULL, NULL, "\033]777;notify;q35chat;done\033\\"},
+        {"foot-extra", "", "", "", "\033]777;notify;q35chat;done\033\\"},
+        {"xterm-256color", "WezTerm", NULL, NULL, "\033]777;notify;q35chat;done\033\\"},
         {"xterm-256color", NULL, "iTerm2", NULL, "\033]9;q35chat: done\033\\"}, {"tmux-256color", "WezTerm", NULL, NULL, ""},
         {"xterm-kitty", NULL, NULL, "/tmp/tmux-0/default,1,0", ""}, {"screen", "iTerm.app", NULL, NULL, ""}, {NULL, NULL, NULL, NULL, ""},
     };

@@ -146,6 +146,7 @@ static struct popup *open_completions(const struct host *h)
 static struct suggest *completions(struct host *h)
 {
     input(h)->suggest.chat = h->chat;
+    input(h)->suggest.options = h->o;
     return &input(h)->suggest;
 }
 

@@ -152,7 +152,7 @@ static void tell_mouse(struct keys *k, int button, int row, int col, bool releas
     if (released)
         ev.code = row != k->pressed_row || col != k->pressed_col ? KEY_GRAB : KEY_NONE;
     else
-        ev.code = button < 4 ? pressed[button] : button >= 64 && button < 68 ? wheel[button - 64] : KEY_NONE;
+        ev.code = button >= 0 && button < 4 ? pressed[button] : button >= 64 && button < 68 ? wheel[button - 64] : KEY_NONE;
     if (ev.code == KEY_CLICK)
         k->pressed_row = row, k->pressed_col = col;
     if (ev.code == KEY_NONE)

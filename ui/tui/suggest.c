@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "chat/command.h"
+#include "ui/tui/glyph.h"
 
 /* --- tokens of files --------------------------------------------------------------------------------------------- */
 
@@ -89,14 +90,26 @@ static int first_choice(const struct suggest *s, const struct buf *before)
     return s->found.n ? 0 : -1;
 }
 
+/* The value of an option, the first words of a long one; NULL: that is no option. */
+static const char *value_of(struct suggest *s, const char *word)
+{
+    enum { MOST = 24 };
+    int id = s->options ? options_find(word) : -1;
+    const char *text = id >= 0 ? options_text(s->options, (enum option_id)id) : "";
+    size_t n = glyph_fit(text, strcspn(text, "\n"), MOST, NULL);
+    return id < 0 ? NULL : arena_printf(&s->mem, "%.*s%s", (int)n, text, text[n] ? "..." : "");
+}
+
 static void fill(struct suggest *s, const struct buf *before)
 {
-    bool sentences = false;
+    const char *argument;
+    bool sentences = false, sets = command_name(buf_str(before), &argument) && !strcmp(command_name(buf_str(before), &argument), "set");
     s->rows = memory_zeroed((size_t)s->found.n + 1, sizeof *s->rows);
     for (int i = 0; i < s->found.n; i++) {
         const struct complete_item *item = &s->found.items[i];
-        bool command = *item->help;     /* its argument stands behind it, then its help */
-        s->rows[i].text = command && *item->note ? arena_printf(&s->mem, "%s %s", item->word, item->note) : item->word;
+        bool command = *item->help;     /* its argument stands behind it, or its value, then its help */
+        const char *value = sets ? value_of(s, item->word) : NULL, *after = value ? value : item->note;
+        s->rows[i].text = command && *after ? arena_printf(&s->mem, "%s %s", item->word, after) : item->word;
         s->rows[i].note = command ? item->help : *item->note ? item->note : NULL;
         sentences |= command;
     }

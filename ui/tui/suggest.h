@@ -26,6 +26,7 @@ struct suggest {
     size_t to_count;                    /* bytes of files that this update may still count */
     double tok_s;                       /* prompt tokens read per second, at the last prompt that was long enough; 0: there was none */
     const struct chat *chat;            /* counts tokens; NULL: not open yet */
+    const struct options *options;      /* their values stand in the list; NULL: they do not */
 };
 
 void suggest_update(struct suggest *s, const struct editor *e);         /* to be called after the draft has changed */
