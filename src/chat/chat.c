@@ -135,7 +135,7 @@ static enum room room_for(struct chat *c, const struct attached *files, struct e
         return ROOM_ENOUGH;
     bool none = counted && tokens > left;
     struct buf text = {0};
-    buf_addf(&text, "%s%s: %ld tokens; only %ld still fit", files->files[0].path.p, files->n > 1 ? " and the other files" : "", tokens,
+    buf_addf(&text, "%s%s %ld tokens; only %ld still fit", files->files[0].path.p, files->n > 1 ? " and the others have" : " has", tokens,
              left > 0 ? left : 0);
     if (none)
         turn_advise(c, &text);

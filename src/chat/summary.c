@@ -35,7 +35,7 @@ void summary_advise(struct chat *c)
     enum { PERCENT = 85 };
     struct buf note = {0};
     int percent = c->info.n_ctx ? (int)(100.0 * c->turn.stats.ctx_used / c->info.n_ctx) : 0;
-    bool full = percent >= PERCENT;
+    bool full = percent >= PERCENT && percent <= 100;         /* above that the prompt was refused, with advice of its own */
     if (full && !c->summary.told && c->front.can_ask && !strcmp(options_text(c->o, OPT_compact), "ask")) {
         buf_addf(&note, "the context is %d %% full: /compact puts a summary in its place, /drop N leaves parts of /context out", percent);
         state_note(c, note.data);

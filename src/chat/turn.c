@@ -230,10 +230,11 @@ static void replay_ends(struct chat *c)
 
 void turn_advise(const struct chat *c, struct buf *text)
 {
+    const bool alone = c->t.n <= (c->turn.state != TURN_IDLE);          /* no earlier message takes room */
     if (c->front.keeps)
-        buf_adds(text, "; say less, /compact and /drop N make room, /undo goes back, /new begins again");
+        buf_adds(text, alone ? "; shorten it" : "; shorten it, free space with /compact or /drop N, or start over with /new");
     if (c->responder->more_room)
-        buf_addf(text, "%s %s", c->front.keeps ? "," : ";", c->responder->more_room);
+        buf_addf(text, "; %s", c->responder->more_room);
 }
 
 static void request_refused(struct chat *c, enum request_result result, const struct err *why)

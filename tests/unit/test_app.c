@@ -831,8 +831,17 @@ static void test_app__a_full_context_comes_with_advice(void **state)
     stage_open();
     stage_say("A question that is longer than forty bytes, which are tokens here");
     stage_answer();
-    assert_shows("maximum context length is 40 tokens; the prompt has");
-    assert_shows("/undo goes back, /new begins again");
+    assert_shows("! failed: the prompt has ");
+    assert_shows("the context holds 40; shorten it");
+    assert_shows(" too long: the prompt has ");         /* in the status line */
+    assert_hides("/drop");              /* nothing was said that could be dropped */
+    for (int i = 0; i < 3; i++) {
+        stage_key("Enter");
+        stage_answer();
+    }
+    const char *first = strstr(stage_screen(), "! failed");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "! failed"));
     stage_end();
 }
 
@@ -1167,10 +1176,13 @@ static void test_app__a_large_paste_asks_what_it_is(void **state)
     stage_open();
     stage_type("look: ");
     paste(text, N);
-    assert_shows("This paste is large: 300.0 kB, 3,001 lines");
+    assert_shows("This paste is large: 300.0 kB, 3,000 lines, about 300k tok");      /* bytes are tokens here */
     stage_keys("Enter x d");
     assert_string_equal(stage_draft(), "look: ");
     paste(text, N);
+    for (int i = 0; i < 3; i++)
+        paste(text, N);
+    assert_shows("This paste is too long: 1.2 MB, 12,000 lines, about 1.2M tok, and 999k still fit");
     stage_key("Esc");
     assert_string_equal(stage_draft(), "look: ");
     paste(text, N);

@@ -303,7 +303,7 @@ static void test_attach__a_file_that_takes_half_of_the_context_asks_first(void *
     struct err e = {0};
     open_small(*state, "half.txt", 300);
     assert_false(chat_submit(c, "@half.txt", 9, &e));
-    assert_non_null(strstr(e.msg, "half.txt: 300 tokens; only 550 still fit"));
+    assert_non_null(strstr(e.msg, "half.txt has 300 tokens; only 550 still fit"));
     assert_non_null(strstr(e.msg, "press Enter again to send it anyway"));
     assert_false(chat_submit(c, "@half.txt @nothere", 18, &e));
     assert_non_null(strstr(e.msg, "without the file"));
@@ -319,7 +319,7 @@ static void test_attach__a_file_that_cannot_fit_is_refused_each_time_with_advice
     open_small(*state, "long.txt", 600);
     for (int i = 0; i < 2; i++) {
         assert_false(chat_submit(c, "@long.txt", 9, &e));
-        assert_non_null(strstr(e.msg, "long.txt: 600 tokens; only 550 still fit; "));
+        assert_non_null(strstr(e.msg, "long.txt has 600 tokens; only 550 still fit; "));
         assert_null(strstr(e.msg, "once more"));
     }
     assert_int_equal(chat_n_messages(c), 0);

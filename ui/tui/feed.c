@@ -29,12 +29,24 @@ static int add(struct feed *f, enum item_kind kind, int message, const char *tex
     return item;
 }
 
+static bool said_last(const struct feed *f, enum item_kind kind, const char *text, size_t n)
+{
+    int last = pane_n(f->pane) - 1;
+    struct buf source = {0};
+    bool same = last >= 0 && pane_kind(f->pane, last) == kind;
+    if (same)
+        pane_source(f->pane, last, &source);
+    same = same && source.len == n && !memcmp(source.data, text, n);
+    buf_free(&source);
+    return same;
+}
+
 void feed_say(struct feed *f, enum item_kind kind, const char *text)
 {
     size_t n = strlen(text);
     while (n && text[n - 1] == '\n')
         n--;
-    if (n)
+    if (n && !(kind == ITEM_ERROR && said_last(f, kind, text, n)))
         pane_end(f->pane, add(f, kind, -1, text, n));
 }
 

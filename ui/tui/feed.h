@@ -37,7 +37,7 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms);
 void feed_recount(struct feed *f);                      /* the tokenizer is loaded: replaces estimated numbers of tokens */
 void feed_tick(struct feed *f, int64_t ms);             /* updates how long the reasoning under way has taken */
 void feed_decided(struct feed *f, bool taken);          /* the summary that waited was taken or not */
-/* Adds text of the program: ITEM_NOTE, ITEM_ERROR, or the ITEM_OUTPUT of a command. */
+/* Adds text of the program: ITEM_NOTE, ITEM_ERROR, or the ITEM_OUTPUT of a command.  An error that is the last item already is not added again. */
 void feed_say(struct feed *f, enum item_kind kind, const char *text);
 
 #endif

@@ -16,6 +16,9 @@ enum { PASTE_ROWS = 2 };                /* of the question */
 struct paste {
     struct buf coming;                  /* what has come of a paste so far */
     struct buf asked;                   /* what the question is about */
+    size_t counted;                     /* bytes of it that `tokens` is for */
+    double tokens;                      /* about */
+    int    room;                        /* tokens that the context has left; 0: not known */
 };
 
 static struct paste *paste(const struct host *h)
@@ -47,20 +50,46 @@ static void take_paste(struct host *h, const struct key_event *ev)
     host_edited(h);
 }
 
+/* Counts the tokens of its beginning, and takes the rest to be alike. */
+static void count_tokens(struct host *h)
+{
+    enum { SAMPLE = 256 << 10 };
+    struct paste *p = paste(h);
+    size_t n = p->asked.len < SAMPLE ? p->asked.len : SAMPLE;
+    const struct chat_info *info = chat_info(h->chat);
+    if (p->counted == p->asked.len)
+        return;
+    p->counted = p->asked.len;
+    p->tokens = (double)chat_count_tokens(h->chat, p->asked.data, n) * (double)p->asked.len / (double)n;
+    p->room = info && info->n_ctx ? info->n_ctx - chat_context_used(h->chat).tokens : 0;
+}
+
+static long count_lines(const struct buf *text)
+{
+    long lines = text->data[text->len - 1] != '\n';
+    for (size_t i = 0; i < text->len; i++)
+        lines += text->data[i] == '\n';
+    return lines;
+}
+
 static void draw_paste(struct host *h, struct cells *c, struct area at)
 {
     static const struct look plain = {STYLE_text, 0};
     struct buf line = {0};
-    long lines = 1;
-    for (size_t i = 0; i < paste(h)->asked.len; i++)
-        lines += paste(h)->asked.data[i] == '\n';
-    buf_adds(&line, at.cols < 60 ? "" : "This paste is large: ");
+    count_tokens(h);
+    bool narrow = at.cols < 60, fits = !paste(h)->room || paste(h)->tokens <= paste(h)->room;
+    buf_adds(&line, narrow ? "" : fits ? "This paste is large: " : "This paste is too long: ");
     figure_bytes(&line, paste(h)->asked.len);
     buf_adds(&line, ", ");
-    figure_count(&line, lines);
-    buf_adds(&line, at.cols < 60 ? " lines, ~" : " lines, about ");
-    figure_tokens(&line, (double)paste(h)->asked.len / 3.5);
+    figure_count(&line, count_lines(&paste(h)->asked));
+    buf_adds(&line, narrow ? " lines, ~" : " lines, about ");
+    figure_tokens(&line, paste(h)->tokens);
     buf_adds(&line, " tok");
+    if (!fits) {
+        buf_adds(&line, narrow ? " of " : ", and ");
+        figure_tokens(&line, paste(h)->room);
+        buf_adds(&line, narrow ? "" : " still fit");
+    }
     cells_blank(c, at, plain);
     if (at.rows > 1)
         cells_puts(c, at, 0, 0, plain, line.data);
@@ -152,6 +181,7 @@ static bool drop_paste(struct host *h, bool escape)
 static void forget_paste(struct host *h)
 {
     buf_free(&paste(h)->asked);
+    paste(h)->counted = 0;
 }
 
 static void free_paste(struct host *h)

@@ -17,6 +17,7 @@ void talk_began(struct host *h, bool ok, const struct err *e)
     if (!ok) {
         feed_sync(&h->feed);
         feed_say(&h->feed, ITEM_ERROR, e->msg);
+        host_hint(h, "%s", e->msg);     /* near the input, where the user looks */
         return;
     }
     h->n_turns++;
