@@ -71,7 +71,7 @@ done << EOF
 -r|nosuch|no conversation nosuch; /sessions and q35chat session list show the names
 -r|./nosuch|cannot open ./nosuch: No such file or directory
 --save|nosuch/a|cannot make nosuch/a: No such file or directory
---key|F1 nosuch|key = F1 nosuch: there is no action nosuch; /keys all names them
+--key|F1 nosuch|key = F1 nosuch: unknown action nosuch; /keys all lists them
 --backend|nosuch|--backend is 'nosuch', expected one of cpu|cuda
 --lookup|off|--lookup is followed by 'off', expected --lookup=off; -- before it makes it a word of its own: --lookup -- off
 EOF

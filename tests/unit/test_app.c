@@ -784,9 +784,9 @@ static void test_app__copies_are_of_what_is_in_view(void **state)
     stage_screen();
     stage_key("c");
     assert_int_equal(stage.app.host.wishes, 0);
-    assert_shows("there is no code block here");
+    assert_shows("no code block here");
     stage_keys("t");
-    assert_shows("there is no table here");
+    assert_shows("no table here");
     stage_keys("g c");
     assert_string_equal(stage.app.host.copied.data, "first\n");
     buf_free(&text);
@@ -831,9 +831,9 @@ static void test_app__a_full_context_comes_with_advice(void **state)
     stage_open();
     stage_say("A question that is longer than forty bytes, which are tokens here");
     stage_answer();
-    assert_shows("! failed: the prompt has ");
-    assert_shows("the context holds 40; shorten it");
-    assert_shows(" too long: the prompt has ");         /* in the status line */
+    assert_shows("! failed: This model's maximum context length is 40 tokens; the prompt has ");
+    assert_shows("; shorten it");
+    assert_shows(" too long: This model's maximum context");            /* in the status line */
     assert_hides("/drop");              /* nothing was said that could be dropped */
     for (int i = 0; i < 3; i++) {
         stage_key("Enter");
@@ -1118,7 +1118,7 @@ static void test_app__keys_of_the_config_file_work_and_bad_ones_are_told(void **
     stage_configure("key = Ctrl-S leave\nkey = Ctrl-Q fly\nkey = F5 panel\n");
     app_open(&stage.app, stage.o, NULL);
     stage_open();
-    assert_shows("! key = Ctrl-Q fly: there is no action fly");
+    assert_shows("! key = Ctrl-Q fly: unknown action fly");
     stage_key("F5");
     assert_true(stage.app.host.looks.panel);
     stage_key("F1");

@@ -107,15 +107,15 @@ static void test_handoff__a_failing_editor_changes_nothing(void **state)
     script("exit 3");
     assert_false(handoff_edit("old", &edited, &e));
     assert_string_equal(edited.data, "untouched");
-    assert_string_equal(e.msg, "sh \"$Q35_TEST_DIR/an editor\" -x ended with status 3; the draft is as it was");
+    assert_string_equal(e.msg, "sh \"$Q35_TEST_DIR/an editor\" -x ended with status 3; your draft is unchanged");
     assert_int_equal(n_left(), 0);
     setenv("EDITOR", "q35-no-such-editor", 1);
     assert_false(handoff_edit("old", &edited, &e));
-    assert_string_equal(e.msg, "there is no program q35-no-such-editor; the draft is as it was");
+    assert_string_equal(e.msg, "no such program: q35-no-such-editor; your draft is unchanged");
     script("rm \"$2\"");
     setenv("EDITOR", "sh \"$Q35_TEST_DIR/an editor\" -x", 1);
     assert_false(handoff_edit("old", &edited, &e));
-    assert_non_null(strstr(e.msg, "No such file or directory; the draft is as it was"));
+    assert_non_null(strstr(e.msg, "No such file or directory; your draft is unchanged"));
     assert_string_equal(edited.data, "untouched");
 }
 
@@ -127,9 +127,9 @@ static void test_handoff__what_a_dying_editor_saved_is_kept(void **state)
         script(scripts[i]);
         assert_false(handoff_edit("old", &edited, &e));
         assert_string_equal(edited.data, "untouched");
-        const char *path = strstr(e.msg, "the other one is in ");
+        const char *path = strstr(e.msg, "the edited text is in ");
         assert_non_null(path);
-        assert_int_equal(unlink(path + strlen("the other one is in ")), 0);
+        assert_int_equal(unlink(path + strlen("the edited text is in ")), 0);
     }
 }
 

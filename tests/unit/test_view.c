@@ -131,7 +131,7 @@ static void test_view__lists_stand_over_the_transcript(void **state)
     stage_keys("q");
     stage_type("/");
     assert_shows("\n> /help [COMMAND] ");
-    assert_shows("\n Tab completes  Enter takes it  Esc closes ");
+    assert_shows("\n Tab completes  Enter accepts  Esc closes ");
     assert_shows("  1 of ");
     stage_keys("Down Enter");
     assert_string_equal(stage_draft(), "/new ");

@@ -138,7 +138,7 @@ static bool take_key(struct actions *a, char **words, int n, struct binding *b, 
     b->behind_ctrl_x = n == 2 && !strcasecmp(words[0], "Ctrl-X");
     const char *name = n > 0 ? words[n - 1] : "nothing";
     if (n < 1 || n > 2 || (n == 2 && !b->behind_ctrl_x) || !keys_parse(name, &b->code, &b->mods))
-        return err_set(e, "%s is no key; keys are written Ctrl-G, Alt-Enter, F5, Ctrl-X g", name);
+        return err_set(e, "unknown key %s; keys are written Ctrl-G, Alt-Enter, F5, Ctrl-X g", name);
     if (b->code == 'x' && b->mods == MOD_CTRL)
         return err_set(e, "Ctrl-X begins other keys: Ctrl-X g");
     struct buf shown = {0};
@@ -163,12 +163,12 @@ static bool bind_words(struct actions *a, char **words, int n, struct err *e)
             in[named ? context : (int)rows[i].context] = true;
         }
     if (!row && !none)
-        return err_set(e, "there is no action %s; /keys all names them", action);
+        return err_set(e, "unknown action %s; /keys all lists them", action);
     if (!take_key(a, words + named, n - 1 - named, &b, e))
         return false;
     for (int c = 0; c < N_CONTEXTS; c++)
         if (in[c] && !can_be_key((enum context)c, &b))
-            return err_set(e, "%s would not be typed any more; take a key with Ctrl or Alt", b.key);
+            return err_set(e, "%s could no longer be typed; choose a key with Ctrl or Alt", b.key);
     for (int c = 0; c < N_CONTEXTS; c++) {
         if (none && (!named || c == context))
             unbind(a, (enum context)c, &b);

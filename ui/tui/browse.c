@@ -201,7 +201,7 @@ void act_fold(struct host *h)
     if (item >= 0 && pane_folds(h->pane, item))
         pane_toggle_fold(h->pane, item);
     else
-        host_hint(h, "nothing is folded here: J and K go to what is, q goes back");
+        host_hint(h, "nothing is folded here: J and K go to the next fold, q goes back");
 }
 
 /* --- search ----------------------------------------------------------------------------------------------------- */
@@ -373,7 +373,7 @@ void act_branch(struct host *h)
         return;
     act_browse_end(h);
     pane_to_end(h->pane);
-    host_hint(h, "what followed stays beside the path: Left and Right in view mode, /tree");
+    host_hint(h, "the rest is kept as a branch: Left and Right in view mode, /tree");
 }
 
 static void show_sibling(struct host *h, int step)
@@ -384,7 +384,7 @@ static void show_sibling(struct host *h, int step)
         return;
     int n = chat_siblings(h->chat, message, &which);
     if (n < 2)
-        host_hint(h, "nothing stands beside this message");
+        host_hint(h, "this message has no other branches");
     else if (!chat_show_sibling(h->chat, message, (which + step + n) % n, &e))
         host_hint(h, "%s", e.msg);
     else
@@ -406,13 +406,13 @@ void act_sibling_after(struct host *h)
 void act_mark(struct host *h)
 {
     browse(h)->marks.waits = MARK_SETS;
-    host_hint(h, "a letter names this place");
+    host_hint(h, "type a letter to set the mark");
 }
 
 void act_to_mark(struct host *h)
 {
     browse(h)->marks.waits = MARK_GOES;
-    host_hint(h, "a letter, or ' for where one was before");
+    host_hint(h, "type a mark, or ' for the previous position");
 }
 
 /* A letter that names a mark. */

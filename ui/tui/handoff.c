@@ -113,7 +113,7 @@ static bool ended_well(int status, const char *name, struct err *e)
     if (WIFSIGNALED(status))
         return err_set(e, "%s was ended by signal %d", name, WTERMSIG(status));
     if (WEXITSTATUS(status) == NOT_FOUND)
-        return err_set(e, "there is no program %s", name);
+        return err_set(e, "no such program: %s", name);
     return WEXITSTATUS(status) == 0 || err_set(e, "%s ended with status %d", name, WEXITSTATUS(status));
 }
 
@@ -143,7 +143,7 @@ bool handoff_edit(const char *draft, struct buf *edited, struct err *e)
             buf_reset(edited);
             buf_add(edited, text.data, text.len);
         } else {
-            ok = err_set(e, "%s; the draft is as it was%s%s", ok ? unread.msg : why.msg, has_news ? ", the other one is in " : "",
+            ok = err_set(e, "%s; your draft is unchanged%s%s", ok ? unread.msg : why.msg, has_news ? ", the edited text is in " : "",
                          has_news ? path.data : "");
         }
         if (ok || !has_news)

@@ -109,7 +109,7 @@ void inspect_answer(struct host *h, int nth)
         inspect_message(h, message);
         return;
     }
-    host_hint(h, "no answer with tokens to look at");
+    host_hint(h, "no answer to inspect yet");
 }
 
 /* The answer at hand, else the newest. */
@@ -237,7 +237,7 @@ static void draw_tokens(struct host *h, struct cells *c, struct area at)
     for (int i = 0; i < t.n_alternatives && i + 2 < at.rows; i++)
         draw_choice(c, at, 1 + i, i == inspect(h)->choice, t.alternatives[i].text, t.alternatives[i].n, t.alternatives[i].prob);
     if (!t.n_alternatives)
-        cells_puts(c, at, 1, 4, DIM, "no alternatives here: only answers given since the program started have them");
+        cells_puts(c, at, 1, 4, DIM, "no alternatives: they are recorded only for answers of this run");
     cells_puts(c, at, at.rows - 1, 0, DIM, "  Left/Right token  Up/Down choice  Enter branches here  q back");
 }
 

@@ -64,7 +64,7 @@ void act_escape(struct host *h)
 void act_leave(struct host *h)
 {
     if (host_busy(h))
-        host_hint(h, "an answer runs: Ctrl-C stops it");
+        host_hint(h, "an answer is under way: Ctrl-C stops it");
     else
         input_quit(h);
 }

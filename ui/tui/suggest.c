@@ -113,7 +113,7 @@ static void fill(struct suggest *s, const struct buf *before)
         s->rows[i].note = command ? item->help : *item->note ? item->note : NULL;
         sentences |= command;
     }
-    const char *help = s->found.note.len ? s->found.note.data : s->found.n > POPUP_ROWS ? "Tab completes  Enter takes it  Esc closes" : NULL;
+    const char *help = s->found.note.len ? s->found.note.data : s->found.n > POPUP_ROWS ? "Tab completes  Enter accepts  Esc closes" : NULL;
     s->popup = (struct popup){.rows = s->rows, .n = s->found.n, .chosen = first_choice(s, before), .help = help, .column = sentences};
     s->open = s->found.n > 0;
 }

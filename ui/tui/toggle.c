@@ -73,7 +73,7 @@ void act_think(struct host *h)
 {
     struct err e = {0};
     if (host_busy(h)) {
-        host_hint(h, chat_answer_now(h->chat) ? "it stops thinking and answers" : "it is not thinking now");
+        host_hint(h, chat_answer_now(h->chat) ? "reasoning ends, the answer begins" : "it is not reasoning now");
         return;
     }
     bool on = !options_on(h->o, OPT_think);

@@ -146,7 +146,7 @@ void host_note(struct host *h, const char *text)
 void host_copy(struct host *h, struct buf *text, const char *what)
 {
     if (!text->len) {
-        host_hint(h, "there is no %s here", what);
+        host_hint(h, "no %s here", what);
     } else {
         buf_reset(&h->copied);
         buf_add(&h->copied, text->data, text->len);

@@ -170,7 +170,7 @@ bool host_busy(const struct host *h);
 void host_hint(struct host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a note of the program to the transcript. */
 void host_note(struct host *h, const char *text);
-/* Copies the text to the clipboard and frees it.  If it is empty a hint says "there is no %s here", with `what`. */
+/* Copies the text to the clipboard and frees it.  If it is empty a hint says "no %s here", with `what`. */
 void host_copy(struct host *h, struct buf *text, const char *what);
 /* The editor that typed characters go to, or NULL. */
 struct editor *host_focus(struct host *h);
