@@ -510,7 +510,7 @@ void choice_done(struct choice *r, const struct news *it)
         return;
     }
     release_text(r);
-    r->cut_by = r->stopper.hit ? NULL : it->end == CHAT_LENGTH ? "limit" : it->end == CHAT_CONTEXT ? "context"
+    r->cut_by = choice_is_over(r) ? NULL : it->end == CHAT_LENGTH ? "limit" : it->end == CHAT_CONTEXT ? "context"
               : it->end == CHAT_INTERRUPTED ? "interrupt" : r->broken ? "model" : NULL;
     const char *finish = r->cut_by ? "length" : r->n_calls && !r->stopper.hit ? "tool_calls" : "stop";
     (r->question->streams ? end_stream : end_object)(r, finish, s);

@@ -187,9 +187,11 @@ static void encode(const struct responder *r, struct text s, bool controls, stru
     add_text(out, s);
 }
 
-static bool prompt(struct responder *r, const struct request *q, struct ids *out, struct err *e)
+static bool prompt(struct responder *r, const struct request *q, struct ids *out, int *snapshot_pos, struct err *e)
 {
     (void)r, (void)e;
+    if (snapshot_pos)
+        *snapshot_pos = 0;
     for (int i = 0; i < q->n_messages; i++)
         add_text(out, q->messages[i].content);
     return true;
