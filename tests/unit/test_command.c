@@ -372,7 +372,7 @@ static void test_command__branches_that_begin_with_the_same_call_show_their_answ
     run("/regen");
     answer(NULL);
     run("/branch");
-    assert_string_equal(out.data, "   1  $ calculator 1 + 2: It is 3.\n*  2  $ calculator 1 + 2: Three!\n");
+    assert_string_equal(out.data, "   1  It is 3.  ($ calculator 1 + 2)\n*  2  Three!  ($ calculator 1 + 2)\n");
 }
 
 static void test_command__branches_are_listed_and_switched(void **state)
