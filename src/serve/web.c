@@ -429,6 +429,8 @@ static void look_at_head(struct exchange *x)
         refuse_body(x);
     else if (!reserve(x, bytes))
         respond_error_with(x, 503, no_memory, NULL, RESPOND_RETRY_S);
+    else
+        buf_reserve(&x->body, bytes);   /* so that it is not copied while it grows */
 }
 
 /* libmicrohttpd closes the connection after a reply to the head of a POST; with other methods it would read the body first. */
