@@ -99,13 +99,15 @@ bool tokens_of_text(struct responder *r, struct text body, const struct options 
 
 bool text_of_tokens(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e)
 {
+    const int n_ctx = r->ops->info(r)->chat.n_ctx;
     (void)o;
     struct arena mem = {0};
     struct pyjson top;
     struct ids ids = {0};
     struct buf text = {0};
     bool ok = question_object(&top, body, &mem, e)
-           && (question_ids(pyjson_get(&top, "tokens"), &ids) || err_set(e, "tokens is not a list of tokens"));
+           && (question_ids(pyjson_get(&top, "tokens"), &ids) || err_set(e, "tokens is not a list of tokens"))
+           && (ids.n <= n_ctx || err_set(e, "tokens has %d tokens, the context holds %d", ids.n, n_ctx));
     for (int i = 0; ok && i < ids.n; i++) {
         struct text piece = r->ops->piece(r, ids.data[i]);
         buf_add(&text, piece.p, piece.n);

@@ -238,7 +238,8 @@ def limits():
         (400, "the context holds", "/v1/completions", json.dumps({"prompt": "a " * 40000}).encode()),
         (400, "the context holds", "/v1/chat/completions", json.dumps({"messages": [{"role": "user", "content": "word " * 400000}]}).encode()),
         (200, "", "/tokenize", b'{"prompt":"' + b"a" * 600000 + b'"}'),
-        (200, "", "/detokenize", b'{"tokens":[' + b"5," * 90000 + b"5]}"),
+        (400, "tokens has 90001 tokens, the context holds", "/detokenize", b'{"tokens":[' + b"5," * 90000 + b"5]}"),
+        (200, "", "/detokenize", b'{"tokens":[' + b"5," * 30000 + b"5]}"),
     ):
         reply = post(path, body, tcp=False)
         peak = max(peak, megabytes())
