@@ -88,7 +88,9 @@ static enum control_found ask(struct http *h, const char *socket, const char *ur
         err_set(e, "%s", why.msg);
     else
         err_set(e, "the q35chat at %s does not answer, perhaps it is suspended: %s", socket, why.msg);
-    return result == HTTP_BROKEN ? CONTROL_BUSY : CONTROL_FAILED;
+    if (result == HTTP_BROKEN)          /* perhaps because the server has ended since */
+        return knock(socket, &why) == CONTROL_NONE ? CONTROL_NONE : CONTROL_BUSY;
+    return CONTROL_FAILED;
 }
 
 static void add(struct buf *to, const json_t *from, const char *key)

@@ -5,7 +5,7 @@
 #include "serve/question.h"
 #include "text/pyjson.h"
 
-enum { MOST_IDS = 1 << 20 };            /* ids of any vocabulary */
+enum { MOST_IDS = 1 << 19 };            /* ids of any vocabulary */
 
 size_t tokens_longest(const struct responder *r)
 {
