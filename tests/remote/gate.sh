@@ -22,6 +22,16 @@ wait $server
 is "the server ends well after all that" $? 0
 server=
 
+# A server that accepts one connection and ends.
+mkdir -p "$tmp/ends/q35chat"
+is "a server that ended between two looks is no busy one" "$(timeout $patience python3 -c '
+import os, socket, subprocess, sys
+path = sys.argv[2] + "/q35chat/serve.sock"
+s = socket.socket(socket.AF_UNIX); s.bind(path); s.listen(1)
+p = subprocess.Popen([sys.argv[1], "serve", "status"], env=dict(os.environ, XDG_RUNTIME_DIR=sys.argv[2]), stderr=subprocess.PIPE, text=True)
+c, _ = s.accept(); s.close(); os.unlink(path); c.close()
+print(p.communicate()[1].strip(), p.returncode)' "$q" "$tmp/ends")" "q35chat: no server runs on $tmp/ends/q35chat/serve.sock 1"
+
 # Sockets of another user, and folders that are not the user's own.
 if [ "$(id -u)" = 0 ]; then
     foreign=$tmp/foreign/q35chat
