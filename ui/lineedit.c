@@ -54,13 +54,13 @@ static bool begins_mark(const struct buf *b)
     return !strncmp(b->data, PASTE_BEGIN, n) || !strncmp(b->data, PASTE_END, n);
 }
 
-/* Where prompts go: a stdout that is no terminal holds answers alone. */
+/* Returns the stream for prompts: a stdout that is not a terminal gets answers only. */
 static FILE *prompts(void)
 {
     return isatty(1) ? stdout : stderr;
 }
 
-/* The prompt again, with what is typed. */
+/* Shows the prompt again, with the line so far. */
 static void prompt_again(struct lineedit *l)
 {
     if (l->el)
@@ -70,7 +70,7 @@ static void prompt_again(struct lineedit *l)
     fflush(stdout);
 }
 
-/* What happens while the user types stands on lines of its own. */
+/* Shows an event that comes while the user types, on lines of its own. */
 static void interject(struct lineedit *l, const struct chat_event *ev)
 {
     fputc('\n', stdout);
@@ -84,7 +84,7 @@ static bool is_empty_draft(const struct lineedit *l)
     return l->message && !l->message->len && !l->typed.len && (!info || info->lastchar == info->buffer);
 }
 
-/* Who is typing is not asked: the message that comes of it will wait for the choice. */
+/* Does not ask a user who is typing: the message will wait for the choice. */
 static void take_models(struct lineedit *l)
 {
     const char *const *names;
@@ -99,7 +99,7 @@ static void take_models(struct lineedit *l)
     buf_free(&told);
 }
 
-/* Reads what is there into `typed`, after waiting for it.  While the user thinks, the model loads. */
+/* Waits for keys and reads them into `typed`.  Meanwhile the model loads. */
 static bool wait_key(struct lineedit *l, int timeout_ms)
 {
     char chunk[1024];
@@ -137,7 +137,7 @@ static bool wait_key(struct lineedit *l, int timeout_ms)
     }
 }
 
-/* The next character of a paste, made harmless for an editor that takes control characters as commands: a newline ends the
+/* Makes a pasted character harmless for an editor that takes control characters as commands: a newline ends the
  * line but not the message, others go in quoted or not at all. */
 static bool pasted(struct lineedit *l, wchar_t *c)
 {
@@ -154,7 +154,7 @@ static bool pasted(struct lineedit *l, wchar_t *c)
     return *c >= 32 && *c != 127;
 }
 
-/* What there is of the message, while one is typed. */
+/* Gives the chat the draft: the message so far. */
 static void tell_draft(struct lineedit *l)
 {
     struct buf text = {0};
@@ -167,7 +167,7 @@ static void tell_draft(struct lineedit *l)
     buf_free(&text);
 }
 
-/* libedit asks for the size of the terminal once; windows change at any time. */
+/* Follows the size of the terminal, for which libedit asks only once. */
 static bool follow_size(struct lineedit *l)
 {
     struct winsize now;
@@ -268,7 +268,7 @@ static unsigned char complete_word(EditLine *el, int key)
 
 /* --- lines ------------------------------------------------------------------------------------------------------ */
 
-/* What keys like Up send is no text, nor is another control character. */
+/* Adds typed text without control characters and the sequences of keys such as Up. */
 static void add_typed(struct buf *out, const char *s, size_t n)
 {
     size_t from = out->len;
@@ -286,7 +286,7 @@ static void add_typed(struct buf *out, const char *s, size_t n)
     buf_free(&text);
 }
 
-/* A line that the terminal has edited.  What was typed during an answer was not echoed. */
+/* Reads a line that the terminal has edited.  Keys typed during an answer were not echoed. */
 static bool read_plain(struct lineedit *l, struct buf *out)
 {
     enum { MOST = 4095 };               /* what the terminal keeps of a line */
@@ -357,7 +357,7 @@ static bool message_ends_with(const struct buf *b, const char *end)
     return b->len >= n && !memcmp(b->data + b->len - n, end, n);
 }
 
-/* A message: a line, lines that end with a backslash, lines between two """, or a paste.  False to give up or to end. */
+/* Reads a message: a line, lines that end with a backslash, lines between two """, or a paste.  False to cancel or to end. */
 static bool read_message(struct lineedit *l, struct buf *out)
 {
     enum { FENCE = 3 };
@@ -436,7 +436,7 @@ void lineedit_rest(struct lineedit *l)
     tcsetattr(0, TCSANOW, &t);
 }
 
-/* Whole lines that came meanwhile are taken first: they were not echoed. */
+/* Takes whole lines that came meanwhile first: they were not echoed. */
 void lineedit_resume(struct lineedit *l)
 {
     char chunk[1024];
@@ -458,7 +458,7 @@ void lineedit_forget(struct lineedit *l)
         lineedit_resume(l);
 }
 
-/* As if it had been pasted.  Control characters are not put: one could end the paste. */
+/* Puts text into the line as if it had been pasted, without control characters: one could end the paste. */
 void lineedit_put(struct lineedit *l, const struct buf *text)
 {
     struct buf keys = {0};
@@ -487,7 +487,7 @@ static void load_history(struct lineedit *l)
     buf_free(&path);
 }
 
-/* Where the terminal does not edit its lines. */
+/* Starts libedit, for a terminal that does not edit its lines. */
 static void open_libedit(struct lineedit *l)
 {
     l->turn->recalls = true;

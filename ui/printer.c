@@ -115,7 +115,7 @@ static void add_line(const struct printer *p, const struct lines *l, int i, stru
     buf_addc(out, '\n');
 }
 
-/* What lines say, whatever their looks. */
+/* Appends the text of lines, without their looks. */
 static void add_said(const struct lines *l, int from, int to, struct buf *out)
 {
     for (int i = from; i < to; i++) {

@@ -1,4 +1,4 @@
-/* What a turn of pipe mode gave, collected, and its JSON: an object at the end, or an object for each event. */
+/* The reply of a turn in pipe mode, and its JSON: an object at the end, or an object for each event. */
 #ifndef Q35_UI_REPLY_H
 #define Q35_UI_REPLY_H
 
@@ -16,7 +16,7 @@ struct reply {
     struct buf reasoning, answer;
     struct json_t *calls;               /* [{"name", "arguments", "result"}] */
     int  n_results;
-    bool new_reasoning, new_answer;     /* what comes next of it stands behind a tool call: a paragraph of its own */
+    bool new_reasoning, new_answer;     /* the next part follows a tool call: it is a paragraph of its own */
     bool denied;                        /* a call was not allowed */
 };
 

@@ -5,7 +5,7 @@
 #include "base/unicode.h"
 #include "chat/state.h"
 
-enum { INTERRUPT_MS = 2000 };           /* so long may a tool take to end when it was asked to */
+enum { INTERRUPT_MS = 2000 };           /* for a tool to end by itself after an interrupt */
 
 static struct chat_event *answer_call(struct chat *c, const char *text, size_t n)
 {
@@ -47,7 +47,7 @@ static void start_call(struct chat *c, const struct tool *tool, const char *argu
     refuse_call(c, why);
 }
 
-/* The result of the call that ran, behind the word about its arguments. */
+/* Answers the call that ran: the note about edited arguments, then its result. */
 static void answer_run(struct chat *c, const struct buf *result)
 {
     buf_add(&c->calls.edited, buf_str(result), result->len);

@@ -298,6 +298,8 @@ bool child_sweep(struct child *c)
         over = kill_all();
     over = (over && cgroup_removed(c)) || clock_ms_since(c->swept_ns) > PATIENCE_MS;
     if (over) {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;                           /* orphans that became ours; everybody else waits for his own child at once */
         prctl(PR_SET_CHILD_SUBREAPER, 0);
         *c = (struct child){0};
     }

@@ -105,7 +105,7 @@ static bool limit(const char *text, long standard, long max, long *out)
     return !text || (end != text && !*end && *out > 0 && *out <= max);
 }
 
-/* The object that the template shows to the model. */
+/* Makes the object that the template shows to the model. */
 static char *schema(const struct option_tool *c)
 {
     struct buf out = {0};
@@ -288,7 +288,7 @@ void tools_list(const struct tools *l, struct buf *out)
     }
 }
 
-/* As a shell takes it for one word. */
+/* Quotes a word so that a shell takes it as one. */
 static void add_word(const char *word, struct buf *out)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+";
@@ -317,7 +317,7 @@ void tool_command(const struct tool *t, struct buf *out)
     free(where);
 }
 
-/* The number behind `before` in the last line of the text. */
+/* Reads the number after `before` in the last line of the text. */
 static bool ends_with(const char *text, size_t n, const char *before, char *word, const char *format)
 {
     size_t at = n, len = strlen(before);
