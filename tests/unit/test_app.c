@@ -513,7 +513,7 @@ static void test_app__a_drag_leaves_the_mouse_to_the_terminal_until_the_next_key
             app_key(&stage.app, &(struct key_event){.kind = KEYS_KEY, .code = keys[i], .row = 3, .col = 4}, stage.ms += 10);
         assert_true(stage.app.host.looks.lent);
         assert_true(stage.app.host.wishes & WISH_MOUSE);
-        assert_shows("until the next key the mouse is the terminal's");
+        assert_shows("Do it again: the terminal has the mouse until your next key.");
         stage.app.host.wishes = 0;
         stage_type("x");
         assert_false(stage.app.host.looks.lent);

@@ -400,6 +400,9 @@ static void test_stop__the_hint_says_what_enter_does(void **state)
     assert_hides("queued");
     stage_type("draft");
     assert_shows("Enter sends this");
+    stage_key("Ctrl-U");
+    stage_type("/help");
+    assert_hides("Enter sends");        /* it stays held */
     stage_keys("Ctrl-U Alt-Up Ctrl-U");
     assert_shows("Enter continues");
     stage_type("draft");

@@ -224,7 +224,7 @@ static void lend_mouse(struct host *h)
 {
     h->looks.lent = true;
     h->wishes |= WISH_MOUSE;
-    host_hint(h, "Again, please: until the next key the mouse is the terminal's. With Shift it always is. Alt-M: mouse off");
+    host_hint(h, "Do it again: the terminal has the mouse until your next key. With Shift it always has; Alt-M turns the mouse off");
 }
 
 /* A key comes while the terminal has the mouse, and the program takes it back.  True: it was not a key but the wheel, which the terminal turned into

@@ -3,11 +3,23 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "chat/command.h"
 #include "ui/tui/browse.h"
 #include "ui/tui/figure.h"
 #include "ui/tui/input.h"
 
 /* --- status ----------------------------------------------------------------------------------------------------- */
+
+/* The draft is a message, not a command. */
+static bool has_message(struct host *h)
+{
+    struct buf draft = {0};
+    const char *argument;
+    editor_text(input_editor(h), &draft);
+    bool yes = draft.len && !command_name(draft.data, &argument);
+    buf_free(&draft);
+    return yes;
+}
 
 /* The meaning of Enter and Esc while no answer is under way, in the order in which act_send() and act_go_on() decide. */
 static const char *enter_now(struct summary *sum)
@@ -19,7 +31,7 @@ static const char *enter_now(struct summary *sum)
         return draft ? "Enter replaces what is dim, Esc cancels\tEsc cancels" : "Enter or Esc cancels\tEsc cancels";
     if (chat_proposes(c, NULL))
         return draft ? "Esc discards the summary\tEsc discards" : "Enter accepts, Esc discards\tEnter accepts";
-    if (draft && q->n && q->held) {
+    if (draft && q->n && q->held && has_message(sum->host)) {
         snprintf(sum->hint, sizeof sum->hint, "Enter sends this, then %d held\tEnter sends this", q->n);
         return sum->hint;
     }
