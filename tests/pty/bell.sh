@@ -2,7 +2,8 @@
 # Calls for attention: a bell and a notification when a tool asks while another window has the focus.
 . tests/pty/common.inc
 . tests/pty/wire.inc
-trap 'rm -rf "$tmp"' EXIT
+tm() { TMUX_TMPDIR=$tmp tmux -L bell -f /dev/null "$@"; }
+trap 'tm kill-server 2> /dev/null; rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 mkdir -p config/q35chat
 cat > config/q35chat/q35chat.conf << 'END'
@@ -60,7 +61,6 @@ END
 unset TERM_PROGRAM
 
 # tmux marks the window of a chat that calls; the chat does not know whether somebody looks.
-tm() { TMUX_TMPDIR=$tmp tmux -L bell -f /dev/null "$@"; }
 if command -v tmux > /dev/null; then
     forget
     tm new-session -d -x 80 -y 24 "'$q' --model '$demo' --temperature 0 --ctx 4096 --no-think --tools weather"

@@ -2,7 +2,8 @@
 # The first minute of somebody who knows nothing: look, turn the wheel, ask, select, copy, leave, come back; in the key forms of several terminals.
 . tests/pty/common.inc
 . tests/pty/wire.inc
-trap 'rm -rf "$tmp"' EXIT
+tm() { TMUX_TMPDIR=$tmp tmux -L newcomer -f /dev/null "$@"; }
+trap 'tm kill-server 2> /dev/null; rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
 
 minute() {      # NAME WHEEL-UP WHEEL-DOWN ENTER
@@ -86,7 +87,6 @@ end over SSH, ... until it ends: 0
 END
 
 # In tmux, with its mouse on and off.
-tm() { TMUX_TMPDIR=$tmp tmux -L newcomer -f /dev/null "$@"; }
 pane() {        # NAME TEXT: waits for it
     for i in $(seq $((10 * patience))); do
         case $(tm capture-pane -p) in *"$2"*) ok "$1"; return ;; esac
