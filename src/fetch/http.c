@@ -182,9 +182,11 @@ static const char *authorities(const struct http_request *q)
 
 static struct curl_slist *set_up(struct http *h, const struct http_request *q)
 {
-    CURL *c = h->curl;
+    /* A fresh handle, since after a reset libcurl 7.88 still points to the last header of the reply before: a reply that begins with a folded header
+     * would be read into freed memory.  Connections stay, for they belong to h->multi. */
+    curl_easy_cleanup(h->curl);
+    CURL *c = h->curl = memory_got(curl_easy_init());
     struct curl_slist *headers = NULL;
-    curl_easy_reset(c);                 /* connections stay */
     curl_easy_setopt(c, CURLOPT_URL, q->url);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);

@@ -109,8 +109,8 @@ void __wrap_asker_stop(struct asker *a, uint32_t tag)
 /* ---- the other program ---- */
 
 #define STATS "\"stats\": {\"n_prompt\": 12, \"n_cached\": 5, \"n_ahead\": 1, \"n_tokens\": 3, \"n_steps\": 2, \"prefill_ms\": 1.5, \"decode_ms\": " \
-    "2.5, \"moved_bytes\": 100, \"drafted\": [2,1], \"accepted\": [1,0], \"looked_up\": [1], \"looked_up_accepted\": [0], \"refill\": {\"resident\": " \
-    "true, \"from_file\": false, \"common\": 4, \"pos\": 6}}"
+    "2.5, \"moved_bytes\": 100, \"drafted\": [2,1], \"accepted\": [1,0], \"looked_up\": [1], \"looked_up_accepted\": [0], \"refill\": " \
+    "{\"resident\": true, \"from_file\": false, \"common\": 4, \"pos\": 6}}"
 static const char ready[] =
     "{\"ready\": {\"model\": \"m\", \"backend\": \"cpu\", \"formats\": \"bf16\", \"kv\": \"bf16\", \"memory\": \"1 GiB\", \"weights_in\": \"\", "
     "\"reads\": \"\", \"slow\": false, \"n_ctx\": 4096, \"draft_depth\": 2, \"n_threads\": 2, \"load_ms\": 12.5, \"kv_token_bytes\": 64, "
@@ -133,15 +133,18 @@ static const char *const machine_lines[] = {
     "\"snapshots\": 1, \"snapshots_max\": 8, \"resident\": 1, \"resident_max\": 2}}",
 };
 static const char *const far_words[] = {
-    "\"done\":", "\"token\":", "\"reading\":", "\"likely\":", "\"stats\":", "\"ready\":", "\"note\":", "\"protocol\":", "\"saved\":", "[-1]", "[4096]",
+    "\"done\":", "\"token\":", "\"reading\":", "\"likely\":", "\"stats\":", "\"ready\":", "\"note\":", "\"protocol\":", "\"saved\":", "[-1]",
+    "[4096]",
     "[[1,2],[3]]", "\"stop\"", "null", "{}", "[]", ",", "\\u0000", "\\u001b",
 };
 static const char *const refusals[] = {
-    "{\"error\": {\"message\": \"the model loads\", \"type\": \"x\"}}", "", "no JSON", "{\"error\": {\"message\": \"\\u001b[2J\\u0000\"}}", "{\"error\": 5}",
+    "{\"error\": {\"message\": \"the model loads\", \"type\": \"x\"}}", "", "no JSON", "{\"error\": {\"message\": \"\\u001b[2J\\u0000\"}}",
+    "{\"error\": 5}",
 };
 #define CALL(name, value) "<tool_call>\n<function=" name ">\n<parameter=a>\n" value "\n</parameter>\n</function>\n</tool_call>"
 static const char *const answers[] = {
-    "a thought\n</think>\n\nHello, \xe6\x97\xa5\xe6\x9c\xac!", "hm\n</think>\n\n" CALL("f", "1"), "</think>\n\nx " CALL("f", "{\"b\": [1]}") "\n" CALL("g", "two\nlines"),
+    "a thought\n</think>\n\nHello, \xe6\x97\xa5\xe6\x9c\xac!", "hm\n</think>\n\n" CALL("f", "1"), "</think>\n\nx " CALL("f",
+    "{\"b\": [1]}") "\n" CALL("g", "two\nlines"),
     "Hello <tool_call>\n<function=f>\n", CALL("f", "</parameter> x") " y", CALL("h", "5"), "<tool_call>", "<think>again</think>" CALL("g", ""),
 };
 
@@ -361,14 +364,16 @@ static const struct text tools[] = {
 static void ask(void)
 {
     static const struct message messages[] = {
-        {.role = ROLE_USER, .content = {"What is it?", 11}}, {.role = ROLE_ASSISTANT, .content = {"An answer.", 10}}, {.role = ROLE_USER, .content = {"And?", 4}},
+        {.role = ROLE_USER, .content = {"What is it?", 11}}, {.role = ROLE_ASSISTANT, .content = {"An answer.", 10}},
+        {.role = ROLE_USER, .content = {"And?", 4}},
     };
     static struct text offered[COUNT(tools)];
     struct err e = {{0}};
     for (uint32_t i = 0; i < COUNT(tools); i++)
         offered[i] = text_of(tools[i].p);
     const struct request q = {
-        .conversation = rnd(3), .messages = messages, .n_messages = one_in(2) ? 1 : 3, .tools = offered, .n_tools = (int)rnd(3), .thinking = one_in(2),
+        .conversation = rnd(3), .messages = messages, .n_messages = one_in(2) ? 1 : 3, .tools = offered, .n_tools = (int)rnd(3),
+        .thinking = one_in(2),
         .think_budget = one_in(4) ? 1 + (int)rnd(8) : 0, .sampling = {.max_tokens = one_in(3) ? 1 + (int)rnd(30) : 0, .n_alternatives = (int)rnd(3)},
     };
     owner.answers = true;               /* what was given comes within the call */

@@ -121,8 +121,10 @@ static const char *const lines[] = {
     "{\"prompt\": \"x\", \"id\": 1732612345.123456}", "{\"temprature\": 1, \"prompt\": \"x\"}",
 };
 static const char *const line_words[] = {
-    "\"prompt\":", "\"messages\":", "\"id\":", "\"files\":", "\"temperature\":", "\"top_k\":", "\"seed\":", "\"max_tokens\":", "\"stop\":", "\"preset\":", "\"think\":",
-    "\"system\":", "\"role\":", "\"content\":", "\"user\"", "\"assistant\"", "{", "}", "[", "]", "null", "true", "\"\"", "\\u0000", "\\u009b", "{}", ",", "\n", "\r\n",
+    "\"prompt\":", "\"messages\":", "\"id\":", "\"files\":", "\"temperature\":", "\"top_k\":", "\"seed\":", "\"max_tokens\":", "\"stop\":",
+    "\"preset\":", "\"think\":",
+    "\"system\":", "\"role\":", "\"content\":", "\"user\"", "\"assistant\"", "{", "}", "[", "]", "null", "true", "\"\"", "\\u0000", "\\u009b", "{}",
+    ",", "\n", "\r\n",
 };
 
 struct line {
@@ -208,7 +210,8 @@ static const char *check_output(const struct line *l, int number, const json_t *
     buf_adds(&echo, "Echo: ");
     unicode_replace(&echo, buf_str(prompt), prompt->len);
     const size_t n = json_string_length(answer);        /* a stop string may end it early */
-    const bool same = (n == echo.len || (n < echo.len && json_object_get(l->object, "stop"))) && !memcmp(json_string_value(answer), buf_str(&echo), n);
+    const bool all_of_it = n == echo.len || (n < echo.len && json_object_get(l->object, "stop"));
+    const bool same = all_of_it && !memcmp(json_string_value(answer), buf_str(&echo), n);
     buf_free(&echo);
     const struct request_sampling *is = &asked.samplings[(*n_seen)++];
     if (!same)

@@ -4,6 +4,8 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "base/err.h"
 #include "base/memory.h"
@@ -32,7 +34,8 @@ static const char *const pages[] = {
 };
 static const char *const list_words[] = {
     "\"path\"", "\"../x\"", "\"/etc/passwd\"", "\"a//b\"", "\"./a\"", "\"a/..\"", "\"a/\"", "\"\"", "\"config.json\"", "\"lfs\": {}", "\"lfs\": null",
-    "\"size\": -1", "\"size\": 18446744073709551615", "\"type\": \"directory\"", "\"type\": \"file\"", "\"oid\": \"sha256:\"", COMMIT, SHA256, "\\u0000",
+    "\"size\": -1", "\"size\": 18446744073709551615", "\"type\": \"directory\"", "\"type\": \"file\"", "\"oid\": \"sha256:\"", COMMIT, SHA256,
+    "\\u0000",
     "\\u001b[2J", "\\\\", "ABCDEF", "[", "]", "{", "}", "null", ",",
 };
 static const char *const links[] = {
@@ -332,6 +335,146 @@ static void test_range__each_byte_comes_once_and_none_of_another_range(void **st
     assert_true(whole > 0);
 }
 
+/* ---- bytes of a server ---- */
+
+static const char *const replies[] = {
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"abc\"\r\nX-Repo-Commit: " COMMIT "\r\n\r\nhello",
+    "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-4/10\r\nContent-Length: 5\r\nX-Linked-Etag: W/\"x\"\r\n\r\nhello",
+    "HTTP/1.1 302 Found\r\nLocation: https://cdn.test/x?y\r\nContent-Length: 0\r\n\r\n",
+    "HTTP/1.1 100 Continue\r\nETag: a\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n",
+    "HTTP/1.0 429 Slow down\r\nRetry-After: 7\r\nRateLimit: \"api\";r=0;t=9\r\nX-Error-Message: no\r\n\r\nbusy",
+    "HTTP/1.1 404 Not Found\r\nLink: <https://a/>; rel=\"next\"\r\nContent-Length: 2\r\n\r\n{}",
+};
+static const char *const reply_words[] = {
+    "HTTP/1.1 ", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 206 x\r\n", "\r\n", "\r\n\r\n", "Content-Length: ", "Content-Length: 3\r\n",
+    "Transfer-Encoding: chunked\r\n", "ETag:", "ETag: \t x \r\n",
+    "Content-Range: bytes ", "Location: ", "Retry-After: ", "X-Repo-Commit:", "ffffffff", "0\r\n\r\n", ":", " ", "Content-Encoding: gzip\r\n",
+};
+static struct {
+    pthread_mutex_t lock;
+    int listener;
+    struct buf raw;                     /* what it sends to whoever asks */
+} raw_server = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void *serve_raw(void *arg)
+{
+    char piece[4096];
+    (void)arg;
+    for (int fd; (fd = accept(raw_server.listener, NULL, NULL)) >= 0; close(fd)) {
+        if (recv(fd, piece, sizeof piece, 0) < 0)
+            continue;
+        pthread_mutex_lock(&raw_server.lock);
+        (void)!send(fd, buf_str(&raw_server.raw), raw_server.raw.len, MSG_NOSIGNAL);
+        pthread_mutex_unlock(&raw_server.lock);
+        shutdown(fd, SHUT_WR);
+        while (recv(fd, piece, sizeof piece, 0) > 0)
+            ;
+    }
+    return NULL;
+}
+
+struct raw_body {
+    struct buf bytes;
+    int status;                         /* when it began; 0: it did not */
+};
+
+static bool begin_raw(void *arg, const struct http_reply *r, struct err *e)
+{
+    (void)e;
+    ((struct raw_body *)arg)->status = r->status;
+    return true;
+}
+
+static bool take_raw(void *arg, const void *bytes, size_t n, struct err *e)
+{
+    (void)e;
+    buf_add(&((struct raw_body *)arg)->bytes, bytes, n);
+    return true;
+}
+
+enum http_result __real_http_ask(struct http *h, const struct http_request *q, struct http_reply *r, struct err *e);
+
+/* One request; appends all that came of it to `seen`. */
+static const char *ask_raw(struct http *h, const char *path, struct buf *seen)
+{
+    atomic_bool stop = false;
+    struct raw_body body = {{0}};
+    struct buf refusal = {0};
+    struct http_reply r = {0};
+    struct err e = {{0}};
+    const char *wrong = NULL;
+    const struct http_request q = {
+        .url = "http://localhost/x", .socket = path, .stall_s = 20, .stop = &stop, .begin = begin_raw, .take = take_raw, .arg = &body,
+        .refusal = &refusal,
+    };
+    const enum http_result result = __real_http_ask(h, &q, &r, &e);
+    if (result != HTTP_ANSWERED && !*e.msg)
+        wrong = "a request fails without a reason";
+    if (body.status && body.status != 200 && body.status != 206)
+        wrong = "the body of a refusal is taken for the file";
+    if (body.bytes.len && !body.status)
+        wrong = "a body comes before its head";
+    if (body.bytes.len + refusal.len > raw_server.raw.len)
+        wrong = "more came than was sent";
+    for (int i = 0; i < HTTP_N_HEADERS; i++) {
+        const char *text = buf_str(&r.headers[i]);
+        if (strchr(text, '\n') || *text == ' ' || *text == '\t' || r.headers[i].len > 16 << 10)
+            wrong = "a header has a line end, begins with a blank or is too long";
+        buf_addf(seen, "%s|", text);
+    }
+    buf_addf(seen, "%d %d %d %s %s ", (int)result, r.status, r.retry_after_s, buf_str(&r.location), e.msg);
+    buf_add(seen, buf_str(&body.bytes), body.bytes.len);
+    buf_add(seen, buf_str(&refusal), refusal.len);
+    http_reply_free(&r);
+    buf_free(&body.bytes);
+    buf_free(&refusal);
+    return wrong;
+}
+
+static void test_http__any_bytes_give_a_reply_or_a_reason_and_the_same_twice(void **state)
+{
+    struct buf once = {0}, twice = {0}, b = {0};
+    struct long_run run;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct tmpdir d;
+    pthread_t thread;
+    (void)state;
+    assert_true(tmpdir_make(&d));
+    snprintf(at.sun_path, sizeof at.sun_path, "%s/sock", d.path);
+    raw_server.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(!bind(raw_server.listener, (struct sockaddr *)&at, sizeof at) && !listen(raw_server.listener, 16));
+    assert_int_equal(pthread_create(&thread, NULL, serve_raw, NULL), 0);
+    struct http *h = http_open();
+    for (run = long_run_begin(1, 1); next_input(&run);) {
+        buf_reset(&b);
+        buf_adds(&b, ANY(replies));
+        mutate(&b, reply_words, COUNT(reply_words), ANY(replies));
+        pthread_mutex_lock(&raw_server.lock);
+        buf_reset(&raw_server.raw);
+        buf_add(&raw_server.raw, buf_str(&b), b.len);
+        pthread_mutex_unlock(&raw_server.lock);
+        buf_reset(&once);
+        buf_reset(&twice);
+        const char *wrong = ask_raw(h, at.sun_path, &once), *again = ask_raw(h, at.sun_path, &twice);
+        wrong = wrong ? wrong : again;
+        if (!wrong && (once.len != twice.len || memcmp(once.data, twice.data, once.len)))
+            wrong = "the same bytes give another reply";
+        if (wrong)
+            fail_input(&run, wrong, buf_str(&b), b.len);
+    }
+    long_run_print(&run, 2 * run.n, "replies");
+    shutdown(raw_server.listener, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(raw_server.listener);
+    http_close(h);
+    tmpdir_drop(&d, "sock");
+    tmpdir_remove(&d);
+    buf_free(&once);
+    buf_free(&twice);
+    buf_free(&b);
+    buf_free(&raw_server.raw);
+}
+
 /* ---- the journal ---- */
 
 static const char *const journal_words[] = {
@@ -509,7 +652,8 @@ static const char *const records[] = {
     "{\"format\": 1, \"program\": \"q\", \"layout\": \"compact\", \"int4\": {}, \"fp8\": {}, \"files\": {}, \"tensors\": {}}",
 };
 static const char *const record_words[] = {
-    "\"format\": 1", "\"program\":", "\"layout\":", "\"files\":", "\"tensors\":", "\"bytes\":", "\"sha256\":", "\"\"", "null", "{}", "[]", "\"x\": {}", "-5", ",",
+    "\"format\": 1", "\"program\":", "\"layout\":", "\"files\":", "\"tensors\":", "\"bytes\":", "\"sha256\":", "\"\"", "null", "{}", "[]",
+    "\"x\": {}", "-5", ",",
     "\\u0000", "\\u00e9",
 };
 
@@ -568,6 +712,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list__any_answer_is_refused_or_gives_safe_paths_and_hashes),
         cmocka_unit_test(test_range__each_byte_comes_once_and_none_of_another_range),
+        cmocka_unit_test(test_http__any_bytes_give_a_reply_or_a_reason_and_the_same_twice),
         cmocka_unit_test(test_part__no_journal_gives_a_file_with_wrong_bytes),
         cmocka_unit_test(test_provenance__any_record_is_refused_or_prints_itself_again),
     };

@@ -223,9 +223,12 @@ static void test_history__what_was_typed_last_comes_back_from_any_file(void **st
 /* ---- text that was not sent ---- */
 
 static const char *const unsents[] = {
-    "{\"draft\":\"half a sentence\",\"queue\":[\"one\",\"two\\nlines\"]}", "{\"draft\":\"\",\"queue\":[\"\xe6\x97\xa5\"]}", "{\"draft\":\"x\",\"queue\":[]}",
+    "{\"draft\":\"half a sentence\",\"queue\":[\"one\",\"two\\nlines\"]}", "{\"draft\":\"\",\"queue\":[\"\xe6\x97\xa5\"]}",
+    "{\"draft\":\"x\",\"queue\":[]}",
 };
-static const char *const unsent_words[] = {"\"draft\":", "\"queue\":", "[", "]", "{", "}", "null", "7", "\"\"", "\\u0000", "\\ud800", ",", "[[\"x\"]]"};
+static const char *const unsent_words[] = {
+    "\"draft\":", "\"queue\":", "[", "]", "{", "}", "null", "7", "\"\"", "\\u0000", "\\ud800", ",", "[[\"x\"]]",
+};
 
 static const char *same_unsent(const struct buf *draft, const struct queue *q, const struct buf *again, const struct queue *q_again)
 {

@@ -31,7 +31,8 @@ static const struct { const char *language, *code; } snippets[] = {
     {"", "plain \xe6\x97\xa5\xe6\x9c\xac text\n"},
 };
 static const char *const code_words[] = {
-    "/*", "*/", "//", "#", "\"\"\"", "'''", "`", "'", "\"", "\\", "<!--", "-->", "</", "/>", "<a", ">", "--", "[x]", "key:", "- ", "0x", "1e-", "return",
+    "/*", "*/", "//", "#", "\"\"\"", "'''", "`", "'", "\"", "\\", "<!--", "-->", "</", "/>", "<a", ">", "--", "[x]", "key:", "- ", "0x", "1e-",
+    "return",
     "true", "\xc3\xa9", "''", "\n", "#include", "  ",
 };
 
@@ -119,7 +120,8 @@ static const char *const sentences[] = {
     "https://en.wikipedia.org/wiki/C_(language) [https://[::1]:8080/{a}] https://a.b/}])]",
 };
 static const char *const address_words[] = {
-    "https://", "http://", "ftp://", "mailto:", "HTTP://", "(", ")", "[", "]", "{", "}", ")))", "]]]", ".", ",", "!", "*", "_", "~", "`", "|", "^", "\\", "<", ">",
+    "https://", "http://", "ftp://", "mailto:", "HTTP://", "(", ")", "[", "]", "{", "}", ")))", "]]]", ".", ",", "!", "*", "_", "~", "`", "|", "^",
+    "\\", "<", ">",
     "x", "\xe6\x97\xa5", " ",
 };
 

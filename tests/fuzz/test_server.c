@@ -176,7 +176,9 @@ static void drain(struct responder *r)
 
 static const struct responder_info *info(const struct responder *r)
 {
-    static const struct responder_info it = {.chat = {.model = "m", .n_ctx = N_CTX}, .temperature = 0.6f, .top_p = 0.95f, .top_k = 20, .at_once = N_LANES};
+    static const struct responder_info it = {
+        .chat = {.model = "m", .n_ctx = N_CTX}, .temperature = 0.6f, .top_p = 0.95f, .top_k = 20, .at_once = N_LANES,
+    };
     (void)r;
     return &it;
 }
@@ -260,7 +262,8 @@ static void close_parrot(struct responder *r)
 }
 
 static const struct responder_ops ops = {
-    .request = request, .interrupt = interrupt, .end_thought = end_thought, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used,
+    .request = request, .interrupt = interrupt, .end_thought = end_thought, .fds = fds, .drain = drain, .info = info, .machine = machine,
+    .used = used,
     .count = count, .count_prompt = count_prompt, .encode = encode, .prompt = prompt, .read_ahead = read_ahead, .save = must_have_file,
     .restore = must_have_file, .keep = use_file, .tokens = tokens, .says = says, .piece = piece, .close = close_parrot,
 };
@@ -273,11 +276,14 @@ enum { ANY_REPLY, SAYS_MARK, TOKENS_OF_MARK, TEXT_OF_MARK, LINES_OF_MARK };
 static const struct { const char *method, *path, *body; int reply; } asks[] = {
     {"POST", "/v1/chat/completions", "{" USER "}", SAYS_MARK},
     {"POST", "/v1/chat/completions", "{" USER ", \"stream\": true, \"stream_options\": {\"include_usage\": true}}", SAYS_MARK},
-    {"POST", "/v1/chat/completions", "{" USER ", \"logprobs\": true, \"top_logprobs\": 2, \"stop\": [\"zz\"], \"seed\": 5, \"temperature\": 0.5}", SAYS_MARK},
-    {"POST", "/v1/chat/completions", "{" USER ", \"stream\": true, \"logprobs\": true, \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", "
+    {"POST", "/v1/chat/completions", "{" USER ", \"logprobs\": true, \"top_logprobs\": 2, \"stop\": [\"zz\"], \"seed\": 5, \"temperature\": 0.5}",
+    SAYS_MARK},
+    {"POST", "/v1/chat/completions",
+    "{" USER ", \"stream\": true, \"logprobs\": true, \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", "
      "\"parameters\": {}}}]}", SAYS_MARK},
     {"POST", "/v1/chat/completions", "{" USER ", \"max_tokens\": 3, \"stream\": true}", ANY_REPLY},
-    {"POST", "/v1/chat/completions", "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"x\"}, {\"role\": "
+    {"POST", "/v1/chat/completions",
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"x\"}, {\"role\": "
      "\"assistant\", \"content\": \"An\"}], \"continue_final_message\": true, \"stream\": true}", ANY_REPLY},
     {"POST", "/v1/completions", "{\"prompt\": \"<m%d>\", \"max_tokens\": 100}", SAYS_MARK},
     {"POST", "/v1/completions", "{\"prompt\": \"<m%d>\", \"max_tokens\": 100, \"stream\": true, \"logprobs\": 2}", SAYS_MARK},
@@ -288,8 +294,10 @@ static const struct { const char *method, *path, *body; int reply; } asks[] = {
     {"POST", "/detokenize", "{\"tokens\": [60,109,%d]}", ANY_REPLY},
     {"POST", "/detokenize", "{\"tokens\": [60,109,120,62,34,92,195,169]}", TEXT_OF_MARK},
     {"GET",  "/v1/models", "", ANY_REPLY}, {"GET", "/health", "", ANY_REPLY}, {"GET", "/metrics", "", ANY_REPLY}, {"GET", "/../x", "", ANY_REPLY},
-    {"POST", "/q35chat/attach", "{\"id\": \"a\", \"protocol\": 1}", ANY_REPLY}, {"POST", "/q35chat/attach", "{\"id\": \"b\", \"protocol\": 1}", ANY_REPLY},
-    {"POST", "/q35chat/answer", "{\"id\": \"a-%d\", \"conversation\": 1, \"snapshot_pos\": 2, \"answer_prefix\": 1, \"top_k\": 5, \"seed\": 1, \"max_tokens\": "
+    {"POST", "/q35chat/attach", "{\"id\": \"a\", \"protocol\": 1}", ANY_REPLY}, {"POST", "/q35chat/attach", "{\"id\": \"b\", \"protocol\": 1}",
+    ANY_REPLY},
+    {"POST", "/q35chat/answer",
+    "{\"id\": \"a-%d\", \"conversation\": 1, \"snapshot_pos\": 2, \"answer_prefix\": 1, \"top_k\": 5, \"seed\": 1, \"max_tokens\": "
      "0, \"draft_depth\": -1, \"lookup\": true, \"likely\": 1, \"logit_bias\": {\"5\": -1e9}, \"prompt\": [60,109,62]}", LINES_OF_MARK},
     {"POST", "/q35chat/interrupt", "{\"id\": \"a-%d\"}", ANY_REPLY}, {"POST", "/q35chat/machine", "{}", ANY_REPLY},
     {"POST", "/q35chat/ahead", "{\"conversation\": 2, \"snapshot_pos\": 1, \"prompt\": [1,2,3]}", ANY_REPLY},
@@ -300,12 +308,16 @@ static const struct { const char *method, *path, *body; int reply; } asks[] = {
     {"POST", "/stop", "", ANY_REPLY},
 };
 static const char *const body_words[] = {
-    "\"messages\":", "\"prompt\":", "\"stream\": true", "\"tools\": []", "\"id\":", "\"conversation\":", "\"path\":", "\"a\"", "/../", "//", "/./", ".jsonl.checkpoint",
-    "linked.jsonl.checkpoint", "outside", "\"role\":", "\"content\":", "null", "[]", "{}", ",", "\\u0000", "\\ud800", "\"stop\": [\"<\"]", "\"logprobs\": 8", "-1",
+    "\"messages\":", "\"prompt\":", "\"stream\": true", "\"tools\": []", "\"id\":", "\"conversation\":", "\"path\":", "\"a\"", "/../", "//", "/./",
+    ".jsonl.checkpoint",
+    "linked.jsonl.checkpoint", "outside", "\"role\":", "\"content\":", "null", "[]", "{}", ",", "\\u0000", "\\ud800", "\"stop\": [\"<\"]",
+    "\"logprobs\": 8", "-1",
 };
 static const char *const head_words[] = {
-    "GET", "POST", " /health", " /stop", "HTTP/1.0", "HTTP/1.1\r\n", "\r\n\r\n", "\r\n", "Content-Length: 5\r\n", "Content-Length: -1\r\n", "Authorization: Bearer x\r\n",
-    "Host: evil.test\r\n", "Connection: close\r\n", "Expect: 100-continue\r\n", "Transfer-Encoding: chunked\r\n", " ", ":", "%2e%2e", "GET /health HTTP/1.1\r\n\r\n",
+    "GET", "POST", " /health", " /stop", "HTTP/1.0", "HTTP/1.1\r\n", "\r\n\r\n", "\r\n", "Content-Length: 5\r\n", "Content-Length: -1\r\n",
+    "Authorization: Bearer x\r\n",
+    "Host: evil.test\r\n", "Connection: close\r\n", "Expect: 100-continue\r\n", "Transfer-Encoding: chunked\r\n", " ", ":", "%2e%2e",
+    "GET /health HTTP/1.1\r\n\r\n",
 };
 
 struct asked {
@@ -446,7 +458,8 @@ static void add_content(const json_t *v, struct buf *out)
 {
     const json_t *choice = json_array_get(json_object_get(v, "choices"), 0), *delta = json_object_get(choice, "delta");
     const char *texts[] = {
-        json_string_value(json_object_get(delta ? delta : json_object_get(choice, "message"), "content")), json_string_value(json_object_get(choice, "text")),
+        json_string_value(json_object_get(delta ? delta : json_object_get(choice, "message"), "content")),
+        json_string_value(json_object_get(choice, "text")),
     };
     for (uint32_t i = 0; i < COUNT(texts); i++)
         buf_adds(out, texts[i] ? texts[i] : "");
@@ -659,7 +672,8 @@ static void client_step(struct client *c, bool tcp_only)
 static void open_session(void)
 {
     const struct server_options so = {
-        .o = t.o, .n_waiting = 1 + (int)rnd(6), .key = KEY, .of_chat = one_in(4), .n_spare = (int)rnd(2), .any_host = one_in(4), .send_timeout_s = (int)rnd(2) * 60,
+        .o = t.o, .n_waiting = 1 + (int)rnd(6), .key = KEY, .of_chat = one_in(4), .n_spare = (int)rnd(2), .any_host = one_in(4),
+        .send_timeout_s = (int)rnd(2) * 60,
     };
     struct responder *all[N_LANES];
     struct err e = {{0}};

@@ -1,5 +1,6 @@
 /* What tells the program about servers of others: their lists of models, and the [endpoint NAME] sections of the config file.  Valid ones are changed
- * at random: a model that is chosen is one of the list, an endpoint that is found has an address, and a config file that is printed reads the same. */
+ * at random: a model that is chosen is one of the list, an endpoint that is found has an address, and a config file that is printed reads the
+ * same. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@
 /* ---- lists of models ---- */
 
 static const char *const lists[] = {
-    "{\"object\": \"list\", \"data\": [{\"id\": \"demo\", \"owned_by\": \"q35chat\", \"max_model_len\": 4096, \"loading\": {\"done\": 5, \"total\": 9}}]}",
+    "{\"object\": \"list\", \"data\": [{\"id\": \"demo\", \"owned_by\": \"q35chat\", \"max_model_len\": 4096, \"loading\": "
+    "{\"done\": 5, \"total\": 9}}]}",
     "{\"data\": [{\"id\": \"a\", \"owned_by\": \"vllm\", \"max_model_len\": 262144}, {\"id\": \"b\", \"owned_by\": \"vllm\"}]}",
     "{\"data\": [{\"id\": \"a\", \"owned_by\": \"library\", \"capabilities\": [\"completion\"]}, {\"id\": \"embed\", \"owned_by\": \"library\", "
     "\"capabilities\": [\"embedding\"]}]}",
@@ -25,7 +27,8 @@ static const char *const lists[] = {
     "{\"default_generation_settings\": {\"n_ctx\": 8192, \"params\": {}}, \"model_path\": \"x\"}",
 };
 static const char *const list_words[] = {
-    "\"data\":", "\"id\":", "\"owned_by\":", "\"a\"", "\"b\"", "\"\"", "null", "[]", "{}", "{\"id\": \"a\"},", "\"max_model_len\":", "\"loading\":", "\"type\":",
+    "\"data\":", "\"id\":", "\"owned_by\":", "\"a\"", "\"b\"", "\"\"", "null", "[]", "{}", "{\"id\": \"a\"},", "\"max_model_len\":", "\"loading\":",
+    "\"type\":",
     "\"embedding\"", "\"q35chat\"", "\"vllm\"", "\"me\"", ",", "\\u0000", "\\u0007", "\"n_ctx\":", "\"default_generation_settings\":",
 };
 static const char *const wanted_names[] = {"a", "b", "demo", "", "x/y", "\xe6\x97\xa5", "not there"};
@@ -94,12 +97,15 @@ static void test_dialect__a_model_that_is_chosen_is_the_one_that_is_wanted(void 
 
 static struct tmpdir dir;
 static const char *const configs[] = {
-    "# servers\n[endpoint work]\nurl = https://llm.example.org/v1\nmodel = big\nkey_env = FUZZ_KEY\ndialect = vllm\n\n[endpoint home]\nurl = unix:/tmp/x.sock\n",
-    "temperature = 0.5\n[endpoint a]\nurl = http://[::1]:8000\nkey_file = $/key\n[tool t]\ncommand = cat\n[endpoint b]\nurl = \"http://x\"\nca_file = $/key\n",
+    "# servers\n[endpoint work]\nurl = https://llm.example.org/v1\nmodel = big\nkey_env = FUZZ_KEY\ndialect = vllm\n\n"
+    "[endpoint home]\nurl = unix:/tmp/x.sock\n",
+    "temperature = 0.5\n[endpoint a]\nurl = http://[::1]:8000\nkey_file = $/key\n[tool t]\ncommand = cat\n"
+    "[endpoint b]\nurl = \"http://x\"\nca_file = $/key\n",
     "[endpoint two words]\n  url = http://h/\n  model =\n[endpoint 0]\nurl : https://y\ndialect = openai\nkey_env = NO_SUCH_VARIABLE\n",
 };
 static const char *const config_words[] = {
-    "[endpoint ", "[endpoint work]", "[endpoint]", "]", "\n", "url = ", "url = ftp://x\n", "key_env = ", "key_file = ", "dialect = ", "model = ", "http://", "https://", "unix:", "=", ":",
+    "[endpoint ", "[endpoint work]", "[endpoint]", "]", "\n", "url = ", "url = ftp://x\n", "key_env = ", "key_file = ", "dialect = ", "model = ",
+    "http://", "https://", "unix:", "=", ":",
     "#", ";", " #", "\"", "'", "\t", "  ", "[tool a]\n", "sglang", "$/key", "FUZZ_KEY", "$/none", "$",
 };
 

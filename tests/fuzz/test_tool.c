@@ -36,9 +36,12 @@ enum { SHORT = 300 };
 static const char tools_conf[] =
     "[tool well]\ncommand = cat\n[tool fails]\ncommand = sh -c 'cat; exit 3'\n[tool killed]\ncommand = sh -c 'cat; kill -9 $$'\n"
     "[tool other]\ncommand = sh -c 'cat >&2'\n[tool short]\ncommand = cat\nmax_output = 300\n";
-static const struct { const char *name, *outcome; } kinds[] = {{"well", ""}, {"other", ""}, {"fails", "exit 3"}, {"killed", "signal 9"}, {"short", ""}};
+static const struct { const char *name, *outcome; } kinds[] = {
+    {"well", ""}, {"other", ""}, {"fails", "exit 3"}, {"killed", "signal 9"}, {"short", ""},
+};
 static const char *const outputs[] = {
-    "one line", "two\nlines\n\n", "", " \n\t", "\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e \xf0\x9f\x99\x82", "{\"x\": [1, 2]}\r\n", "\x1b[31mred\x1b[0m \x1b]52;c;eA==\a",
+    "one line", "two\nlines\n\n", "", " \n\t", "\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e \xf0\x9f\x99\x82", "{\"x\": [1, 2]}\r\n",
+    "\x1b[31mred\x1b[0m \x1b]52;c;eA==\a",
 };
 
 /* What a tool printed, as text. */
@@ -130,11 +133,14 @@ static void test_tool__any_output_becomes_text_that_shows_how_the_call_ended(voi
 
 static const char *const sections[] = {
     "[tool disk]\ndescription = Free space \"here\"\ncommand = df -h /\ntimeout_s = 5\nmax_output = 1000\n",
-    "[tool run]\ncommand = sh -c 'echo \"$1\" \\\\ x' a\\ b \"c d\" ''\nparameters = {\"type\": \"object\", \"properties\": {\"x\": {\"type\": \"integer\"}}}\nenv = A,B\n",
-    "[tool x-y_2]\ncommand = \"a\\\"b\" 'c'\\''d'\nmax_memory_mb = 100\nmax_processes = 5\nmax_file_mb = 1\nmax_files = 10\n[tool z]\ncommand = true\n",
+    "[tool run]\ncommand = sh -c 'echo \"$1\" \\\\ x' a\\ b \"c d\" ''\n"
+    "parameters = {\"type\": \"object\", \"properties\": {\"x\": {\"type\": \"integer\"}}}\nenv = A,B\n",
+    "[tool x-y_2]\ncommand = \"a\\\"b\" 'c'\\''d'\nmax_memory_mb = 100\nmax_processes = 5\n"
+    "max_file_mb = 1\nmax_files = 10\n[tool z]\ncommand = true\n",
 };
 static const char *const section_words[] = {
-    "'", "\"", "\\", "''", "\"\"", "\\\\", "\\'", " ", "\t", "\n    ", "$x", "`", ";", " ;", "#", "command = ", "parameters = {}", "[tool ", "]", "clock", "all", "none", "a ",
+    "'", "\"", "\\", "''", "\"\"", "\\\\", "\\'", " ", "\t", "\n    ", "$x", "`", ";", " ;", "#", "command = ", "parameters = {}", "[tool ", "]",
+    "clock", "all", "none", "a ",
     "description = ", "\xc3\xa9", "\xff", "{}", "[1]",
 };
 
