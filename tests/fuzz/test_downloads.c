@@ -463,10 +463,10 @@ static void test_http__any_bytes_give_a_reply_or_a_reason_and_the_same_twice(voi
             fail_input(&run, wrong, buf_str(&b), b.len);
     }
     long_run_print(&run, 2 * run.n, "replies");
+    http_close(h);                      /* its connection, on which the thread may still wait */
     shutdown(raw_server.listener, SHUT_RDWR);
     pthread_join(thread, NULL);
     close(raw_server.listener);
-    http_close(h);
     tmpdir_drop(&d, "sock");
     tmpdir_remove(&d);
     buf_free(&once);
