@@ -35,9 +35,10 @@ static int drop_dir(void **state)
 enum { SHORT = 300 };
 static const char tools_conf[] =
     "[tool well]\ncommand = cat\n[tool fails]\ncommand = sh -c 'cat; exit 3'\n[tool killed]\ncommand = sh -c 'cat; kill -9 $$'\n"
-    "[tool other]\ncommand = sh -c 'cat >&2'\n[tool short]\ncommand = cat\nmax_output = 300\n";
+    "[tool other]\ncommand = sh -c 'cat >&2'\n[tool short]\ncommand = cat\nmax_output = 300\n"
+    "[tool hangs]\ncommand = sh -c 'cat; exec sleep 60'\n";
 static const struct { const char *name, *outcome; } kinds[] = {
-    {"well", ""}, {"other", ""}, {"fails", "exit 3"}, {"killed", "signal 9"}, {"short", ""},
+    {"well", ""}, {"other", ""}, {"fails", "exit 3"}, {"killed", "signal 9"}, {"short", ""}, {"hangs", "signal 2"},
 };
 static const char *const outputs[] = {
     "one line", "two\nlines\n\n", "", " \n\t", "\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e \xf0\x9f\x99\x82", "{\"x\": [1, 2]}\r\n",
@@ -78,12 +79,23 @@ static const char *check_result(uint32_t kind, const struct buf *printed, const 
     return wrong;
 }
 
+/* Bytes of white space at the end. */
+static size_t trailing(const struct buf *b)
+{
+    size_t n = 0;
+    while (n < b->len && b->data[b->len - 1 - n] && strchr(" \t\r\n", b->data[b->len - 1 - n]))
+        n++;
+    return n;
+}
+
 static const char *run_tool(struct tools *tools, uint32_t kind, const struct buf *printed)
 {
     struct buf result = {0};
     struct err e = {{0}};
     const char *wrong = NULL;
     size_t n = 0, shown = 0;
+    bool closed = false;
+    const size_t whole = printed->len - trailing(printed);
     struct tool_run *r = tool_start(tools_find(tools, kinds[kind].name), buf_str(printed), printed->len, &e);
     if (!r)
         return "a tool cannot be started";
@@ -92,11 +104,15 @@ static const char *run_tool(struct tools *tools, uint32_t kind, const struct buf
         if (n < shown || n > printed->len || memcmp(so_far, buf_str(printed), n))
             wrong = "what a tool has printed so far is something else";
         shown = n;
+        if (n == whole && !strcmp(kinds[kind].name, "hangs"))
+            tool_interrupt(r);          /* it would go on for a minute */
+        if ((closed = one_in(400)))
+            break;                      /* while it runs */
         struct pollfd p = {.fd = tool_fd(r), .events = POLLIN};
         poll(&p, 1, TOOL_TICK_MS);
     }
     tool_close(r);
-    wrong = wrong ? wrong : check_result(kind, printed, &result);
+    wrong = wrong || closed ? wrong : check_result(kind, printed, &result);
     if (wrong)
         print_message("%s: %s\n", kinds[kind].name, buf_str(&result));
     buf_free(&result);
@@ -183,6 +199,26 @@ static const char *same_command(const char *command)
     return wrong;
 }
 
+/* What the user lets run without a question. */
+static const char *check_policy(struct tools *tools, const char *policy)
+{
+    struct err e = {{0}};
+    struct buf all = {0};
+    const struct tool *clock = tools_find(tools, "clock");
+    const char *wrong = NULL;
+    if (!tools_check_policy(tools, policy, &e))
+        return *e.msg ? NULL : "a policy is refused without a reason";
+    const enum tool_approval is = tool_approval(clock, policy);
+    if (!strcmp(policy, "never") ? is != TOOL_DENY : !strcmp(policy, "ask") ? is != TOOL_ASK : is != TOOL_RUN)
+        wrong = "a policy means something else for a built-in tool";
+    tools_names(tools, true, &all);
+    tools_list(tools, &all);
+    if (!strstr(all.data, "clock"))
+        wrong = "the list of tools lacks one";
+    buf_free(&all);
+    return wrong;
+}
+
 static const char *check_tools(struct tools *tools, const struct options *o)
 {
     struct buf command = {0};
@@ -191,7 +227,9 @@ static const char *check_tools(struct tools *tools, const struct options *o)
     int n;
     if (!tools_offer(tools, "all", &e))
         return "not all tools can be offered";
+    static const char *const policies[] = {"auto", "ask", "always", "never", "clock", "clock,disk", "calculator clock", "nobody", ""};
     const struct text *all = tools_schemas(tools, &n);
+    wrong = check_policy(tools, ANY(policies));
     for (int i = 0; i < n && !wrong; i++) {
         json_t *v = json_loadb(all[i].p, all[i].n, 0, NULL);
         const json_t *f = json_object_get(v, "function");
