@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/limits.h"
+#include "serve/checkpoint_path.h"
 #include "serve/server.h"
 #include "serve/socket.h"
 #include "tests/fuzz/mutate.h"
@@ -214,14 +215,20 @@ static void private(void)
         t.wrong = "a client over TCP does what only an attached chat may";
 }
 
-static void use_file(struct responder *r, uint64_t conversation, const char *path)
+/* Of the two conversations that may have one. */
+static bool is_checkpoint(const char *path)
 {
     char wanted[2][192];
-    (void)r, (void)conversation;
-    private();
     snprintf(wanted[0], sizeof wanted[0], "%s/talk.jsonl.checkpoint", t.sessions);
     snprintf(wanted[1], sizeof wanted[1], "%s/two words.jsonl.checkpoint", t.sessions);
-    if (path && strcmp(path, wanted[0]) && strcmp(path, wanted[1]))
+    return !strcmp(path, wanted[0]) || !strcmp(path, wanted[1]);
+}
+
+static void use_file(struct responder *r, uint64_t conversation, const char *path)
+{
+    (void)r, (void)conversation;
+    private();
+    if (path && !is_checkpoint(path))
         t.wrong = "a file is used that is no checkpoint of a conversation";
     t.files[path != NULL]++;
 }
@@ -782,6 +789,44 @@ static void test_server__clients_get_their_own_answers_and_nothing_private(void 
     assert_true(t.replies > 0 && t.checked > 0);
 }
 
+/* ---- paths alone ---- */
+
+static const char *const paths[] = {
+    "$/talk.jsonl.checkpoint", "$/two words.jsonl.checkpoint", "$/linked.jsonl.checkpoint", "$/../sessions/talk.jsonl.checkpoint",
+    "$/link.jsonl.checkpoint",
+    "$//./talk.jsonl.checkpoint", "$/none.jsonl.checkpoint", "/etc/passwd",
+};
+static const char *const path_words[] = {
+    "/", "..", "/../", ".", "$", "talk", "linked", "link", "two words", ".jsonl", ".checkpoint", ".jsonl.checkpoint", "/etc/passwd", "//", "~", "*",
+};
+
+static void test_checkpoint_path__any_path_is_refused_or_is_that_of_a_conversation(void **state)
+{
+    struct buf text = {0}, path = {0}, own = {0};
+    struct long_run run;
+    long taken = 0;
+    (void)state;
+    for (run = long_run_begin(1, 1); next_input(&run);) {
+        struct err e = {{0}};
+        buf_reset(&text);
+        buf_reset(&path);
+        buf_reset(&own);
+        buf_adds(&text, ANY(paths));
+        mutate(&text, path_words, COUNT(path_words), ANY(paths));
+        for (size_t i = 0; i < text.len; i++)
+            text.data[i] == '$' ? buf_adds(&path, t.sessions) : buf_addc(&path, text.data[i]);
+        const bool ok = checkpoint_path((struct text){buf_str(&path), path.len}, &own, &e);
+        if (ok ? !is_checkpoint(buf_str(&own)) : !*e.msg)
+            fail_input(&run, ok ? "a path is taken that is of no conversation" : "a path is refused without a reason", buf_str(&path), path.len);
+        taken += ok;
+    }
+    long_run_print(&run, run.n, "paths");
+    assert_true(taken > 0);
+    buf_free(&text);
+    buf_free(&path);
+    buf_free(&own);
+}
+
 /* ---- */
 
 static void put_session(const char *name)
@@ -808,6 +853,8 @@ static int setup(void **state)
     put_session("linked.jsonl");
     snprintf(path, sizeof path, "%s/linked.jsonl.checkpoint", t.sessions);
     assert_int_equal(symlink("/etc/passwd", path), 0);
+    snprintf(path, sizeof path, "%s/link.jsonl", t.sessions);
+    assert_int_equal(symlink("talk.jsonl", path), 0);
     t.o = options_open();
     return 0;
 }
@@ -830,6 +877,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_server__clients_get_their_own_answers_and_nothing_private),
+        cmocka_unit_test(test_checkpoint_path__any_path_is_refused_or_is_that_of_a_conversation),
     };
     log_set_sink(ignore, NULL);
     return cmocka_run_group_tests_name("server fuzz", tests, setup, teardown);
