@@ -111,11 +111,13 @@ struct responder *__wrap_ui_responder(const struct options *o, struct err *e)
 
 /* ---- lines ---- */
 
+static const char talk[] =
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"one\"}, {\"role\": \"assistant\", \"content\": "
+    "\"two\"}, {\"role\": \"user\", \"content\": \"three\"}], \"stop\": [\"a\", \"b\"], \"id\": {\"x\": [1]}}";
 static const char *const lines[] = {
     "an ordinary line", "  spaces and {} braces  ", "@/etc/hostname", "\xe6\x97\xa5\xe6\x9c\xac \xff", "a\r", "[\"no object\"]",
     "{\"prompt\": \"hello\", \"id\": 5}", "{\"prompt\": \"x\", \"temperature\": 0.25, \"top_k\": 7, \"seed\": 11, \"max_tokens\": 9, \"id\": \"a\"}",
-    "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"one\"}, {\"role\": \"assistant\", \"content\": "
-    "\"two\"}, {\"role\": \"user\", \"content\": \"three\"}], \"stop\": [\"a\", \"b\"], \"id\": {\"x\": [1]}}",
+    talk,
     "{\"prompt\": \"two\\nlines \\u00e9\", \"system\": \"be brief\", \"think\": false, \"top_p\": 1, \"id\": null}",
     "{\"prompt\": \"x\", \"files\": [\"/etc/hostname\"], \"logit_bias\": [\"a=1\"], \"id\": 1.5}", "{\"prompt\": \"\"}", "{}",
     "{\"prompt\": \"x\", \"id\": 1732612345.123456}", "{\"temprature\": 1, \"prompt\": \"x\"}",

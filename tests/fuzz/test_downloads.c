@@ -259,7 +259,7 @@ static void test_list__any_answer_is_refused_or_gives_safe_paths_and_hashes(void
     struct long_run run;
     long listed = 0;
     (void)state;
-    for (run = long_run_begin(1, 1); next_input(&run);) {
+    for (run = long_run_begin(0, 3000); next_input(&run);) {
         struct fetch_repo r;
         struct err e = {{0}};
         hub.honest = one_in(16);
@@ -305,7 +305,7 @@ static void test_range__each_byte_comes_once_and_none_of_another_range(void **st
     long whole = 0;
     (void)state;
     hub.n_file = file.bytes;
-    for (run = long_run_begin(1, 1); next_input(&run);) {
+    for (run = long_run_begin(0, 2000); next_input(&run);) {
         struct err e = {{0}};
         struct taken t = {.first = rnd(5000)};
         const size_t n = 1 + rnd(one_in(2) ? 20 : (uint32_t)(5000 - t.first));
@@ -445,7 +445,7 @@ static void test_http__any_bytes_give_a_reply_or_a_reason_and_the_same_twice(voi
     assert_true(!bind(raw_server.listener, (struct sockaddr *)&at, sizeof at) && !listen(raw_server.listener, 16));
     assert_int_equal(pthread_create(&thread, NULL, serve_raw, NULL), 0);
     struct http *h = http_open();
-    for (run = long_run_begin(1, 1); next_input(&run);) {
+    for (run = long_run_begin(0, 400); next_input(&run);) {
         buf_reset(&b);
         buf_adds(&b, ANY(replies));
         mutate(&b, reply_words, COUNT(reply_words), ANY(replies));
@@ -614,7 +614,7 @@ static void test_part__no_journal_gives_a_file_with_wrong_bytes(void **state)
     snprintf(final_path, sizeof final_path, "%s/file", dir.path);
     snprintf(part_path, sizeof part_path, "%s%s", final_path, part_suffix);
     snprintf(journal_path, sizeof journal_path, "%s.journal", part_path);
-    for (run = long_run_begin(1, 1); next_input(&run);) {
+    for (run = long_run_begin(0, 60); next_input(&run);) {
         const char *wrong = NULL;
         bool over = false;
         const bool spoils = one_in(2);
@@ -692,7 +692,7 @@ static void test_provenance__any_record_is_refused_or_prints_itself_again(void *
     struct long_run run;
     (void)state;
     assert_true(tmpdir_make(&dir));
-    for (run = long_run_begin(1, 1); next_input(&run);) {
+    for (run = long_run_begin(0, 2000); next_input(&run);) {
         buf_reset(&b);
         buf_adds(&b, ANY(records));
         mutate(&b, record_words, COUNT(record_words), ANY(records));

@@ -118,7 +118,7 @@ static void test_pricelist__a_line_that_is_kept_is_found_again_in_any_file(void 
     struct long_run run;
     struct err e;
     (void)state;
-    for (run = long_run_begin(1, 1); next_input(&run);) {
+    for (run = long_run_begin(0, 300); next_input(&run);) {
         if (one_in(16) || !good.len) {  /* another valid file */
             tmpdir_drop(&dir, "kept");
             for (uint32_t n = one_in(4) ? 40 : 1 + rnd(6); n; n--) {
@@ -207,7 +207,7 @@ static void test_history__what_was_typed_last_comes_back_from_any_file(void **st
     struct buf b = {0};
     struct long_run run;
     (void)state;
-    for (run = long_run_begin(1, 1); next_input(&run);) {
+    for (run = long_run_begin(0, 500); next_input(&run);) {
         buf_reset(&b);
         buf_adds(&b, ANY(histories));
         mutate(&b, history_words, COUNT(history_words), ANY(histories));
@@ -267,7 +267,7 @@ static void test_unsent__any_file_gives_text_that_is_kept_as_it_is(void **state)
     struct buf b = {0};
     struct long_run run;
     (void)state;
-    for (run = long_run_begin(1, 1); next_input(&run);) {
+    for (run = long_run_begin(0, 1000); next_input(&run);) {
         buf_reset(&b);
         buf_adds(&b, ANY(unsents));
         mutate(&b, unsent_words, COUNT(unsent_words), ANY(unsents));
