@@ -12,7 +12,7 @@ static bool find_prefix(struct server *s, struct job *j, struct tokens *prefix, 
     if (!q->continued)
         return true;
     if (!s->r->ops->tokens || !s->r->ops->tokens(s->r, &spoken, prefix))
-        return err_set(e, "the answer that is to be continued is none that this model writes");
+        return err_set(e, "the answer to continue was not written by this model");
     q->request.prefix.tokens = prefix;
     q->request.thinking = prefix->thinking;
     return true;

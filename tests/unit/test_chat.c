@@ -1029,6 +1029,40 @@ static void test_chat__a_call_that_was_cut_off_is_never_run(void **state)
     end(&t);
 }
 
+static void test_chat__a_bias_that_the_model_cannot_have_ends_the_chat_at_its_start(void **state)
+{
+    static const struct chat_front chats = {.can_ask = true, .tools = "none", .reads_ahead = true}, once = {.tools = "none"};
+    struct talk t;
+    struct err e = {{0}};
+    (void)state;
+    begin(&t);
+    set(&t, OPT_logit_bias, "two words=-inf");
+    start_with(&t, &chats);
+    while (!step(&t))
+        ;
+    assert_int_equal(t.s.last.kind, CHAT_FATAL);
+    assert_string_equal(t.s.why, "logit_bias for 'two words': that is 9 tokens, expected one");
+    end(&t);
+
+    begin(&t);                          /* a pipe asks at once */
+    set(&t, OPT_logit_bias, "two words=-inf");
+    start_with(&t, &once);
+    ask(&t, "?");
+    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_string_equal(t.s.why, "logit_bias for 'two words': that is 9 tokens, expected one");
+    end(&t);
+
+    begin(&t);
+    start_with(&t, &chats);
+    while (!chat_info(t.c))
+        step(&t);
+    assert_false(chat_check_bias(t.c, "two words=-inf", &e));
+    assert_string_equal(e.msg, "logit_bias for 'two words': that is 9 tokens, expected one");
+    assert_false(chat_check_bias(t.c, "100000=1", &e));
+    assert_true(chat_check_bias(t.c, "a=1", &e));
+    end(&t);
+}
+
 static void test_chat__a_prompt_longer_than_the_context_is_refused_with_both_numbers(void **state)
 {
     struct talk t;
@@ -1354,6 +1388,7 @@ int main(void)
         cmocka_unit_test(test_chat__what_cannot_be_branched_stays),
         cmocka_unit_test(test_chat__a_call_after_reasoning_that_was_ended_keeps_the_prefix),
         cmocka_unit_test(test_chat__a_call_that_was_cut_off_is_never_run),
+        cmocka_unit_test(test_chat__a_bias_that_the_model_cannot_have_ends_the_chat_at_its_start),
         cmocka_unit_test(test_chat__a_prompt_longer_than_the_context_is_refused_with_both_numbers),
         cmocka_unit_test(test_chat__an_error_of_the_engine_ends_the_turn_only),
         cmocka_unit_test(test_chat__a_dead_engine_leaves_the_conversation),
@@ -1379,7 +1414,8 @@ int main(void)
         "test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards",
         "test_chat__the_draft_is_read_ahead_while_it_is_typed", "test_chat__of_a_very_long_draft_the_beginning_is_read_ahead",
         "test_chat__an_answer_given_again_is_compared",
-        "test_chat__a_conversation_has_a_checkpoint", "test_chat__an_end_in_the_middle_is_saved", NULL,
+        "test_chat__a_conversation_has_a_checkpoint", "test_chat__an_end_in_the_middle_is_saved",
+        "test_chat__a_bias_that_the_model_cannot_have_ends_the_chat_at_its_start", NULL,
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     failed += run_by_text("chat by text", tests, sizeof tests / sizeof *tests, about_tokens);

@@ -54,11 +54,62 @@ static void test_relay__the_first_line_tells_the_protocol(void **state)
     buf_free(&line);
 }
 
+/* A request of an attached q35chat, without this key. */
+static bool asks_without(const char *key, struct err *e)
+{
+    static const char *const pairs[][2] = {
+#define SAMPLING_NUMBER(name, ...) {#name, "0.5"},
+#include "config/sampling_numbers.def"
+        {"top_k", "0"}, {"seed", "7"}, {"max_tokens", "0"}, {"draft_depth", "-1"}, {"lookup", "false"}, {"likely", "0"}, {"logit_bias", "{}"},
+    };
+    struct options *o = options_open();
+    struct question q;
+    struct buf body = {0};
+    assert_true(options_set(o, OPT_max_tokens, "3", FROM_SET, e) && options_set(o, OPT_stop, "x", FROM_SET, e) &&
+                options_set(o, OPT_logit_bias, "5=1", FROM_SET, e));
+    buf_adds(&body, "{\"id\": \"a7-1\", \"conversation\": 1, \"prompt\": [1, 2]");
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (strcmp(pairs[i][0], key))
+            buf_addf(&body, ", \"%s\": %s", pairs[i][0], pairs[i][1]);
+    buf_addc(&body, '}');
+    const bool ok = relay_read(&q, (struct text){body.data, body.len}, o, e);
+    if (ok) {
+        question_sampling(&q, o, NULL);
+        const struct request_sampling *s = &q.request.sampling;
+        assert_true(s->temperature == 0.5f && s->top_k == 0 && s->seed == 7 && s->max_tokens == 0 && s->n_bias == 0 && q.n_stops == 0);
+        assert_true(s->draft_depth == -1 && !s->lookup && s->n_alternatives == 0);
+    }
+    question_free(&q);
+    options_close(o);
+    buf_free(&body);
+    return ok;
+}
+
+static void test_relay__a_request_has_all_of_its_sampling_or_is_refused(void **state)
+{
+    static const char *const keys[] = {
+#define SAMPLING_NUMBER(name, ...) #name,
+#include "config/sampling_numbers.def"
+        "top_k", "seed", "max_tokens", "draft_depth", "lookup", "likely", "logit_bias",
+    };
+    struct err e = {{0}};
+    char wanted[96];
+    (void)state;
+    if (!asks_without("", &e))
+        fail_msg("%s", e.msg);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        snprintf(wanted, sizeof wanted, "%s is missing: a q35chat sends all of its sampling", keys[i]);
+        assert_false(asks_without(keys[i], &e));
+        assert_string_equal(e.msg, wanted);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_relay__only_who_speaks_the_same_protocol_attaches),
         cmocka_unit_test(test_relay__the_first_line_tells_the_protocol),
+        cmocka_unit_test(test_relay__a_request_has_all_of_its_sampling_or_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
