@@ -46,7 +46,7 @@ static void read_stream(const struct buf *body, size_t cut, size_t step, struct 
     }
     ok = ok && completion_end(c, &e);
     completion_cut(c);
-    static const char *const finishes[] = {"open", "done", "stopped", "length", "filtered"};
+    static const char *const finishes[] = {"open", "done", "stopped", "length", "context", "broken", "filtered"};
     const char *name = completion_reasoning_name(c);
     struct completion_figures f = completion_figures(c);
     buf_addf(&s.text, "\n%s%s; reasoning: %s; %d prompt, %d cached, %d tokens, %d drafted, %d accepted, %.1f and %.1f ms%s", ok ? "" : e.msg,
@@ -76,6 +76,10 @@ static const struct { const char *name, *story; } streams[] = {
             "\nstopped; reasoning: reasoning_content; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
     {"error", "\nsay Once upon \nthe server says: CUDA out of memory; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, -1 accepted, "
               "-1.0 and -1.0 ms"},
+    {"q35chat-context", "\ncall read\nwith {\"path\": \"/et (truncated)\ncontext; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, "
+                        "-1 accepted, -1.0 and -1.0 ms"},
+    {"q35chat-model", "\ncall read\nwith {\"path\": \"/et (truncated)\nbroken; reasoning: none; -1 prompt, -1 cached, -1 tokens, -1 drafted, "
+                        "-1 accepted, -1.0 and -1.0 ms"},
     {"broken", "\nsay Look:\ncall read\nwith {\"path\": \"/et (truncated)\n"
                "the stream broke off before the answer was complete; reasoning: none; -1 prompt, -1 cached, "
                "-1 tokens, -1 drafted, -1 accepted, -1.0 and -1.0 ms"},
