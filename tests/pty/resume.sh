@@ -172,6 +172,23 @@ foreign ./letter.jsonl 'http://127.0.0.1:9/v1 big'
 pipe -r ./letter.jsonl Again
 has "... unless the config file has it" "$? $(cat err)" "3 q35chat: "
 
+# A q35chat on a socket of its own is such a server, too.
+"$q" serve --socket "$tmp/own.sock" --model "$demo" 2> serve.log &
+server=$!
+for i in $(seq $((10 * patience))); do "$q" serve status --socket "$tmp/own.sock" 2> /dev/null | grep -q 'tokens of context' && break; sleep 0.1; done
+forget
+chat "$q" --endpoint "unix:$tmp/own.sock" -i 'Where is Oslo?' << 'END'
+see a chat with a q35chat on a socket answers: do not know
+see ... to the end:  ready 
+type \004
+end ... and ends: 0
+END
+is "... its file names the socket" "$(header "$sessions"/*.jsonl)" "unix:$tmp/own.sock"
+kill $server
+wait $server 2> /dev/null
+pipe -c And Bergen?
+has "... which is asked again" "$? $(cat err)" "$tmp/own.sock"
+
 # --- without the usual variables, as from su or cron ---
 rm -r "$XDG_CONFIG_HOME/q35chat"
 mkdir home
