@@ -1,6 +1,7 @@
 #include "ui/choose_model.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "chat/held.h"
 #include "chat/sessions.h"
@@ -19,7 +20,7 @@ static void choose_held(struct options *o)
 
 int choose_model(struct options *o, struct err *e)
 {
-    struct buf dir = {0};
+    struct buf dir = {0}, whole = {0};
     struct models m;
     bool ok = true;
     choose_held(o);
@@ -39,9 +40,11 @@ int choose_model(struct options *o, struct err *e)
         buf_adds(&dir, i < 0 ? "" : m.items[i].dir);
         models_free(&m);
     }
-    char *real = ok && dir.len ? realpath(dir.data, NULL) : NULL;       /* conversations record it, and are continued elsewhere */
-    ok = ok && (!dir.len || options_set(o, OPT_model, real ? real : dir.data, from, e));
-    free(real);
+    char *here = ok && dir.len && *dir.data != '/' ? getcwd(NULL, 0) : NULL;
+    buf_addf(&whole, "%s%s%s", here ? here : "", here ? "/" : "", buf_str(&dir));       /* conversations record it, and are continued elsewhere */
+    ok = ok && (!dir.len || options_set(o, OPT_model, whole.data, from, e));
+    free(here);
     buf_free(&dir);
+    buf_free(&whole);
     return ok ? EXIT_ANSWERED : EXIT_MODEL;
 }

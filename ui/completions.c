@@ -6,7 +6,7 @@
 #include "chat/options.h"
 #include "ui/subcommand.h"
 
-/* What the value of an option can be: choices with blanks between them, or "". */
+/* Returns the choices for the value of an option, with blanks between them, or "". */
 static const char *choices(const char *key, enum value_type type, const char *arg)
 {
     static const struct { const char *key, *words; } suggested[] = {
@@ -41,7 +41,7 @@ static bool has_no(const struct option_about *o)
     return (!o->arg || o->can_be_off) && !strcmp(o->standard, "on");
 }
 
-/* Between single quotes: a backslash before each of `special`, and the quote as `quote`. */
+/* Appends text for single quotes: a backslash before each of `special`, and a quote as `quote`. */
 static void add_quoted(struct buf *out, const char *s, const char *special, const char *quote)
 {
     for (; *s; s++) {

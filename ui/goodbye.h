@@ -1,4 +1,4 @@
-/* What a chat says when it ends. */
+/* The last lines of a chat. */
 #ifndef Q35_UI_GOODBYE_H
 #define Q35_UI_GOODBYE_H
 

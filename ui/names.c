@@ -35,7 +35,7 @@ static bool check_conversation(const struct options *o, bool chats, struct err *
     return ok;
 }
 
-/* Those of the config file may be for another version of the program: the full screen tells what is wrong with them. */
+/* Checks the keys of the command line.  Those of the config file may be for another version: the full screen shows what is wrong with them. */
 static bool check_keys(const struct options *o, struct err *e)
 {
     int n;

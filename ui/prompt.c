@@ -84,7 +84,7 @@ struct reading {
     bool told;
 };
 
-/* How long to wait next while nothing has come; -1: for ever. */
+/* Returns how many ms to wait next while there is no input; -1: no limit. */
 static int silence_ms(const struct reading *r)
 {
     int gone = (int)clock_ms_since(r->start_ns), notice = r->told ? -1 : NOTICE_MS > gone ? NOTICE_MS - gone : 0;

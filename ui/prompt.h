@@ -9,7 +9,7 @@
 #include "chat/chat.h"
 #include "ui/exits.h"
 
-/* stdin takes the place of every {} of the words, without its last line ends; without {} it follows them behind an empty line.
+/* Replaces every {} of the words by stdin, without its last line ends; without {} appends stdin after an empty line.
  * An empty stdin leaves {} as it is, for then it was probably meant so. */
 void prompt_join(struct buf *prompt, const char *text, size_t n);
 

@@ -275,7 +275,7 @@ int args_refuse(const struct args *a, const char *fmt, ...)
     return EXIT_USAGE;
 }
 
-/* How many words a row's `arguments` stand for. */
+/* Counts the words that a row's `arguments` require and allow. */
 static void count_words(const char *arguments, int *least, int *most)
 {
     *least = *most = 0;

@@ -22,12 +22,12 @@ struct sub_row {
 };
 
 extern const struct sub_row sub_rows[];                 /* ends with SUB_END */
-/* The next row of a kind behind `at` (NULL: the first one), for commands within their group; NULL: no more. */
+/* Returns the next row of a kind after `at` (NULL: the first one), for commands within their group; NULL: no more. */
 const struct sub_row *sub_next(const struct sub_row *at, enum sub_kind kind);
-/* The next option of a command behind `at` (NULL: its first): those of its group, then its own. */
+/* Returns the next option of a command after `at` (NULL: its first): those of its group, then its own; NULL: no more. */
 const struct sub_row *sub_next_flag(const struct sub_row *command, const struct sub_row *at);
 
-/* What a sub-command was given.  A flag that its row does not have is our bug. */
+/* The words and options that a sub-command was given.  A flag that its row does not have is our bug. */
 const char *args_text(const struct args *a, const char *flag);          /* given, else the default; NULL if that is "" */
 int         args_int(const struct args *a, const char *flag);           /* 0 if neither given nor a default */
 bool        args_on(const struct args *a, const char *flag);

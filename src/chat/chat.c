@@ -144,7 +144,8 @@ static enum room room_for(struct chat *c, const struct attached *files, struct e
     return none ? ROOM_NONE : ROOM_TIGHT;
 }
 
-/* A word that names no file, or a file that fills the context, may be a slip: it is told first.  Sent again, it was meant. */
+/* Reads the files that a message names.  A word that names no file, or a file that fills the context, may be a slip: it is refused once, and the
+ * same message again is sent. */
 static bool read_files(struct chat *c, const struct buf *text, struct attached *files, struct err *e)
 {
     struct err why = {0};

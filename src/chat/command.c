@@ -166,7 +166,7 @@ enum command_result command_help(struct typed *c)
 
 /* --- telling them apart ----------------------------------------------------------------------------------------- */
 
-/* The length of the command's name behind the slash; -1: the line is a message. */
+/* Returns the length of the command's name after the slash; -1: the line is a message. */
 static int name_length(const char *line)
 {
     if (*line != '/' || line[1] == '/')

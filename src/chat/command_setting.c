@@ -98,7 +98,7 @@ enum command_result command_tools(struct typed *c)
 
 /* --- files and what fills the context ------------------------------------------------------------------------------ */
 
-/* The next path of the argument, between blanks or quotes; false behind the last. */
+/* Takes the next path of the argument, between blanks or quotes.  False: no more. */
 static bool next_path(const char **arg, struct buf *path)
 {
     const char *p = *arg + strspn(*arg, " \t");
@@ -214,7 +214,7 @@ enum command_result command_context(struct typed *c)
     return COMMAND_DONE;
 }
 
-/* What the part with this number is; what /drop and /pin say of it. */
+/* Returns the part with this number, which has a label for /drop and /pin. */
 static struct chat_part part(struct chat *c, int number)
 {
     const struct chat_part *parts;
@@ -276,7 +276,7 @@ static void say_checkpoint(struct typed *c)
     buf_addc(c->out, '\n');
 }
 
-/* Of one source, at one position behind a token. */
+/* Appends the drafts of one source at one position after a token. */
 static void say_drafts(struct typed *c, const char *source, int i, int accepted, int drafted, const char *how)
 {
     char label[24];

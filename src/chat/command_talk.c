@@ -167,7 +167,7 @@ static void tree_line(struct typed *c, int k, int indent)
     node_line(c->out, node);
 }
 
-/* Every node behind its parent, the branches of a fork one after the other, each fork a step to the right. */
+/* Lists every node after its parent, the branches of a fork one after the other, each fork a step to the right. */
 static void add_subtree(struct typed *c, int parent, int indent)
 {
     int n = chat_n_nodes(c->chat);

@@ -1,4 +1,4 @@
-/* What a command gets and gives: for the files that hold them.  Nobody else includes this. */
+/* Input and output of a command, for the files that define commands; no other file includes this. */
 #ifndef Q35_CHAT_COMMANDS_H
 #define Q35_CHAT_COMMANDS_H
 
@@ -23,7 +23,7 @@ enum command_result command_refused(struct typed *c);                    /* c->e
 int command_number(const char *arg, int otherwise, const char **rest);
 void command_first_line(struct buf *out, const char *text);             /* "text of the first line ..." and a newline */
 
-/* Can a file of that name be meant?  Pipes and redirections of a shell are refused, with the reason. */
+/* Whether a file of that name can be meant: pipes and redirections of a shell are refused, with the reason. */
 bool command_names_file(struct typed *c, const char *name);
 
 #endif

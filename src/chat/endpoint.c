@@ -59,7 +59,7 @@ static const char *chosen(const struct options *o, enum option_id id, const char
     return options_given(o, id) && options_from(o, id) >= least ? set(options_text(o, id)) : set(own);
 }
 
-/* Of an endpoint that names none. */
+/* Reads the key of an endpoint that names none. */
 static void usual_key(struct endpoint *ep)
 {
     const char *own = set(getenv("Q35CHAT_API_KEY")), *usual = own ? NULL : set(getenv("OPENAI_API_KEY"));
@@ -114,7 +114,7 @@ bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
     return read_key(s, ep, e) && read_authorities(s, ep, e);
 }
 
-/* Of the command line alone: what a config file says is for models that are loaded here. */
+/* Looks at the command line alone: options of a config file are for models that are loaded here. */
 void endpoint_unused(const struct options *o, struct buf *out)
 {
     const char *name = options_text(o, OPT_endpoint), *path;

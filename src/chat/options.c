@@ -124,7 +124,7 @@ static void add_flag(const struct row *r, struct buf *out)
         buf_addf(out, " %s", r->arg);
 }
 
-/* The name is told as it was typed: a flag with dashes. */
+/* Checks a value; an error names the option as it was typed, a flag with dashes. */
 static bool check(const struct row *r, const char *s, enum option_from from, struct err *e)
 {
     struct buf name = {0};
@@ -192,7 +192,7 @@ void options_pop(struct options *o)
     o->mem = o->pushed_mem;
 }
 
-/* As a command line gives it that value: " --ctx 4k", " --no-share". */
+/* Appends the option with that value for a command line: " --ctx 4k", " --no-share". */
 static void add_given(const struct row *r, const char *text, struct buf *out)
 {
     struct row as = *r;
@@ -203,7 +203,7 @@ static void add_given(const struct row *r, const char *text, struct buf *out)
     add_flag(&as, out);
 }
 
-/* What the program has read when it started, and how to start it with that value. */
+/* Refuses an option that is read only at the start, and shows how to start with that value. */
 static bool refuse_late(const struct row *r, const char *text, struct err *e)
 {
     struct buf flag = {0};
@@ -491,7 +491,7 @@ static bool can_stand(const char *text, bool one_line)
     }
 }
 
-/* A value over several lines goes on after a blank.  What is only told stands behind a #. */
+/* Appends the key and its value, whose further lines begin with a blank; with a # before them if the value is not set. */
 static void print_value(const char *key, const char *text, bool one_line, bool set, struct buf *out)
 {
     bool can = can_stand(text, one_line);

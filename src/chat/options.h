@@ -36,14 +36,14 @@ const char *options_warnings(const struct options *o);                  /* lines
 void options_warn_of(struct options *o, const char *sentence);          /* one more of them */
 bool options_accessible(void);          /* ACCESSIBLE in the environment asks for text that is only added */
 bool options_read_environment(struct options *o, struct err *e);
-/* argv[1..]: options, and the words of the prompt, joined by blanks, into `prompt`.  *first: the first of them, NULL if it stands
- * behind `--` or there is none. */
+/* argv[1..]: options, and the words of the prompt, joined by blanks, into `prompt`.  *first: the first of them, NULL if it comes
+ * after `--` or there is none. */
 bool options_read_args(struct options *o, int argc, char **argv, struct buf *prompt, const char **first, struct err *e);
 bool options_set(struct options *o, enum option_id id, const char *text, enum option_from from, struct err *e);
-/* What /set does: finds the option by name, refuses what only the start reads. */
+/* Sets an option by name, as /set does; refuses one that is read only at the start. */
 bool options_set_named(struct options *o, const char *name, const char *text, struct err *e);
 
-/* What is set from now on is forgotten by options_pop().  One level. */
+/* Saves all values, which options_pop() restores.  One level. */
 void options_push(struct options *o);
 void options_pop(struct options *o);
 

@@ -40,7 +40,7 @@ static struct text trim(const char *s, size_t n)
     return (struct text){s, n};
 }
 
-/* As inih does it: what follows a blank and a semicolon is a comment. */
+/* Returns the value without blanks around it and, as in inih, without a comment after a blank and a semicolon. */
 static struct text value_of(const char *s, size_t n)
 {
     for (size_t i = 1; i < n; i++)
@@ -74,7 +74,7 @@ static void shorten(struct reading *r, const char *s, size_t n, char *out, size_
     r->is_long = true;
 }
 
-/* A section is told to nobody before its first entry, but one without any is a mistake that somebody should hear of. */
+/* Notes a section at its head: inih reports it with its first entry only, and one without entries is a mistake to be shown. */
 static void see_section(struct reading *r, struct text line)
 {
     const char *end = memchr(line.p, ']', line.n);
@@ -133,7 +133,7 @@ static void section_entry(struct reading *r, enum section_kind kind, const char 
     buf_free(&keys);
 }
 
-/* What nobody knows: the file may be of another version. */
+/* Warns of an unknown name; the file may be of another version. */
 static void unknown(struct reading *r, const char *section, const char *key)
 {
     struct err what;

@@ -1,4 +1,4 @@
-/* How to sample: what the user gave, else the chosen preset, else the checkpoint's own defaults. */
+/* The sampling values: the user's, else those of the chosen preset, else the checkpoint's defaults. */
 #ifndef Q35_CHAT_PRESET_H
 #define Q35_CHAT_PRESET_H
 

@@ -41,7 +41,7 @@ bool chat_save(struct chat *c, const char *name, struct err *e)
     return s != NULL;
 }
 
-/* What one comes back to, if that is no whole answer. */
+/* Appends a sentence about the end of the conversation, if that is no whole answer. */
 static void tell_rest(const struct chat *c, struct buf *note)
 {
     static const struct { const char *is, *does; } told[] = {

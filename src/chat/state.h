@@ -34,7 +34,7 @@
 #include "chat/transcript.h"
 #include "chat/turn.h"
 
-/* What the user has ready for the next message. */
+/* The files and doubts of the next message. */
 struct draft {
     struct attached attached;           /* files of chat_attach(), which the text does not name */
     struct buf      doubted;            /* the message that was refused because of its files; the same text again is sent */

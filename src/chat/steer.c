@@ -11,7 +11,7 @@ static struct spoken spoken_of(const struct chat *c, const struct entry *m, cons
     return s;
 }
 
-/* The tokens of m's texts.  ids NULL: they are found anew.  False: these are of another model. */
+/* Finds the tokens of m's texts.  ids NULL: by encoding them.  False: these are of another model. */
 static bool find_tokens(const struct chat *c, const struct entry *m, const struct ids *ids, struct tokens *out)
 {
     const struct spoken s = spoken_of(c, m, ids);
