@@ -58,7 +58,7 @@ static bool agree(const struct options *o, const char *first_word, struct err *e
     return true;
 }
 
-/* The option that asks for a chat; OPT_batch: none. */
+/* Returns the option that asks for a chat; OPT_batch: there is none. */
 static enum option_id chat_option(const struct options *o)
 {
     static const enum option_id asks[] = {OPT_interactive, OPT_tui, OPT_line};
@@ -68,7 +68,7 @@ static enum option_id chat_option(const struct options *o)
     return OPT_batch;
 }
 
-/* A chat, or one answer (of each line of --batch). */
+/* Whether a chat opens; otherwise the program gives one answer, or one for each line of --batch. */
 static bool opens_chat(const struct options *o, const struct buf *prompt)
 {
     static const enum option_id answers[] = {OPT_json, OPT_jsonl, OPT_batch};

@@ -184,6 +184,8 @@ static void help_of_all(struct buf *out)
         add_folded(out, start, 30, buf_str(&names));
         buf_free(&names);
     }
+    for (int i = 0; i < N_ALIASES; i++)
+        buf_addf(out, "%sq35chat %s is short for q35chat %s %s.\n", i ? "" : "\n", aliases[i].name, aliases[i].group, aliases[i].command);
     buf_adds(out, "\nq35chat GROUP --help and q35chat GROUP COMMAND --help show more.\n"
                   "A prompt that begins with one of these words: q35chat -- model trains are ...\n");
 }
