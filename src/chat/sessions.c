@@ -59,7 +59,9 @@ static void list_add(struct list *l, const char *file, const struct stat *st)
 static bool list_read(struct list *l, const char *folder, struct err *e)
 {
     struct stat st;
-    bool ok = paths_state(&l->dir, folder, e);
+    bool ok = paths_machine(&l->dir) || paths_state(&l->dir, folder, e);        /* the latter has the reason; reading makes no folder */
+    if (ok)
+        buf_addf(&l->dir, "/%s", folder);
     DIR *d = ok ? opendir(l->dir.data) : NULL;
     if (ok && !d && errno != ENOENT)
         ok = err_set(e, "cannot read %s: %s", l->dir.data, strerror(errno));

@@ -41,6 +41,14 @@ type /quit\r
 end ... and ends: 0
 END
 unchanged "... in line mode neither"
+chat --private -c << 'END'
+see -c without a conversation opens a new chat: no saved conversation to continue
+type /restore\r
+see ... and the list of deleted ones is empty: the trash is empty
+type \004
+end ... and it ends: 0
+END
+unchanged "... and reading makes no folder"
 
 chat << 'END'
 see a chat that is kept: F1 keys
