@@ -779,7 +779,6 @@ int main(void)
         TEST(save_and_load_tell_where),
         TEST(undo_takes_a_number),
         TEST(edit_gives_the_text_back_as_it_must_be_typed),
-        TEST(branches_that_begin_with_the_same_call_show_their_answers),
         TEST(branches_are_listed_and_switched),
         TEST(the_tree_tells_calls_and_answers_without_text),
         TEST(copy_gives_an_answer_out_or_writes_it),
