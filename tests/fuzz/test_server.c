@@ -24,7 +24,8 @@
 #include "tests/tmpdir.h"
 
 #define KEY "the-key-of-this-test"
-enum { N_LANES = 3, N_CLIENTS = 10, N_CTX = 4096 };
+enum { N_LANES = 3, N_CLIENTS = 10, N_CTX = 4096, LONG = 2000 };
+static const int32_t long_word[] = {'l', 'o', 'n', 'g'};        /* asks for an answer that no socket holds, of so many dots */
 
 static struct {
     struct tmpdir dir;
@@ -122,6 +123,8 @@ static enum request_result request(struct responder *r, const struct request *q,
         ids_append(&answer, q->plain->data, q->plain->n);
     else if (q->n_messages)
         add_text(&answer, q->messages[q->n_messages - 1].content);
+    for (int i = 0; i < LONG && memmem(answer.data, (size_t)answer.n * sizeof *answer.data, long_word, sizeof long_word); i++)
+        ids_add(&answer, '.');
     ids_add(&answer, '#');
     p->calls = q->n_tools > 0;
     p->script.n = 0;
@@ -150,7 +153,7 @@ static void answer_some(struct parrot *p)
 {
     if (p->busy && !p->made && one_in(2))
         tell(p, &(struct news){.kind = NEWS_READING, .done = rnd(5), .total = 5, .cached = 1});
-    for (uint32_t n = rnd(6); n && p->busy && !p->stops && p->next < p->script.n && !(p->most && p->made >= p->most); n--) {
+    for (uint32_t n = rnd(p->script.n > LONG ? 500 : 6); n && p->busy && !p->stops && p->next < p->script.n && !(p->most && p->made >= p->most); n--) {
         p->made++;
         say(p, p->next++, false);
     }
@@ -278,7 +281,7 @@ static const struct responder_ops ops = {
 /* ---- what clients ask ---- */
 
 #define USER "\"messages\": [{\"role\": \"user\", \"content\": \"<m%d>\"}]"
-enum { ANY_REPLY, SAYS_MARK, TOKENS_OF_MARK, TEXT_OF_MARK, LINES_OF_MARK };
+enum { ANY_REPLY, SAYS_MARK, SAYS_LONG, TOKENS_OF_MARK, TEXT_OF_MARK, LINES_OF_MARK };
 /* The body has the mark of the request as %d, and the folder of conversations as $. */
 static const struct { const char *method, *path, *body; int reply; } asks[] = {
     {"POST", "/v1/chat/completions", "{" USER "}", SAYS_MARK},
@@ -288,6 +291,8 @@ static const struct { const char *method, *path, *body; int reply; } asks[] = {
     {"POST", "/v1/chat/completions",
     "{" USER ", \"stream\": true, \"logprobs\": true, \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", "
      "\"parameters\": {}}}]}", SAYS_MARK},
+    {"POST", "/v1/chat/completions", "{\"messages\": [{\"role\": \"user\", \"content\": \"<m%d> long\"}], \"stream\": true, \"logprobs\": true, "
+     "\"top_logprobs\": 1}", SAYS_LONG},
     {"POST", "/v1/chat/completions", "{" USER ", \"max_tokens\": 3, \"stream\": true}", ANY_REPLY},
     {"POST", "/v1/chat/completions",
     "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": \"x\"}, {\"role\": "
@@ -505,6 +510,14 @@ static const char *read_lines(const struct buf *body, struct buf *content, struc
     return NULL;
 }
 
+static int count_of(const struct buf *b, const char *what)
+{
+    int n = 0;
+    for (const char *at = b->data, *end = at + b->len; at && (at = memmem(at, (size_t)(end - at), what, strlen(what))); at++)
+        n++;
+    return n;
+}
+
 /* The reply to a request that was sent as it should be. */
 static const char *check_valid(const struct asked *a, const struct reply *r, const json_t *v, const struct buf *content, const struct buf *ids)
 {
@@ -513,11 +526,14 @@ static const char *check_valid(const struct asked *a, const struct reply *r, con
     t.checked++;
     switch (asks[a->ask].reply) {
     case SAYS_MARK:
+    case SAYS_LONG:
         if (strstr(buf_str(&r->body), "\"error\"") || strstr(buf_str(&r->body), "device failed"))
             return NULL;                /* the responder failed or refused */
         for (const char *other = buf_str(content); (other = strstr(other, "<m")); other++)
             if (strncmp(other, own, strlen(own)))
                 return "an answer is another client's";
+        if (asks[a->ask].reply == SAYS_LONG && count_of(content, ".") != LONG)
+            return "a long answer has lost a token, or has one twice";
         return strstr(buf_str(content), own) ? NULL : "an answer is not of what was asked";
     case LINES_OF_MARK:
         return !ids->len || strstr("You said <m#>You said <m#", buf_str(ids)) ? NULL : "the tokens are not those of the answer";
@@ -561,14 +577,6 @@ static const char *check_reply(const struct client *c, const struct asked *a, co
     buf_free(&content);
     buf_free(&ids);
     return wrong;
-}
-
-static int count_of(const struct buf *b, const char *what)
-{
-    int n = 0;
-    for (const char *at = b->data, *end = at + b->len; at && (at = memmem(at, (size_t)(end - at), what, strlen(what))); at++)
-        n++;
-    return n;
 }
 
 static void look_at(struct client *c)
@@ -631,14 +639,18 @@ static void send_some(struct client *c, bool all)
         buf_consume(&c->out, (size_t)sent);
 }
 
-static void read_all(struct client *c)
+/* False: nothing came. */
+static bool read_all(struct client *c)
 {
     char piece[4096];
     ssize_t n;
+    const size_t before = c->in.len;
     while ((n = recv(c->fd, piece, sizeof piece, 0)) > 0)
         buf_add(&c->in, piece, (size_t)n);
     c->closed |= n == 0 || (n < 0 && errno != EAGAIN);
+    const bool any = c->in.len > before;
     look_at(c);
+    return any;
 }
 
 static void client_step(struct client *c, bool tcp_only)
@@ -701,6 +713,8 @@ static void open_session(void)
     snprintf(un.sun_path, sizeof un.sun_path, "%s", t.socket);
     assert_true(tcp_fd >= 0 && !bind(unix_fd, (struct sockaddr *)&un, sizeof un) && !listen(unix_fd, 64));
     fcntl(tcp_fd, F_SETFL, O_NONBLOCK);
+    setsockopt(tcp_fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int));       /* so that a long answer is paused */
+    setsockopt(unix_fd, SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int));
     assert_int_equal(getsockname(tcp_fd, (struct sockaddr *)&in, &size), 0);
     t.port = ntohs(in.sin_port);
     assert_true(server_listen(t.s, unix_fd, &e) && server_listen(t.s, tcp_fd, &e));
@@ -724,6 +738,13 @@ static void break_off(void)
         close_client(&clients[i], false);
 }
 
+/* Has it sent a whole request that must have a reply? */
+static bool waits(const struct client *c)
+{
+    const bool streams = c->n_replies < c->n_asked && !strcmp(asks[c->asked[c->n_replies].ask].path, "/q35chat/attach");   /* stays open */
+    return c->fd >= 0 && !c->odd && !c->closed && !c->out.len && c->n_replies < c->n_asked && !streams;
+}
+
 /* All is read and answered, then all clients go. */
 static void end_session(enum server_state state)
 {
@@ -733,22 +754,27 @@ static void end_session(enum server_state state)
         return;
     }
     server_hold(t.s, false);
-    for (int rounds = 0, idle = 0; rounds < 20000 && idle < 50 && !t.wrong && state == SERVER_RUNS; rounds++) {
+    for (int rounds = 0, idle = 0; rounds < 20000 && idle < 500 && !t.wrong && state == SERVER_RUNS; rounds++) {
         state = server_run(t.s, &e);
+        bool waited = false;
         idle = server_n_open(t.s) ? 0 : idle + 1;
         for (int i = 0; i < N_CLIENTS; i++)
             if (clients[i].fd >= 0) {
                 idle = clients[i].out.len && !clients[i].closed ? 0 : idle;
                 send_some(&clients[i], true);
-                read_all(&clients[i]);
+                idle = read_all(&clients[i]) ? 0 : idle;
+                waited |= waits(&clients[i]);
             }
+        if (idle > 20 && !waited)
+            break;
+        if (idle > 20)
+            poll(NULL, 0, 1);           /* the network has its own time */
     }
     if (!t.wrong && state == SERVER_RUNS && server_n_open(t.s))
         t.wrong = "a request that was read has no end";
     for (int i = 0; i < N_CLIENTS; i++) {
         const struct client *c = &clients[i];
-        const bool streams = c->n_replies < c->n_asked && !strcmp(asks[c->asked[c->n_replies].ask].path, "/q35chat/attach");   /* stays open */
-        if (c->fd >= 0 && !c->odd && !c->closed && !c->out.len && c->n_replies < c->n_asked && !streams && state == SERVER_RUNS && !t.wrong)
+        if (waits(c) && state == SERVER_RUNS && !t.wrong)
             show_client(c, "a whole request has no reply");
         close_client(&clients[i], false);
     }
