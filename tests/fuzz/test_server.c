@@ -153,7 +153,8 @@ static void answer_some(struct parrot *p)
 {
     if (p->busy && !p->made && one_in(2))
         tell(p, &(struct news){.kind = NEWS_READING, .done = rnd(5), .total = 5, .cached = 1});
-    for (uint32_t n = rnd(p->script.n > LONG ? 500 : 6); n && p->busy && !p->stops && p->next < p->script.n && !(p->most && p->made >= p->most); n--) {
+    uint32_t n = rnd(p->script.n > LONG ? 500 : 6);
+    for (; n && p->busy && !p->stops && p->next < p->script.n && !(p->most && p->made >= p->most); n--) {
         p->made++;
         say(p, p->next++, false);
     }
