@@ -283,7 +283,7 @@ static const struct responder_ops ops = {
 
 #define USER "\"messages\": [{\"role\": \"user\", \"content\": \"<m%d>\"}]"
 enum { ANY_REPLY, SAYS_MARK, SAYS_LONG, TOKENS_OF_MARK, TEXT_OF_MARK, LINES_OF_MARK };
-/* The body has the mark of the request as %d, and the folder of conversations as $. */
+/* The body has the mark of the request as %d, the folder of conversations as $, the version of the protocol as &. */
 static const struct { const char *method, *path, *body; int reply; } asks[] = {
     {"POST", "/v1/chat/completions", "{" USER "}", SAYS_MARK},
     {"POST", "/v1/chat/completions", "{" USER ", \"stream\": true, \"stream_options\": {\"include_usage\": true}}", SAYS_MARK},
@@ -307,7 +307,7 @@ static const struct { const char *method, *path, *body; int reply; } asks[] = {
     {"POST", "/detokenize", "{\"tokens\": [60,109,%d]}", ANY_REPLY},
     {"POST", "/detokenize", "{\"tokens\": [60,109,120,62,34,92,195,169]}", TEXT_OF_MARK},
     {"GET",  "/v1/models", "", ANY_REPLY}, {"GET", "/health", "", ANY_REPLY}, {"GET", "/metrics", "", ANY_REPLY}, {"GET", "/../x", "", ANY_REPLY},
-    {"POST", "/q35chat/attach", "{\"id\": \"a\", \"protocol\": 1}", ANY_REPLY}, {"POST", "/q35chat/attach", "{\"id\": \"b\", \"protocol\": 1}",
+    {"POST", "/q35chat/attach", "{\"id\": \"a\", \"protocol\": &}", ANY_REPLY}, {"POST", "/q35chat/attach", "{\"id\": \"b\", \"protocol\": &}",
     ANY_REPLY},
     {"POST", "/q35chat/answer",
     "{\"id\": \"a-%d\", \"conversation\": 1, \"snapshot_pos\": 2, \"answer_prefix\": 1, \"top_k\": 5, \"seed\": 1, \"max_tokens\": "
@@ -354,6 +354,8 @@ static void make_body(const struct asked *a, struct buf *body)
     for (const char *s = asks[a->ask].body; *s; s++)
         if (s[0] == '%' && s[1] == 'd')
             buf_addf(body, "%d", a->mark), s++;
+        else if (*s == '&')
+            buf_addf(body, "%d", RELAY_PROTOCOL);
         else if (*s == '$')
             buf_adds(body, t.sessions);
         else
