@@ -358,23 +358,6 @@ static void test_command__edit_gives_the_text_back_as_it_must_be_typed(void **st
     assert_int_equal(run("/edit 3"), COMMAND_DONE);
 }
 
-static void test_command__branches_that_begin_with_the_same_call_show_their_answers(void **state)
-{
-    static const char call[] = "x</think><tool_call>\n<function=calculator>\n<parameter=expression>\n1 + 2\n</parameter>\n</function>\n</tool_call>";
-    (void)state;
-    run("/set tools_approve always");
-    run("/tools calculator");
-    fake_say(call);
-    fake_say("x</think>It is 3.");
-    fake_say(call);
-    fake_say("x</think>Three!\nOf course.");
-    answer("Sum?");
-    run("/regen");
-    answer(NULL);
-    run("/branch");
-    assert_string_equal(out.data, "   1  It is 3.  ($ calculator 1 + 2)\n*  2  Three!  ($ calculator 1 + 2)\n");
-}
-
 static void test_command__branches_are_listed_and_switched(void **state)
 {
     (void)state;
