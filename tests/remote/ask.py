@@ -18,6 +18,11 @@ import time
 PATH = sys.argv[1]
 
 
+# What a q35chat sends with each of its requests.
+SAMPLING = {"temperature": 1, "top_p": 1, "min_p": 0, "presence_penalty": 0, "repetition_penalty": 1, "top_k": 0, "seed": 1, "max_tokens": -1,
+            "draft_depth": 0, "lookup": False, "likely": 0, "logit_bias": {}}
+
+
 def connected():
     tcp = not PATH.startswith("/")
     s = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX)
@@ -380,7 +385,8 @@ def reads_never(tokens):
     """Who reads nothing for so long has a part of the answer, and a sentence.  The answer of an attached chat stays: that may be suspended."""
     body, many = endless(int(tokens)), int(tokens) * 4 // 3     # an attached chat has 540 bytes for each
     ids = json.loads(ask("POST", "/tokenize", json.dumps({"content": "a b c"}))[1])["tokens"]
-    attached = {"id": "1-1", "conversation": 7, "prompt": ids, "snapshot_pos": 0, "answer_prefix": 0, "max_tokens": many, "likely": 8, "logit_bias": body["logit_bias"]}
+    attached = {"id": "1-1", "conversation": 7, "prompt": ids, "snapshot_pos": 0, "answer_prefix": 0, **SAMPLING, "max_tokens": many, "likely": 8,
+                "logit_bias": body["logit_bias"]}
     c, chat = unread(attached, "/q35chat/answer")
     wait_for("unread", 1)
     d, program = unread({**body, "stream": True})

@@ -15,6 +15,11 @@ TRUSTED = b"Host: localhost\r\nAuthorization: Bearer " + KEY.encode() + b"\r\n"
 QUESTION = json.dumps({"messages": [{"role": "user", "content": "What is 6*7?"}], "temperature": 0, "max_tokens": 8}).encode()
 
 
+# What a q35chat sends with each of its requests.
+SAMPLING = {"temperature": 1, "top_p": 1, "min_p": 0, "presence_penalty": 0, "repetition_penalty": 1, "top_k": 0, "seed": 1, "max_tokens": -1,
+            "draft_depth": 0, "lookup": False, "likely": 0, "logit_bias": {}}
+
+
 def connected(tcp=True):
     s = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX)
     s.settimeout(60)
@@ -235,8 +240,8 @@ def limits():
         (400, "values", "/detokenize", b'{"tokens":[' + b"0," * (1 << 20) + b"0]}"),
         (400, "values", "/v1/chat/completions", b'{"messages":[' + b"[]," * (1 << 20) + b"[]]}"),
         (400, "more than the context can hold", "/tokenize", b'{"prompt":"' + b"a" * (2 << 20) + b'"}'),
-        (400, "the context holds", "/v1/completions", json.dumps({"prompt": "a " * 40000}).encode()),
-        (400, "the context holds", "/v1/chat/completions", json.dumps({"messages": [{"role": "user", "content": "word " * 400000}]}).encode()),
+        (400, "maximum context length is", "/v1/completions", json.dumps({"prompt": "a " * 40000}).encode()),
+        (400, "maximum context length is", "/v1/chat/completions", json.dumps({"messages": [{"role": "user", "content": "word " * 400000}]}).encode()),
         (200, "", "/tokenize", b'{"prompt":"' + b"a" * 600000 + b'"}'),
         (400, "tokens has 90001 tokens, the context holds", "/detokenize", b'{"tokens":[' + b"5," * 90000 + b"5]}"),
         (200, "", "/detokenize", b'{"tokens":[' + b"5," * 30000 + b"5]}"),
@@ -289,7 +294,7 @@ def large():
     for i in range(8):                  # an answer that is interrupted while its request is being read ends, too
         name = "%d-1" % i
         s = connected(False)
-        body = json.dumps({"id": name, "conversation": i, "prompt": ids, "snapshot_pos": 0, "answer_prefix": 0, "max_tokens": 20000}).encode()
+        body = json.dumps({"id": name, "conversation": i, "prompt": ids, "snapshot_pos": 0, "answer_prefix": 0, **SAMPLING, "max_tokens": 20000}).encode()
         s.sendall(b"POST /q35chat/answer HTTP/1.1\r\nHost: l\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         assert wait_for(lambda: health()["clients"] > 1)
         post("/q35chat/interrupt", json.dumps({"id": name}).encode(), b"Host: l\r\n", False)
