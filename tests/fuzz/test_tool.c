@@ -45,12 +45,12 @@ static const char *const outputs[] = {
     "\x1b[31mred\x1b[0m \x1b]52;c;eA==\a",
 };
 
-/* What a tool printed, as text. */
+/* What a tool printed, as text.  Zero bytes at the end go, too: strchr() finds them. */
 static void make_text(const struct buf *printed, struct buf *text)
 {
     buf_reset(text);
     unicode_replace(text, buf_str(printed), printed->len);
-    while (text->len && strchr(" \t\r\n", text->data[text->len - 1]) && text->data[text->len - 1])
+    while (text->len && strchr(" \t\r\n", text->data[text->len - 1]))
         text->data[--text->len] = 0;
 }
 
@@ -79,11 +79,11 @@ static const char *check_result(uint32_t kind, const struct buf *printed, const 
     return wrong;
 }
 
-/* Bytes of white space at the end. */
+/* Bytes of white space at the end, zero bytes among them. */
 static size_t trailing(const struct buf *b)
 {
     size_t n = 0;
-    while (n < b->len && b->data[b->len - 1 - n] && strchr(" \t\r\n", b->data[b->len - 1 - n]))
+    while (n < b->len && strchr(" \t\r\n", b->data[b->len - 1 - n]))
         n++;
     return n;
 }
