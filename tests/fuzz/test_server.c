@@ -311,7 +311,8 @@ static const struct { const char *method, *path, *body; int reply; } asks[] = {
     ANY_REPLY},
     {"POST", "/q35chat/answer",
     "{\"id\": \"a-%d\", \"conversation\": 1, \"snapshot_pos\": 2, \"answer_prefix\": 1, \"top_k\": 5, \"seed\": 1, \"max_tokens\": "
-     "0, \"temperature\": 1, \"top_p\": 1, \"min_p\": 0, \"presence_penalty\": 0, \"repetition_penalty\": 1, \"draft_depth\": -1, \"lookup\": true, \"likely\": 1, \"logit_bias\": {\"5\": -1e9}, \"prompt\": [60,109,62]}", LINES_OF_MARK},
+     "0, \"temperature\": 1, \"top_p\": 1, \"min_p\": 0, \"presence_penalty\": 0, \"repetition_penalty\": 1, "
+     "\"draft_depth\": -1, \"lookup\": true, \"likely\": 1, \"logit_bias\": {\"5\": -1e9}, \"prompt\": [60,109,62]}", LINES_OF_MARK},
     {"POST", "/q35chat/interrupt", "{\"id\": \"a-%d\"}", ANY_REPLY}, {"POST", "/q35chat/machine", "{}", ANY_REPLY},
     {"POST", "/q35chat/ahead", "{\"conversation\": 2, \"snapshot_pos\": 1, \"prompt\": [1,2,3]}", ANY_REPLY},
     {"POST", "/q35chat/save", "{\"id\": \"a\", \"conversation\": 1, \"path\": \"$/talk.jsonl.checkpoint\"}", ANY_REPLY},
