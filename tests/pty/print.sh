@@ -47,7 +47,7 @@ lacks "... and has no colour" "$(cat lines)" "$(printf '\033[3')"
 unset NO_COLOR
 
 # Who named no model hears that the demo model answers, on a terminal and nowhere else.
-notice='Small demo model, simple answers.  A real one: q35chat model get'
+notice='This is a small demo model. For a real one, run: q35chat model get'
 alone() { "$wire" -t $patience -l sent 80x24 "$@" << END || status=1
 end an answer of the model that is there by itself: 0
 END
