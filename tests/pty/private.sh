@@ -24,7 +24,7 @@ type \e[A
 see Up brings back what was typed: > Say hello
 type \003
 send large
-see a large paste is asked about: This paste is large
+see a large paste is asked about: This paste is too long
 type a
 see ... but makes no file: a private chat writes no file
 type d
