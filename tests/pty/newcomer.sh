@@ -18,7 +18,7 @@ sh $1, a question is answered: eval "\$answered 1"
 see $1, ... on the screen: = 42.
 see $1, ... to its end: ready
 type /help$4
-see $1, a page of help: starts a new conversation
+see $1, a page of help: starts a conversation
 keep
 type $3$3
 gone $1, the wheel scrolls it: starts a new conversation

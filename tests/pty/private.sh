@@ -112,7 +112,7 @@ pastes() { ls "$XDG_STATE_HOME/q35chat/pastes" 2> /dev/null | wc -l | tr -d ' ';
 chat << 'END'
 see a chat: F1 keys
 send large
-see ... with a large paste: This paste is large
+see ... with a large paste: This paste is too long
 type a
 see ... that becomes a file: @/
 type \003\004
@@ -122,7 +122,7 @@ is "... the file is removed" "$(pastes)" 0
 chat --ctx 16k << 'END'
 see a chat: F1 keys
 send large
-see ... with a large paste: This paste is large
+see ... with a large paste: This paste is too long
 type a
 see ... that becomes a file: @/
 signal TERM
