@@ -169,6 +169,24 @@ static void test_markdown__text_is_there_while_it_arrives(void **state)
     markdown_close(m);
 }
 
+static void test_markdown__rows_of_a_formula_are_below_each_other(void **state)
+{
+    static const struct { const char *source, *expected; } cases[] = {
+        {"So $$\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}$$\n", "So \n( 1  2 )\n( 3  4 )\n"},
+        {"- $$\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}$$\n", "- ( 1  2 )\n  ( 3  4 )\n"},
+        {"So\n\\begin{align}\na &= b \\\\\n  &= 10\n\\end{align}\nEnd\n", "So\n  a = b\n    = 10\nEnd\n"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct markdown *m = markdown_open();
+        markdown_width(m, 30, 30);
+        markdown_push(m, cases[i].source, strlen(cases[i].source));
+        markdown_end(m);
+        assert_string_equal(shown(m, 0, false), cases[i].expected);
+        markdown_close(m);
+    }
+}
+
 static const struct { const char *piece, *expected; } table_stream[] = {
     {"|a|*b*", "|a|*b*\n"},
     {"|\n|-", "|a|*b*|\n|-\n"},
@@ -304,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_markdown__tables_take_the_width_they_need),
         cmocka_unit_test(test_markdown__a_table_has_the_shape_one_asks_for),
         cmocka_unit_test(test_markdown__text_is_there_while_it_arrives),
+        cmocka_unit_test(test_markdown__rows_of_a_formula_are_below_each_other),
         cmocka_unit_test(test_markdown__a_table_grows_by_whole_rows),
         cmocka_unit_test(test_markdown__looks),
         cmocka_unit_test(test_markdown__code_blocks_can_be_had),

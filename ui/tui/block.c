@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "ui/tui/formula.h"
+
 /* A line without its newline, and where its text begins. */
 struct line {
     const char *s;
@@ -114,23 +116,27 @@ static bool is_html(const struct line *l, struct block *b)
     return false;
 }
 
-/* Display mathematics with a line of its own for what opens it.  Not CommonMark, but what models write. */
+/* Finds display mathematics at the start of a line.  Not CommonMark, but what models write. */
 static bool is_math(const struct line *l, struct block *b)
 {
-    bool dollars = starts_with(l, "$$"), bracket = starts_with(l, "\\[");
-    const char *end = dollars ? "$$" : "\\]";
-    if (!dollars && !bracket)
-        return false;
     size_t n = l->n;
     while (n > l->at && is_blank(l->s[n - 1]))
         n--;
-    bool alone = n - l->at == 2;
-    bool one_line = n - l->at >= 5 && !memcmp(l->s + n - 2, end, 2);
-    if (!alone && holds(l, l->at + 2, end) && !one_line)
-        return false;
-    b->kind = BLOCK_MATH;
-    b->end = end;
-    return true;
+    for (size_t i = 0; i < FORMULA_N_DISPLAYS; i++) {
+        const char *open = formula_displays[i].open, *end = formula_displays[i].close;
+        size_t k = strlen(open), m = strlen(end);
+        if (!starts_with(l, open))
+            continue;
+        bool alone = n - l->at == k;
+        bool one_line = n - l->at > k + m && !memcmp(l->s + n - m, end, m);
+        if (!alone && holds(l, l->at + k, end) && !one_line)
+            return false;
+        b->kind = BLOCK_MATH;
+        b->opens = (int)k;
+        b->end = end;
+        return true;
+    }
+    return false;
 }
 
 struct item { char mark; int content; bool empty, first; };
@@ -196,7 +202,7 @@ static enum block_step begin(struct block *b, const struct line *l)
     } else if (is_html(l, b)) {
         return verbatim_step(b, l, l->at);
     } else if (is_math(l, b)) {
-        return verbatim_step(b, l, l->at + 2);
+        return verbatim_step(b, l, l->at + (size_t)b->opens);
     } else if (is_item(l, &it)) {
         b->kind = BLOCK_LIST;
         b->mark = it.mark;

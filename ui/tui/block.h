@@ -30,6 +30,7 @@ struct block {                  /* valid as {0} */
     int  count;                 /* fence: length of the mark */
     int  indent;                /* columns before the mark */
     int  content;               /* list: column where the item's content begins */
+    int  opens;                 /* math: bytes that open it */
     const char *end;            /* math, html: the text that ends the block */
     bool header;                /* text: its only line has a '|' */
     size_t bytes;               /* bytes so far */

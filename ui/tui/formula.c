@@ -342,6 +342,12 @@ static bool delimiter(struct tex *t, struct buf *out)
     return argument(t, out);
 }
 
+static bool closing(struct tex *t, struct buf *out)
+{
+    drop_blanks(out);
+    return delimiter(t, out);
+}
+
 static bool operator_name(struct tex *t, struct buf *out)
 {
     t->at += next_is(t, "*");
@@ -483,7 +489,7 @@ static const struct { const char *name; bool (*read)(struct tex *, struct buf *)
     {"text", verbatim}, {"textbf", verbatim}, {"textit", verbatim}, {"textrm", verbatim}, {"mbox", verbatim}, {"texttt", verbatim},
     {"mathrm", argument}, {"mathbf", argument}, {"mathit", argument}, {"mathsf", argument}, {"mathtt", argument}, {"mathcal", argument},
     {"mathscr", argument}, {"mathfrak", argument}, {"boldsymbol", argument}, {"bm", argument}, {"operatorname", operator_name},
-    {"underbrace", argument}, {"overbrace", argument}, {"left", delimiter}, {"right", delimiter}, {"middle", delimiter}, {"big", delimiter},
+    {"underbrace", argument}, {"overbrace", argument}, {"left", delimiter}, {"right", closing}, {"middle", delimiter}, {"big", delimiter},
     {"Big", delimiter}, {"bigg", delimiter}, {"Bigg", delimiter}, {"bigl", delimiter}, {"bigr", delimiter}, {"Bigl", delimiter},
     {"Bigr", delimiter}, {"biggl", delimiter}, {"biggr", delimiter}, {"limits", nothing}, {"nolimits", nothing}, {"displaystyle", nothing},
     {"textstyle", nothing}, {"nonumber", nothing}, {"notag", nothing}, {"label", label}, {"begin", environment},
@@ -618,18 +624,27 @@ static bool sequence(struct tex *t, struct buf *out, enum until until)
     return ok;
 }
 
+const struct formula_display formula_displays[FORMULA_N_DISPLAYS] = {
+    {"$$", "$$"}, {"\\[", "\\]"},
+#define ENVIRONMENT(name) {"\\begin{" name "}", "\\end{" name "}"}
+    ENVIRONMENT("align"), ENVIRONMENT("align*"), ENVIRONMENT("equation"), ENVIRONMENT("equation*"), ENVIRONMENT("gather"), ENVIRONMENT("gather*"),
+#undef ENVIRONMENT
+};
+static const struct formula_display inlines[] = {{"\\(", "\\)"}, {"$", "$"}};
+
 bool formula_text(const char *s, size_t n, struct buf *out)
 {
-    static const struct { const char *open, *close; bool lines; } kinds[] = {
-        {"$$", "$$", true}, {"\\[", "\\]", true}, {"\\(", "\\)", false}, {"$", "$", false},
-    };
+    enum { N_KINDS = FORMULA_N_DISPLAYS + sizeof inlines / sizeof *inlines };
     struct buf text = {0};
     bool ok = false;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !ok && unicode_valid(s, n); i++) {
-        size_t k = strlen(kinds[i].open);
-        if (n <= 2 * k || memcmp(s, kinds[i].open, k) || memcmp(s + n - k, kinds[i].close, k))
+    for (size_t i = 0; i < N_KINDS && !ok && unicode_valid(s, n); i++) {
+        const struct formula_display *d = i < FORMULA_N_DISPLAYS ? &formula_displays[i] : &inlines[i - FORMULA_N_DISPLAYS];
+        size_t k = strlen(d->open), m = strlen(d->close);
+        if (n <= k + m || memcmp(s, d->open, k) || memcmp(s + n - m, d->close, m))
             continue;
-        struct tex t = {.s = s + k, .n = n - 2 * k, .lines = kinds[i].lines};
+        if (strchr(d->open, '{'))
+            k = m = 0;                  /* an environment is a part of the formula */
+        struct tex t = {.s = s + k, .n = n - k - m, .lines = i < FORMULA_N_DISPLAYS};
         buf_reset(&text);
         skip_blanks(&t);
         ok = sequence(&t, &text, END);

@@ -291,6 +291,8 @@ static void add(struct render *r, struct look look, const char *s, size_t n)
             continue;
         add_text(r, look, r->source + source + done, i - done, source + done);
         begin_text(r, source + i);
+        if (memchr(buf_str(&text), '\n', text.len) && !r->in_table && lines_columns(&r->text, r->text.n - 1))
+            lines_begin(&r->text, source + i);          /* its rows are aligned below each other */
         add_text(r, look, buf_str(&text), text.len, LINES_NO_SOURCE);
         r->cursor = source + (done = end);
         r->line_done = true;
