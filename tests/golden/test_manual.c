@@ -41,13 +41,16 @@ static void rows_begin(struct buf *out)
     buf_adds(out, ".sp\n.PD 0\n");
 }
 
-/* Lines of text of at most 80 bytes, as mandoc likes it. */
+/* Lines of text of at most 80 bytes, as mandoc likes it.  A tag is one line, of any length: the next line would be its text. */
 static void fold(struct buf *out, const char *text)
 {
+    bool tag = false;
     for (const char *end; *text; text = end) {
         size_t n = strcspn(text, "\n"), cut = 79;
+        const bool keep = tag || *text == '.';
+        tag = !strncmp(text, ".TP", 3);
         end = text + n + (text[n] == '\n');
-        for (; *text != '.' && n > 80; cut = 79) {
+        for (; !keep && n > 80; cut = 79) {
             while (cut && (text[cut] != ' ' || text[cut + 1] == '.'))
                 cut--;
             assert_true(cut);
@@ -74,13 +77,13 @@ static void option(struct buf *out, const struct option_about *o)
     if (o->letter)
         buf_addf(out, "\\fB\\-%c\\fR, ", o->letter);
     add_flag(out, "\\-\\-", o->key);
-    if ((switched || o->can_be_off) && !strcmp(o->standard, "on"))
-        add_flag(out, ", \\-\\-no\\-", o->key);
     if (o->arg) {
         buf_adds(out, o->choices ? " " : " \\fI");
         add_text(out, o->arg);
         buf_adds(out, o->choices ? "" : "\\fR");
     }
+    if ((switched || o->can_be_off) && !strcmp(o->standard, "on"))
+        add_flag(out, ", \\-\\-no\\-", o->key);
     buf_addc(out, '\n');
     add_text(out, o->help);
     const char *comma = " (";
