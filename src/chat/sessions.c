@@ -404,14 +404,15 @@ void sessions_complete(struct sessions *s, const char *typed)
     for (int i = 0; i < l.n; i++) {
         struct sessions_item *item = &s->items[s->n];
         const struct found *f = &l.items[i];
-        const bool named = !strncmp(f->name, typed, strlen(typed)), read = f->bytes <= left && item_read(item, &l, f, &(struct words){0});
-        left -= f->bytes <= left ? f->bytes : left;
-        if (named && !read)
+        const bool named = !strncmp(f->name, typed, strlen(typed)), fits = f->bytes <= left;
+        const bool read = fits && item_read(item, &l, f, &(struct words){0});
+        left -= fits ? f->bytes : left;
+        if (named && !fits)
             *item = (struct sessions_item){.name = memory_strdup(f->name)};
         if (read && !named && !title_has(item, &words))
             item_free(item);
         else
-            s->n += named || read;
+            s->n += read || (named && !fits);
     }
     tell_apart(s);
     words_free(&words);
