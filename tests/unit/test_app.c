@@ -378,7 +378,7 @@ static void test_app__every_fold_opens_by_key_and_by_click(void **state)
     assert_shows("> What is @LICENSE about?\n  LICENSE  1");
     stage_key("Ctrl-O");
     assert_shows("\n  One word.\n");
-    assert_shows("Ctrl-O reads it");
+    assert_shows("Ctrl-O opens it");
     stage_key("Ctrl-O");                /* on to the file above; the thought is shut again */
     assert_shows("  Apache License\n");
     assert_hides("\n  One word.\n");
@@ -839,8 +839,8 @@ static void test_app__a_full_context_comes_with_advice(void **state)
     stage_say("A question that is longer than forty bytes, which are tokens here");
     stage_answer();
     assert_shows("! failed: This model's maximum context length is 40 tokens; the prompt has ");
-    assert_shows("; shorten it");
-    assert_shows(" too long: This model's maximum context");            /* in the status line */
+    assert_shows("shorten it");
+    assert_shows(" too long for the context; the reason is above");            /* in the status line */
     assert_hides("/drop");              /* nothing was said that could be dropped */
     for (int i = 0; i < 3; i++) {
         stage_key("Enter");

@@ -84,8 +84,10 @@ static void on_event(struct app *a, const struct chat_event *ev)
     call_user(h, ev);
     if (ev->kind == CHAT_FATAL)
         on_fatal(a, ev);
-    if (ev->kind == CHAT_DONE && chat_end_failed(ev->end))
-        host_hint(h, "%s%s", ev->end == CHAT_TOO_LONG ? "too long: " : "failed: ", ev->text);
+    if (ev->kind == CHAT_DONE && ev->end == CHAT_TOO_LONG)
+        host_hint(h, "too long for the context; the reason is above");
+    else if (ev->kind == CHAT_DONE && chat_end_failed(ev->end))
+        host_hint(h, "failed: %s", ev->text);
     if (ev->kind == CHAT_READY)         /* until now these were estimates */
         feed_recount(&h->feed);
     h->recount = h->recount || ev->kind == CHAT_DONE || ev->kind == CHAT_READY;
