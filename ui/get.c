@@ -232,7 +232,7 @@ static int ended(struct show *s, const struct err *e)
     bool stopped = s->g && get_stopped(s->g);
     unicode_safe(&safe, e->msg, strlen(e->msg));
     if (stopped)
-        fprintf(stderr, "q35chat: stopped; the same command goes on from here\n");
+        fprintf(stderr, "q35chat: stopped; run the same command again to continue\n");
     else if (*e->msg)
         fprintf(stderr, "q35chat: %s\n", buf_str(&safe));
     buf_free(&safe);

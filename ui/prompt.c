@@ -208,7 +208,7 @@ static int read_piped(const struct options *o, struct buf *prompt, struct openin
     int tty = open("/dev/tty", O_RDWR | O_CLOEXEC), status = EXIT_ANSWERED;
     size_t words = prompt->len;
     if (tty < 0) {
-        fprintf(stderr, "q35chat: a chat needs a terminal, and stdin is none; cannot open /dev/tty: %s\n", strerror(errno));
+        fprintf(stderr, "q35chat: a chat needs a terminal, and stdin is not one; cannot open /dev/tty: %s\n", strerror(errno));
         return EXIT_USAGE;
     }
     if (options_on(o, OPT_stdin))

@@ -158,7 +158,7 @@ static void show_call(struct turn *t, const struct chat_event *ev)
     bool result = ev->kind == CHAT_TOOL_RESULT;
     end_part(t);
     if (t->speaks)
-        buf_addf(&line, "Tool %s%s: ", ev->name, result ? " says" : "");
+        buf_addf(&line, "Tool %s%s: ", ev->name, result ? " returned" : "");
     else
         buf_addf(&line, "[%s%s: ", result ? "-> " : "", ev->name);
     size_t n = beginning(ev->text, ev->n);

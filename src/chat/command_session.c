@@ -130,7 +130,7 @@ enum command_result command_export(struct typed *c)
         file_name(&file, chat_saved_as(c->chat), format);
     ok = ok && command_names_file(c, file.data) && chat_export(c->chat, format, &text, &c->e) && export_write(file.data, &text, &c->e);
     if (ok)
-        buf_addf(c->out, "%zu bytes in %s\n", text.len, file.data);
+        buf_addf(c->out, "wrote %zu bytes to %s\n", text.len, file.data);
     buf_free(&text);
     buf_free(&file);
     return ok ? COMMAND_DONE : command_refused(c);

@@ -287,7 +287,8 @@ static void say_drafts(struct typed *c, const char *source, int i, int accepted,
 
 static void say_answer(struct typed *c, const struct chat_stats *s)
 {
-    buf_addf(c->out, "answer     %d tokens in %d steps, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_steps, s->tok_s,
+    buf_addf(c->out, "answer     %d token%s in %d step%s, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_tokens == 1 ? "" : "s", s->n_steps,
+             s->n_steps == 1 ? "" : "s", s->tok_s,
              (unsigned long long)s->seed);
     if (chat_tokens_per_step(s) > 0)
         buf_addf(c->out, "           %.2f tokens a step\n", chat_tokens_per_step(s));
@@ -297,7 +298,7 @@ static void say_answer(struct typed *c, const struct chat_stats *s)
     buf_addf(c->out, "cost       %.1f s", s->wall_ms / 1000);
     if (s->joules > 0)
         buf_addf(c->out, ", %.0f J of the device, %.2f J a token", s->joules, s->n_tokens ? s->joules / s->n_tokens : 0);
-    buf_adds(c->out, s->n_rounds > 1 ? ", with what tools took\n" : "\n");
+    buf_adds(c->out, s->n_rounds > 1 ? ", tools included\n" : "\n");
     buf_addf(c->out, "prompt     %d tokens, %d of them from the cache", s->n_prompt, s->n_cached);
     if (s->n_ahead)
         buf_addf(c->out, " (%d read ahead)", s->n_ahead);
@@ -357,7 +358,7 @@ enum command_result command_theme(struct typed *c)
         buf_adds(c->out, c->arg);
         return COMMAND_SCREEN;
     }
-    buf_addf(c->out, "theme %s; there are", options_text(c->o, OPT_theme));
+    buf_addf(c->out, "theme %s; choose one of", options_text(c->o, OPT_theme));
     for (const char *p = options_choices(OPT_theme); p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL)
         buf_addf(c->out, " %.*s", (int)strcspn(p, "|"), p);
     buf_addc(c->out, '\n');
@@ -366,6 +367,10 @@ enum command_result command_theme(struct typed *c)
 
 enum command_result command_keys(struct typed *c)
 {
+    if (*c->arg && strcmp(c->arg, "all") && strcmp(c->arg, "test")) {
+        err_set(&c->e, "/keys takes all, test or nothing, not '%s'", c->arg);
+        return command_refused(c);
+    }
     buf_adds(c->out, c->arg);
     return COMMAND_SCREEN;
 }

@@ -233,7 +233,7 @@ enum command_result command_copy(struct typed *c)
     buf_addf(&file, "%s\n", text);
     bool ok = command_names_file(c, rest) && export_write(rest, &file, &c->e);
     if (ok)
-        buf_addf(c->out, "%zu bytes in %s\n", file.len, rest);
+        buf_addf(c->out, "wrote %zu bytes to %s\n", file.len, rest);
     buf_free(&file);
     return ok ? COMMAND_DONE : command_refused(c);
 }

@@ -72,7 +72,7 @@ static bool fit(struct chat *c, struct buf *told, struct err *e)
                            "(/context has the numbers)", c->summary.room, excess);
     }
     if (results || messages)
-        buf_addf(told, "the context is too full to sum up all of it: the oldest %d tool results and %d messages are left out of the summary",
+        buf_addf(told, "the context is too full to summarise all of it: the oldest %d tool results and %d messages are left out of the summary",
                  results, messages);
     return true;
 }
@@ -98,7 +98,7 @@ bool chat_compact(struct chat *c, const char *hint, struct err *e)
     if (!state_ready(c))
         return err_set(e, "the model is not loaded yet");
     if (n_summed(c) < 2)
-        return err_set(e, "there is nothing to sum up yet");
+        return err_set(e, "nothing to summarise yet");
     c->summary.room = room(c);
     describe(c, hint, &c->summary.request);
     persist_system(c);

@@ -26,21 +26,21 @@ static void add_words(const struct ids *ids, int from, int to, const struct toke
 static void say_parting(const struct refill *r, const struct ids *ids, const struct tokenizer *tok, struct buf *out)
 {
     if (r->common < ids->n) {
-        buf_addf(out, "the prompt parts from what was there at token %d, ", r->common);
+        buf_addf(out, "the prompt differs from the cached one from token %d on: ", r->common);
         if (r->common) {
-            buf_adds(out, "behind ");
+            buf_adds(out, "after ");
             add_words(ids, r->common - N_SHOWN, r->common, tok, out);
             buf_adds(out, ", ");
         }
-        buf_adds(out, "with ");
+        buf_adds(out, "it has ");
         add_words(ids, r->common, r->common + N_SHOWN, tok, out);
     } else {
-        buf_addf(out, "the prompt ends in the middle of what was there, at token %d", ids->n);
+        buf_addf(out, "the prompt ends in the middle of the cached one, at token %d", ids->n);
     }
     if (r->pos)
         buf_addf(out, "; the nearest snapshot is at %d, %s", r->pos, r->from_file ? "from the checkpoint on the disk" : "in memory");
     else
-        buf_adds(out, "; there is no snapshot before that");
+        buf_adds(out, "; no snapshot is before that");
 }
 
 void refill_say(const struct refill *r, const struct ids *ids, const struct tokenizer *tok, struct buf *out)
@@ -48,7 +48,7 @@ void refill_say(const struct refill *r, const struct ids *ids, const struct toke
     if (r->resident)
         say_parting(r, ids, tok, out);
     else if (r->pos)
-        buf_addf(out, "only the first %d tokens of the conversation were there, in memory or in a checkpoint", r->pos);
+        buf_addf(out, "only the first %d tokens of the conversation were cached, in memory or in a checkpoint", r->pos);
     else
-        buf_adds(out, "nothing of the conversation was there, in memory or in a checkpoint");
+        buf_adds(out, "no part of the conversation was cached, in memory or in a checkpoint");
 }

@@ -71,7 +71,7 @@ void preset_describe(const struct options *o, const struct responder_info *info,
     buf_addf(out, "preset %s", options_text(o, OPT_preset));
     if (strcmp(from, options_text(o, OPT_preset)))
         buf_addf(out, " (now: %s)", from);
-    buf_addf(out, info ? "; there are %s\n" : "; there are %s; the model's own values are known when it is loaded\n",
+    buf_addf(out, info ? "; choose one of %s\n" : "; choose one of %s; the model's own values are known when it is loaded\n",
              options_choices(OPT_preset));
 #define SAMPLING_NUMBER(name, ...) buf_addf(out, #name " %g, ", (double)s.name);
 #include "config/sampling_numbers.def"

@@ -189,7 +189,7 @@ until [ "$(find "$tmp/hf" -name '*.journal' 2> /dev/null | wc -l)" -gt 0 ]; do s
 kill -INT $!
 wait $!
 is "interrupted: the status" $? 130
-has "interrupted: it says how to go on" "$(cat "$tmp/err")" "stopped; the same command goes on from here"
+has "interrupted: it says how to go on" "$(cat "$tmp/err")" "stopped; run the same command again to continue"
 
 get --connections 3 demo/bytes
 is "it goes on and ends well" "$? $(cat "$tmp/err")" "0 "

@@ -94,7 +94,7 @@ seen "/keys tells the keys of this mode" "Ctrl-R searches"
 type '/copy\r'
 seen "the clipboard is not reached" "/copy FILE"
 type '/export md talk.md\r'
-seen "the conversation is exported" "bytes in talk.md"
+seen "the conversation is exported" "bytes to talk.md"
 type '/rename A talk\r'
 seen "it can be renamed" "title: A talk"
 type '/sessions\r'
@@ -149,7 +149,7 @@ if [ -n "$demo" ]; then
     type 'What is 12 + 30?\r'
     seen "... a tool that asks" "Your answer: "
     type 'y\r'
-    seen "... the tool's name" "Tool calculator says: "
+    seen "... the tool's name" "Tool calculator returned: "
     seen "... the answer" "Answer: "
     seen "... to its end" " ctx "
     seen "... the user again" "You: "

@@ -433,7 +433,7 @@ static void test_command__copy_gives_an_answer_out_or_writes_it(void **state)
 
 static void test_command__sessions_are_listed_found_renamed_and_deleted(void **state)
 {
-    char dir[] = "/tmp/q35chat-test-XXXXXX", command[64];
+    char dir[] = "/tmp/q35chat-test-XXXXXX", command[256];
     (void)state;
     assert_non_null(mkdtemp(dir));
     setenv("XDG_STATE_HOME", dir, 1);
@@ -491,6 +491,11 @@ static void test_command__sessions_are_listed_found_renamed_and_deleted(void **s
     assert_false(command_complete("/resume o", collect, &words));
     assert_string_equal(buf_str(&words), "other (Hello, just now) ");
     buf_reset(&words);
+    snprintf(command, sizeof command, "cd \"$(dirname \"$(find '%s' -name other.jsonl)\")\" && head -n 1 other.jsonl > only.jsonl", dir);
+    assert_int_equal(system(command), 0);
+    assert_false(command_complete("/resume o", collect, &words));       /* one without messages is in no list */
+    assert_string_equal(buf_str(&words), "other (Hello, just now) ");
+    buf_reset(&words);
     assert_false(command_complete("/resume HELL", collect, &words));
     assert_string_equal(buf_str(&words), "other (Hello, just now) ");
     buf_reset(&words);
@@ -514,7 +519,7 @@ static void test_command__export_writes_a_new_file(void **state)
     answer("hi");
     snprintf(line, sizeof line, "/export %s/talk.txt", dir);
     run(line);
-    assert_non_null(strstr(out.data, "60 bytes in /tmp/"));
+    assert_non_null(strstr(out.data, "wrote 60 bytes to /tmp/"));
     assert_true(buf_read_file(&text, line + 8, 100, &e));
     assert_non_null(strstr(text.data, "You (20"));      /* the time is that of now */
     assert_non_null(strstr(text.data, "):\nhi\n\nAnswer (20"));
@@ -560,12 +565,12 @@ static void test_command__presets_themes_and_the_context_are_shown(void **state)
     (void)state;
     fake_say("x</think>one");
     run("/preset");
-    assert_string_equal(out.data, "preset auto (now: thinking); there are auto|thinking|coding|plain; the model's own values are known when it is "
-                                  "loaded\n"
+    assert_string_equal(out.data, "preset auto (now: thinking); choose one of auto|thinking|coding|plain; "
+                                  "the model's own values are known when it is loaded\n"
                                   "temperature 1, top_p 0.95, min_p 0, presence_penalty 1.5, repetition_penalty 1, top_k 20\n");
     answer("hi");
     run("/preset coding");
-    assert_non_null(strstr(out.data, "preset coding; there are auto"));
+    assert_non_null(strstr(out.data, "preset coding; choose one of auto"));
     assert_non_null(strstr(out.data, "temperature 0.6,"));
     run("/preset wild");
     assert_string_equal(out.data, "preset is 'wild', expected one of auto|thinking|coding|plain\n");
@@ -575,7 +580,7 @@ static void test_command__presets_themes_and_the_context_are_shown(void **state)
     assert_int_equal(run("/theme plaid"), COMMAND_DONE);
     assert_non_null(strstr(out.data, "theme is 'plaid', expected one of default|"));
     run("/theme");
-    assert_int_equal(strncmp(out.data, "theme mono; there are default ", 30), 0);
+    assert_int_equal(strncmp(out.data, "theme mono; choose one of default ", 34), 0);
     run("/context");
     assert_string_equal(out.data, "   1       7  user    hi\n   2       8  answer  one\n          15  tokens of 100000, 0 %\n");
     run("/stats");
@@ -595,11 +600,11 @@ static void test_command__stats_tell_why_a_prompt_was_read_again(void **state)
     fake.refill.pos = 5;
     answer("three");
     run("/stats");
-    assert_non_null(strstr(out.data, "refill     only the first 5 tokens of the conversation were there, in memory or in a checkpoint\n"));
+    assert_non_null(strstr(out.data, "refill     only the first 5 tokens of the conversation were cached, in memory or in a checkpoint\n"));
     fake.refill = (struct refill){.happened = true, .resident = true, .common = 3, .pos = 2, .from_file = true};
     answer("four");
     run("/stats");
-    const char *line = strstr(out.data, "refill     the prompt parts from what was there at token 3, behind \"<|im_start|>");
+    const char *line = strstr(out.data, "refill     the prompt differs from the cached one from token 3 on: after \"<|im_start|>");
     assert_non_null(line);
     assert_non_null(strstr(line, "; the nearest snapshot is at 2, from the checkpoint on the disk\n"));
     assert_true(strcspn(line, "\n") > 120);            /* the line feed behind "user" is a blank */
@@ -675,6 +680,8 @@ static void test_command__what_only_a_screen_can_do_comes_back(void **state)
     (void)state;
     assert_int_equal(run("/keys"), COMMAND_SCREEN);
     assert_string_equal(message, "keys");
+    assert_int_equal(run("/keys foo"), COMMAND_DONE);
+    assert_string_equal(out.data, "/keys takes all, test or nothing, not 'foo'\n");
     assert_int_equal(run("/insp 2 "), COMMAND_SCREEN);
     assert_string_equal(message, "inspect");
     assert_string_equal(out.data, "2");

@@ -42,7 +42,7 @@ static const struct { const char *tex, *text; } rows[] = {
     {"$$A = \\begin{pmatrix} 1 & 20 \\\\ 300 & 4 \\end{pmatrix}$$", "A = ( 1    20 )\n    ( 300  4  )"},
     {"$\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}$", "(1 2; 3 4)"},
     {"$$|x| = \\begin{cases} x & x \\ge 0 \\\\ -x & x < 0 \\end{cases}$$", "|x| = { x   x ≥ 0\n      { -x  x < 0"},
-    {"\\begin{align}\n a &= b \\\\\n &= 10 \\end{align}", "a = b\n  = 10"},
+    {"\\begin{align}\n a &= 12 \\\\\n &= 10 \\end{align}", "a = 12\n  = 10"},
     {"\\begin{equation*} x \\end{equation*}", "x"},
     {"\\begin{align} x \\end{equation}", NULL},
     {"$\\left( \\frac{a}{b} \\right)^2$", "(a/b)²"},

@@ -174,7 +174,7 @@ static void test_markdown__rows_of_a_formula_are_below_each_other(void **state)
     static const struct { const char *source, *expected; } cases[] = {
         {"So $$\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}$$\n", "So \n( 1  2 )\n( 3  4 )\n"},
         {"- $$\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}$$\n", "- ( 1  2 )\n  ( 3  4 )\n"},
-        {"So\n\\begin{align}\na &= b \\\\\n  &= 10\n\\end{align}\nEnd\n", "So\n  a = b\n    = 10\nEnd\n"},
+        {"So\n\\begin{align}\na &= 12 \\\\\n  &= 10\n\\end{align}\nEnd\n", "So\n  a = 12\n    = 10\nEnd\n"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -261,7 +261,7 @@ static void test_pane__reasoning_under_way_shows_a_third_of_the_view(void **stat
         snprintf(line, sizeof line, "thought %d\n", i);
         append(p, r, line);
     }
-    expect(p, 9, 60, "> why?\n\n  thinking 1 s                               Ctrl-O reads it\n\n\n\n\n\n\n");
+    expect(p, 9, 60, "> why?\n\n  thinking 1 s                               Ctrl-O opens it\n\n\n\n\n\n\n");
     assert_true(pane_toggle(p));
     expect(p, 9, 60, "> why?\n\n  thinking 1 s                              Ctrl-O closes it\n  thought 3\n  thought 4\n  thought 5\n\n\n\n");
     pane_head(p, r, "thought 2 s");
@@ -375,7 +375,7 @@ static struct pane *turns(int n)
 /* A row without the hint that one fold of a view has. */
 static void plain_row(const char *row, struct buf *out)
 {
-    static const char *const hints[] = {"(Ctrl-O closes it)", "(Ctrl-O)", "Ctrl-O closes it", "Ctrl-O reads it"};
+    static const char *const hints[] = {"(Ctrl-O closes it)", "(Ctrl-O)", "Ctrl-O closes it", "Ctrl-O opens it"};
     buf_reset(out);
     for (size_t at = 0, n = strcspn(row, "\n"); at < n;) {
         size_t skip = 0;
@@ -622,7 +622,7 @@ static void test_pane__details_out_of_view_come_into_it(void **state)
     assert_string_equal(row_of(1), "  an old thought");
     assert_true(pane_toggle(p));
     screen(p, 10, 60);
-    assert_string_equal(row_of(0), "  thought                                    Ctrl-O reads it");
+    assert_string_equal(row_of(0), "  thought                                    Ctrl-O opens it");
     pane_close(p);
 }
 

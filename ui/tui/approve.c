@@ -128,7 +128,7 @@ static void be_deaf(struct approve *q)
 static void draw_reply(struct approve *q, struct cells *c, struct area a)
 {
     bool edits = q->asks == APPROVE_EDITS, narrow = a.cols < 60;
-    const char *told = edits ? (narrow ? " edited: Enter runs, Esc back" : " with what?  Enter runs it, Esc goes back")
+    const char *told = edits ? (narrow ? " edited: Enter runs, Esc back" : ": edit the arguments.  Enter runs it, Esc goes back")
                              : (narrow ? ": why not? Enter, Esc" : " will not run.  Why?  Enter sends the reason, Esc goes back");
     if (a.rows > 1) {
         cells_puts(c, a, 0, cells_puts(c, a, 0, 0, BOLD, buf_str(&q->name)), DIM, told);

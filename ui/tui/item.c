@@ -304,7 +304,7 @@ static const struct look dim = {STYLE_dim, 0};
 static void add_fold_head(struct item *it, int columns)
 {
     const char *text = it->head ? it->head : it->live ? "thinking" : "thought";
-    const char *hint = !it->hinted || !has_text(it) ? "" : item_is_open(it) ? "Ctrl-O closes it" : "Ctrl-O reads it";
+    const char *hint = !it->hinted || !has_text(it) ? "" : item_is_open(it) ? "Ctrl-O closes it" : "Ctrl-O opens it";
     int indent = columns < NARROW ? 0 : 2;
     if (columns < NARROW)
         hint = "";

@@ -88,8 +88,8 @@ static void put_help(struct host *h, struct buf *out)
     else
         window_contexts(h, window_below(h, WINDOW_keys), &where);
     actions_help(h->actions, &where, out);
-    buf_adds(out, "\nEvery Alt key is also Ctrl-X and the key behind it.\n"
-                  "/keys all names the actions, for the config file; /keys test tells what a key is.\n");
+    buf_adds(out, "\nEvery Alt key can also be typed as Ctrl-X followed by the key.\n"
+                  "/keys all names the actions, for the config file; /keys test shows what a key sends.\n");
 }
 
 /* --- what a key sends ------------------------------------------------------------------------------------------- */
