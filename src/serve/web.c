@@ -24,6 +24,7 @@ enum {
     MAX_LISTENERS = 4,
     MAX_UNREAD = 4 << 20,               /* bytes of a stream that a client has not read; owners stay far below it, else it is dropped */
     IDLE_S = 120,                       /* how long a connection over TCP may be idle, streams apart; those of a unix socket may for ever */
+    ANY_TIME_S = 30 * 24 * 3600,        /* longer than it matters; libmicrohttpd counts milliseconds in 32 bits */
     ARRIVE_MS = 60000,                  /* for a request to arrive whole */
     SWEEP_MS = 1000,
     HEADER_BYTES = 64 << 10,
@@ -212,10 +213,11 @@ static void drop(struct exchange *x)
     resume(x);
 }
 
-/* Sets how long the connection may do nothing; 0: any time. */
+/* Sets how long the connection may do nothing; 0: any time.  libmicrohttpd reads from a connection that was resumed before its reply has begun, and
+ * breaks it off if the client has shut its sending side; those with a time of their own it handles first.  So each one has some. */
 static void set_patience(struct MHD_Connection *connection, int s)
 {
-    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)s);
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)(s ? s : ANY_TIME_S));
 }
 
 static void exchange_free(struct exchange *x)

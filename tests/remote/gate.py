@@ -195,6 +195,12 @@ def halfclosed():
     """A client that shuts its sending side after the request gets its answer; one that has closed does not keep an answer going."""
     endless = json.dumps({"prompt": "a", "max_tokens": 30000, "logit_bias": banned()}).encode()
     for tcp in (True, False):
+        together = [connected(tcp) for _ in range(12)]      # whose streams begin after a wait
+        for s in together:
+            streamed = QUESTION[:-1] + b', "stream": true}'
+            s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + TRUSTED + b"Content-Length: %d\r\n\r\n" % len(streamed) + streamed)
+            s.shutdown(socket.SHUT_WR)
+        assert all(b"[DONE]" in everything(s) for s in together), tcp
         for version in (b"1.1", b"1.0"):
             for path, body in ((b"/v1/chat/completions", QUESTION), (b"/v1/chat/completions", QUESTION[:-1] + b', "stream": true}')):
                 s = connected(tcp)
