@@ -24,7 +24,7 @@ type \e[A
 see Up brings back what was typed: > Say hello
 type \003
 send large
-see a large paste is asked about: This paste is too long
+see a large paste is asked about: This paste is
 type a
 see ... but makes no file: a private chat writes no file
 type d
@@ -112,7 +112,7 @@ pastes() { ls "$XDG_STATE_HOME/q35chat/pastes" 2> /dev/null | wc -l | tr -d ' ';
 chat << 'END'
 see a chat: F1 keys
 send large
-see ... with a large paste: This paste is too long
+see ... with a large paste: This paste is
 type a
 see ... that becomes a file: @/
 type \003\004
@@ -122,7 +122,7 @@ is "... the file is removed" "$(pastes)" 0
 chat --ctx 16k << 'END'
 see a chat: F1 keys
 send large
-see ... with a large paste: This paste is too long
+see ... with a large paste: This paste is
 type a
 see ... that becomes a file: @/
 signal TERM
