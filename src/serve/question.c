@@ -30,7 +30,7 @@ static bool number(const struct pyjson *top, const char *key, double min, double
     snprintf(digits, sizeof digits, "%.*s", is_number ? (int)v->text.n : 0, is_number ? v->text.p : "");
     double x = strtod(digits, NULL);
     if (!is_number || !(x >= min && x <= max))
-        return err_set(e, "%s is not a number from %g to %g", key, min, max);
+        return err_set(e, "%s is not a number from %.10g to %.10g", key, min, max);
     *to = x;
     return true;
 }

@@ -109,6 +109,7 @@ def refusals():
         (400, "not JSON", "{"), (400, "not a JSON object", "[]"), (400, "messages is missing", "{}"), (400, "messages is missing", '{"messages": []}'),
         (400, "message 1: it is not an object", '{"messages": [3]}'), (400, "tool_choice", json.dumps({**base, "tool_choice": "required"})),
         (400, "temperature is not a number from 0 to 10", json.dumps({**base, "temperature": -1})),
+        (400, "top_k is not a number from -1 to 1048576", json.dumps({**base, "top_k": -2})),
         (400, "temperature is not a number", json.dumps({**base, "temperature": "hot"})), (400, "n must be 1", json.dumps({**base, "n": 2})),
         (400, "response_format", json.dumps({**base, "response_format": {"type": "json_object"}})), (400, "stop", json.dumps({**base, "stop": [""]})),
         (400, "stream is neither", json.dumps({**base, "stream": 1})), (400, "top_logprobs needs", json.dumps({**base, "top_logprobs": 2})),
