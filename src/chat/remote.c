@@ -198,7 +198,10 @@ static void take_delta(struct remote *r, const struct completion_delta *d)
     };
     if (r->speaking != SPEAKING)
         return;
-    if (d->kind != COMPLETION_READING) {        /* a part is a token at least; the server's own count comes at the end */
+    if (d->kind == COMPLETION_READING) {
+        r->stats.n_prompt = (int)d->total;
+        r->stats.n_cached = (int)d->cached;
+    } else {                                    /* a part is a token at least; the server's own count comes at the end */
         r->stats.n_tokens++;
         if (!r->first_ns) {
             r->first_ns = clock_ns();
@@ -219,8 +222,10 @@ static void take_figures(struct remote *r, const struct completion_figures *f)
         s->n_tokens = f->n_tokens;
         s->n_timed = f->n_tokens > 0 ? f->n_tokens - 1 : 0;
     }
-    s->n_prompt = f->n_prompt >= 0 ? f->n_prompt : 0;
-    s->n_cached = f->n_cached >= 0 ? f->n_cached : 0;
+    if (f->n_prompt >= 0) {             /* else it is as it was while the prompt was read */
+        s->n_prompt = f->n_prompt;
+        s->n_cached = f->n_cached >= 0 ? f->n_cached : 0;
+    }
     if (f->n_drafted > 0) {             /* by position is not told */
         s->drafted[0] = f->n_drafted;
         s->accepted[0] = f->n_accepted > 0 ? f->n_accepted : 0;

@@ -28,5 +28,8 @@ tries --no-attach --model "$demo" --save talk > "$tmp/local"
 is "a conversation has none of these calls" "$(grep -cx 1 "$tmp/local")" 1
 is "an attached chat refuses the same" "$(tries --model "$demo" --save talk)" "$(cat "$tmp/local")"
 
+counted() { timeout $patience "$q" "$@" --no-stdin --temperature 0 --stop = --json "What is 6*7?" | grep -o '"prompt":[0-9]*'; }
+is "a pipe that ends its answer itself knows how long the prompt was" "$(counted --model "$demo")" "$(counted --no-attach --model "$demo")"
+
 is "a server that is killed leaves no call that looks whole" "$(asks killed $server)" "no JSON"
 exit $status
