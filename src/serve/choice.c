@@ -372,6 +372,7 @@ bool choice_news(struct choice *r, const struct news *it)
             stream_progress(r, it);
         break;
     case NEWS_TOKEN:
+        r->n_made += it->token.how != CHAT_FORCED;
         r->n_reasoning += it->token.reasoning && it->token.how != CHAT_FORCED;
         take_token(r, it);
         break;
@@ -397,11 +398,13 @@ bool choice_news(struct choice *r, const struct news *it)
 
 /* ---- the end ---- */
 
+/* Tokens that the engine had made when it learned of the answer's end are not part of it: the same request has the same count. */
 static void add_usage(const struct choice *r, const struct chat_stats *s, struct buf *out)
 {
+    const int n = choice_is_over(r) ? r->n_made : s->n_tokens;
     buf_addf(out, ", \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d, "
              "\"prompt_tokens_details\": {\"cached_tokens\": %d}, \"completion_tokens_details\": {\"reasoning_tokens\": %d}}", s->n_prompt,
-             s->n_tokens, s->n_prompt + s->n_tokens, s->n_cached, r->n_reasoning);
+             n, s->n_prompt + n, s->n_cached, r->n_reasoning);
 }
 
 static double rate(int n, double ms)

@@ -45,7 +45,8 @@ struct choice {
     int  n_pending;
     struct buf told_logprobs;           /* object: logprobs of the text so far */
     bool failed;                        /* object: `out` is an error */
-    int  n_reasoning;                   /* tokens of reasoning */
+    int  n_made;                        /* tokens of the answer that were sampled */
+    int  n_reasoning;                   /* those of reasoning */
     int  n_counted;                     /* relayed: number of tokens when figures were sent last */
 };
 

@@ -97,6 +97,8 @@ def stops():
         whole = json.loads(ask("POST", "/v1/chat/completions", question(stop=how))[1])["choices"][0]
         assert whole["message"]["content"] == "6 * 7" and whole["finish_reason"] == "stop", whole
         assert join(events(ask("POST", "/v1/chat/completions", question(stop=how, stream=True))[1]), "content") == "6 * 7"
+    counts = [json.loads(ask("POST", "/v1/chat/completions", question(stop="*"))[1])["usage"]["completion_tokens"] for _ in range(12)]
+    assert len(set(counts)) == 1, counts        # not those that were made after it
     cut = json.loads(ask("POST", "/v1/chat/completions", question(max_tokens=3))[1])
     assert cut["choices"][0]["finish_reason"] == "length" and cut["usage"]["completion_tokens"] == 3
     print("stopped")
