@@ -4,22 +4,8 @@
 #include "chat/stats.h"
 #include "serve/server_state.h"
 
-/* The texts of an answer that is to be continued, as tokens. */
-static bool find_prefix(struct server *s, struct job *j, struct tokens *prefix, struct err *e)
-{
-    struct question *q = &j->question;
-    const struct spoken spoken = {.m = q->continued, .stopped = true, .tools = q->request.tools, .n_tools = q->request.n_tools};
-    if (!q->continued)
-        return true;
-    if (!s->r->ops->tokens || !s->r->ops->tokens(s->r, &spoken, prefix))
-        return err_set(e, "the answer to continue was not written by this model");
-    q->request.prefix.tokens = prefix;
-    q->request.thinking = prefix->thinking;
-    return true;
-}
-
 /* Of /v1/completions and of an attached q35chat: the tokens of its prompt.  What the answer begins with is none of it. */
-static void find_plain(struct server *s, struct question *q, struct tokens *prefix)
+static void find_plain(struct server *s, struct question *q)
 {
     if (!q->plain && !q->relayed)
         return;
@@ -27,25 +13,24 @@ static void find_plain(struct server *s, struct question *q, struct tokens *pref
         s->r->ops->encode(s->r, q->prompt, true, &q->ids);
     q->request.plain = &q->ids;
     for (int i = q->ids.n - q->n_answer_prefix; i < q->ids.n; i++)
-        tokens_add(prefix, (struct token){.id = q->ids.data[i], .how = CHAT_FORCED, .prob = -1}, NULL);
+        tokens_add(&q->prefix, (struct token){.id = q->ids.data[i], .how = CHAT_FORCED, .prob = -1}, NULL);
     q->ids.n -= q->n_answer_prefix;
-    if (prefix->n)
-        q->request.prefix.tokens = prefix;
+    if (q->prefix.n)
+        q->request.prefix.tokens = &q->prefix;
 }
 
 static void begin(struct lane *l)
 {
     struct server *s = l->s;
     struct job *j = l->now;
-    struct tokens prefix = {0};
     struct err e = {{0}};
     j->question.request.patience_ms = due_patience_ms(j->due, clock_ns());
     question_sampling(&j->question, s->so.o, l->r->ops->info(l->r));
-    find_plain(s, &j->question, &prefix);
+    find_plain(s, &j->question);
     choice_begin(&j->choice, &j->question, l->r, buf_str(&s->model));
     j->begun = true;
-    enum request_result how = find_prefix(s, j, &prefix, &e) ? l->r->ops->request(l->r, &j->question.request, &e) : REQUEST_REFUSED;
-    tokens_free(&prefix);
+    const bool known = question_prefix(&j->question, s->r, &e);
+    const enum request_result how = known ? l->r->ops->request(l->r, &j->question.request, &e) : REQUEST_REFUSED;
     if (how != REQUEST_TAKEN) {
         s->figures.refused++;
         job_refuse(j, 400, e.msg, how == REQUEST_TOO_LONG ? "context_length_exceeded" : NULL);

@@ -217,7 +217,7 @@ static bool read_stops(struct question *q, const struct pyjson *top, const struc
 /* Reads {"TOKEN": X} as "TOKEN=X".  TOKEN is an id or, unlike in other servers, a text. */
 static bool read_bias(struct question *q, const struct pyjson *top, struct err *e)
 {
-    enum { MOST = 1024 };
+    enum { MOST = 1024, LONGEST = 1024 };       /* bytes: of any token, and few enough to look them up at once */
     const struct pyjson *v = pyjson_given(top, "logit_bias");
     if (!v)
         return true;
@@ -227,6 +227,8 @@ static bool read_bias(struct question *q, const struct pyjson *top, struct err *
     for (size_t i = 0; i < v->n; i++) {
         const struct pyjson *x = &v->items[i];
         struct text key = v->keys[i];
+        if (key.n > LONGEST)
+            return err_set(e, "logit_bias has a text of %zu bytes, which is no token", key.n);
         if (!key.n || memchr(key.p, 0, key.n) || (x->kind != PY_INT && x->kind != PY_FLOAT))
             return err_set(e, "logit_bias is not an object of at most %d tokens, each with a number", (int)MOST);
         double value = strtod(arena_strndup(&q->mem, x->text.p, x->text.n), NULL);
@@ -367,10 +369,25 @@ bool question_read_plain(struct question *q, struct text body, const struct opti
     return ok;
 }
 
+/* ---- an answer that is to be continued ---- */
+
+bool question_prefix(struct question *q, struct responder *r, struct err *e)
+{
+    const struct spoken spoken = {.m = q->continued, .stopped = true, .tools = q->request.tools, .n_tools = q->request.n_tools};
+    if (!q->continued || q->prefix.n)
+        return true;
+    if (!r->ops->tokens || !r->ops->tokens(r, &spoken, &q->prefix))
+        return err_set(e, "the answer to continue was not written by this model, or is longer than its context");
+    q->request.prefix.tokens = &q->prefix;
+    q->request.thinking = q->prefix.thinking;
+    return true;
+}
+
 void question_free(struct question *q)
 {
     arena_free(&q->mem);
     ids_free(&q->ids);
+    tokens_free(&q->prefix);
 }
 
 /* ---- sampling ---- */

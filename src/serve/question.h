@@ -10,11 +10,12 @@
 #include "base/err.h"
 #include "chat/options.h"
 #include "chat/responder.h"
+#include "chat/tokens.h"
 #include "text/pyjson.h"
 
 enum { QUESTION_MAX_STOPS = 16 };
 
-/* Everything except `ids` is allocated in `mem`. */
+/* Everything except `ids` and `prefix` is allocated in `mem`. */
 struct question {
     struct arena mem;
     struct request request;             /* its sampling is filled by question_sampling() */
@@ -25,6 +26,7 @@ struct question {
     int  n_answer_prefix;               /* relayed: how many of the last ids are the beginning of the answer */
     struct text name;                   /* relayed: the answer's name, for interrupting it */
     struct message *continued;          /* an answer that is to be continued, or NULL */
+    struct tokens prefix;               /* what the answer begins with, once that is made */
     struct text model;                  /* the model that the client wants; empty: any */
     const char *stops[QUESTION_MAX_STOPS];
     int  n_stops;
@@ -47,6 +49,9 @@ bool question_ids(const struct pyjson *list, struct ids *out);
 /* Read the value of a key; without the key *to keeps its value.  False with the reason if the value is of another type, or out of range. */
 bool question_whole(const struct pyjson *top, const char *key, int min, int max, int *to, struct err *e);
 bool question_flag(const struct pyjson *top, const char *key, bool *to, struct err *e);
+/* Makes the tokens of an answer that is to be continued, unless they are there; on any thread.  Only then is it known whether the prompt ends in a
+ * thought. */
+bool question_prefix(struct question *q, struct responder *r, struct err *e);
 void question_free(struct question *q);
 /* Fills q->request.sampling with the values of the body, else of the options, else the model's own defaults.  Relayed: with those of the body, which
  * has all. */

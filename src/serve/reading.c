@@ -13,12 +13,14 @@ enum { SMALL = 32 << 10, THREADS = 4 };
 
 /* ---- any thread ---- */
 
-/* Makes the tokens of the prompt, so that the server need not.  The beginning of an answer changes the prompt: then they are made later. */
+/* Makes the tokens of the prompt and of what the answer begins with, so that the server need not. */
 static bool make_tokens(struct reading *rd)
 {
     struct question *q = &rd->job->question;
-    if (!rd->r || q->relayed || q->continued)
+    if (!rd->r || q->relayed)
         return true;
+    if (!question_prefix(q, rd->r, &rd->e))
+        return false;
     if (!q->plain) {
         q->request.made = &q->ids;
         return rd->r->ops->prompt(rd->r, &q->request, &q->ids, &q->request.snapshot_pos, &rd->e);

@@ -251,6 +251,9 @@ def limits():
         (200, "", "/tokenize", b'{"prompt":"' + b"a" * 600000 + b'"}'),
         (400, "tokens has 90001 tokens, the context holds", "/detokenize", b'{"tokens":[' + b"5," * 90000 + b"5]}"),
         (200, "", "/detokenize", b'{"tokens":[' + b"5," * 30000 + b"5]}"),
+        (400, "longer than its context", "/v1/chat/completions", b'{"continue_final_message":true,"messages":[{"role":"user","content":"x"},'
+                                                                 b'{"role":"assistant","content":"' + b"a" * (3 << 20) + b'"}]}'),
+        (400, "is no token", "/v1/chat/completions", b'{"logit_bias":{"' + b"a" * (3 << 20) + b'":1},"messages":[{"role":"user","content":"x"}]}'),
     ):
         reply = post(path, body, tcp=False)
         peak = max(peak, megabytes())
@@ -360,6 +363,9 @@ def forms():
     assert "no body" in sentence(raw(b"GET /v1/models HTTP/1.1\r\n" + TRUSTED + b"Content-Length: 2\r\n\r\n{}"))
     refused = raw(b"GET /v1/models HTTP/1.1\r\n" + TRUSTED + b"Content-Length: 40\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert status(refused) == 413 and refused.count(b"HTTP/1.1 ") == 1, refused
+    for name in (b"Content-Length : 47", b"Transfer-Encoding\t: chunked"):
+        blank = raw(b"POST /tokenize HTTP/1.1\r\n" + TRUSTED + name + b"\r\n\r\nGET /v1/models HTTP/1.1\r\n" + TRUSTED + b"\r\n")
+        assert status(blank) == 400 and "has a blank" in sentence(blank) and blank.count(b"HTTP/1.1 ") == 1, blank
     print("understood")
 
 
