@@ -367,13 +367,14 @@ bool exchange_trust(struct exchange *x)
 struct lengths {
     int n, n_codings;
     const char *first;
-    bool differ, chunked;
+    bool differ, chunked, blank;        /* blank: in the name of a field, which others may read as the name without it */
 };
 
 static enum MHD_Result add_length(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
 {
     struct lengths *l = arg;
     (void)kind;
+    l->blank |= name[strcspn(name, " \t")] != 0;
     if (!strcasecmp(name, "Transfer-Encoding")) {
         l->n_codings++;
         l->chunked = !strcasecmp(value, "chunked");
@@ -398,9 +399,11 @@ static bool read_length(struct exchange *x, size_t *bytes)
         respond_error(x, 501, "the Transfer-Encoding is not chunked, and no other is supported");
     else if (l.n_codings && l.n)
         respond_error(x, 400, "the request has both Content-Length and Transfer-Encoding");
+    else if (l.blank)                   /* libmicrohttpd would read the body as the next request */
+        say_and_hang_up(x->client, 400, "the name of a header field has a blank");
     else if (l.differ || (l.first && (!digits || l.first[digits])))
         respond_error(x, 400, "the Content-Length is not one whole number");
-    return !x->status;
+    return !x->status && !l.blank;
 }
 
 static void refuse_body(struct exchange *x)
@@ -459,6 +462,8 @@ static enum MHD_Result begin(struct client *client, struct MHD_Connection *conne
     if (!client->since_ns)
         client->since_ns = clock_ns();
     look_at_head(x);
+    if (client->share == SHARE_NONE)
+        return MHD_NO;
     return x->status ? refuse(x) : MHD_YES;
 }
 
