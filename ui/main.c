@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mapped.h"
 #include "base/memory.h"
+#include "base/unicode.h"
 #include "chat/attach.h"
 #include "chat/endpoint.h"
 #include "chat/options.h"
@@ -165,9 +166,13 @@ static int tell(const struct options *o)
     else if (options_given(o, OPT_print_completions))
         completions_print(options_text(o, OPT_print_completions), &out);
     int status = out.len ? EXIT_ANSWERED : -1;
-    fputs(buf_str(&out), stdout);
+    struct buf safe = {0};
+    if (isatty(STDOUT_FILENO))          /* values of options may hold anything; a file gets them as they are */
+        unicode_safe(&safe, buf_str(&out), out.len);
+    fputs(buf_str(safe.len ? &safe : &out), stdout);
+    buf_free(&safe);
     buf_free(&out);
-    return fflush(stdout) ? EXIT_FAILED : status;
+    return fflush(stdout) || ferror(stdout) ? EXIT_FAILED : status;
 }
 
 /* Opens /dev/null for a closed stdin, stdout or stderr, since the next file that is opened would take its number.  Reading then finds an end,

@@ -32,7 +32,7 @@ static int print_json(json_t *j)
     json_decref(j);
     puts(text.data);
     buf_free(&text);
-    return fflush(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
+    return fflush(stdout) || ferror(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
 }
 
 /* --- inspect, verify ---------------------------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ int model_inspect(const struct args *a)
     bool ok = inspect_run(args_word(a, 0), &o, &out, &e);
     fputs(buf_str(&out), stdout);
     buf_free(&out);
-    return !ok ? refused(&e) : fflush(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
+    return !ok ? refused(&e) : fflush(stdout) || ferror(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
 }
 
 static json_t *finding_json(const struct finding *f)
@@ -97,13 +97,16 @@ int model_verify(const struct args *a)
         int written = print_json(verify_json(&r, dir));
         status = status ? status : written;
     } else {
+        struct buf safe = {0};
+        unicode_safe(&safe, dir, strlen(dir));
         print_findings(&r);
-        printf("%s: %s", dir, r.n_faults ? "" : "sound: ");
+        printf("%s: %s", buf_str(&safe), r.n_faults ? "" : "sound: ");
+        buf_free(&safe);
         if (r.n_faults)
             printf("%d fault%s in ", r.n_faults, r.n_faults == 1 ? "" : "s");
         printf("%d files with %d tensors, %.2f MB of them read%s\n", r.n_files, r.n_tensors, (double)r.read_bytes * 1e-6,
                r.stopped ? "; what is in them was not looked at, mend these first" : args_on(a, "full") ? "" : " (--full reads all)");
-        status = fflush(stdout) ? EXIT_FAILED : status;
+        status = fflush(stdout) || ferror(stdout) ? EXIT_FAILED : status;
     }
     verify_free(&r);
     return status;

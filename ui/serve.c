@@ -271,8 +271,9 @@ static void tell(const struct control_state *s, const char *socket)
 
 static int none(const char *socket)
 {
-    fprintf(stderr, "q35chat: no server runs on %s\n", socket);
-    return EXIT_FAILED;
+    struct err e;
+    err_set(&e, "no server runs on %s", socket);
+    return fail(EXIT_FAILED, e.msg);
 }
 
 int serve_status(const struct args *a)
@@ -287,7 +288,7 @@ int serve_status(const struct args *a)
         tell(&s, path.data);
     control_state_free(&s);
     buf_free(&path);
-    return status || !fflush(stdout) ? status : EXIT_FAILED;
+    return status || (!fflush(stdout) && !ferror(stdout)) ? status : EXIT_FAILED;
 }
 
 int serve_stop(const struct args *a)

@@ -270,6 +270,7 @@ int args_refuse(const struct args *a, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    text[unicode_plain(text, strlen(text), '?')] = 0;
     buf_addf(&why, "q35chat: %s %s: %s (q35chat %s %s --help shows more)\n", a->group->name, a->command->name, text, a->group->name,
              a->command->name);
     fputs(buf_str(&why), stderr);

@@ -209,5 +209,5 @@ int report_close(struct report *r, const struct err *failure)
     buf_free(&r->facts);
     buf_free(&r->tables);
     buf_free(&r->notes);
-    return fflush(stdout) || !ok;
+    return fflush(stdout) || ferror(stdout) || !ok;
 }

@@ -112,6 +112,23 @@ END
 end the list of the shell is plain as well: 0
 END
 
+# Words of the command line, folders, values of options.
+owned=$(printf 'x\033]0;owned\007\302\23331m')
+mkdir "$tmp/$owned"
+echo '{}' > "$tmp/$owned/config.json"
+"$wire" -t $patience 80x24 "$q" --print-config --model "$owned" << END || status=1
+end the values of options are printed as text: 0
+END
+"$wire" -t $patience 80x24 "$q" model verify "$tmp/$owned" << END || status=1
+end ... so is the folder of a model: 1
+END
+"$wire" -t $patience 80x24 "$q" serve status --socket "$tmp/$owned" << END || status=1
+end ... the path of a socket: 1
+END
+"$wire" -t $patience 80x24 "$q" serve status "$owned" << END || status=1
+end ... and a word too many: 2
+END
+
 # On a terminal the newest ones stay in view.
 forget
 mkdir -p "$sessions"

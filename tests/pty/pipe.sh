@@ -100,6 +100,8 @@ is "a name that no model has fails alike" "$? $(cat out err)" \
     "3 q35chat: nowhere is neither a directory nor a model on this machine, which \`q35chat model list\` lists"
 timeout $patience "$q" --model "$small" --no-think -n 20 x < /dev/null > /dev/full 2> err
 is "a full disk fails" "$?" 1
+timeout $patience "$q" --print-config > /dev/full 2> err
+is "... for everything that is printed" "$?" 1
 
 # A prompt beside a stdin that stays open and silent.
 mkfifo silent
