@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "chat/key.h"
@@ -90,9 +91,11 @@ static bool read_authorities(const struct option_endpoint *s, struct endpoint *e
 {
     if (!set(s->ca_file))
         return true;
+    struct stat st;
     paths_expand(&ep->ca_file, s->ca_file);
-    return !access(ep->ca_file.data, R_OK) || err_set(e, "cannot read %s, the ca_file of [endpoint %s]: %s", ep->ca_file.data, s->name,
-                                                      strerror(errno));
+    if (stat(ep->ca_file.data, &st) || access(ep->ca_file.data, R_OK))
+        return err_set(e, "cannot read %s, the ca_file of [endpoint %s]: %s", ep->ca_file.data, s->name, strerror(errno));
+    return S_ISREG(st.st_mode) || err_set(e, "%s, the ca_file of [endpoint %s], is not a regular file", ep->ca_file.data, s->name);
 }
 
 bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)

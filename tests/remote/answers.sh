@@ -184,6 +184,9 @@ if [ -s "$tmp/port.tls" ]; then
     rm "$tmp/tls.pem"
     named tls
     has "... and must be there" "$found $err" "2 q35chat: cannot read $tmp/tls.pem, the ca_file of [endpoint tls]: No such file"
+    mkfifo "$tmp/tls.pem"
+    named tls
+    has "... as a file" "$found $err" "2 q35chat: $tmp/tls.pem, the ca_file of [endpoint tls], is not a regular file"
 fi
 rm "$XDG_CONFIG_HOME/q35chat/q35chat.conf"
 
