@@ -34,7 +34,7 @@ struct lineedit {
     bool in_paste, broken_line;         /* inside a bracketed paste; the line just read was ended by its newline */
     bool quoted;                        /* the next character goes in as it is */
     bool typed_only;                    /* of lineedit_answer() */
-    bool dropped;                       /* something was pasted all the same: nothing counts until no key comes for a while */
+    bool dropped;                       /* something was pasted all the same, or typed before: nothing counts until no key comes for a while */
     bool interrupted, hung_up;
     bool asks_model;                    /* of lineedit_asks_model() */
     bool pastes;                        /* the terminal brackets them */
@@ -345,7 +345,7 @@ bool lineedit_answer(struct lineedit *l, const char *prompt, struct buf *out)
     if (ok && (l->dropped || l->typed.len)) {   /* or the terminal does not mark pastes, and several lines came at once */
         lineedit_forget(l);
         buf_reset(out);
-        turn_say(l->turn, "pasted text is not an answer: type it\n");
+        turn_say(l->turn, "pasted text is not an answer, nor are keys from before the question: type it\n");
     }
     l->typed_only = l->dropped = false;
     return ok;
@@ -452,6 +452,8 @@ void lineedit_resume(struct lineedit *l)
 
 void lineedit_forget(struct lineedit *l)
 {
+    struct pollfd in = {.fd = 0, .events = POLLIN};
+    l->dropped = l->typed.len || poll(&in, 1, 0) > 0;   /* more of it may come */
     tcflush(0, TCIFLUSH);
     buf_reset(&l->typed);
     if (!l->el)

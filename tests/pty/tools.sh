@@ -78,6 +78,15 @@ type 'n\r'
 seen "a typed answer counts" "did not allow"
 seen "... and the turn ends" " ctx "
 type '/new\r'
+seen "a conversation for keys that come early" "a new conversation"
+type 'What is the weather in Oslo?\ry\ry\r'
+seen "keys from before the question do not answer it" "nor are keys from before the question"
+seen "... it is asked again" "[y/n/always] "
+is "... nothing ran then" "$(cmp arguments before && echo same)" same
+type 'n\r'
+seen "... a typed no counts" "did not allow"
+seen "... and that turn ends" " ctx "
+type '/new\r'
 seen "one more new conversation" "a new conversation"
 type 'What is the weather in Oslo?\r'
 seen "it is asked once more" "[y/n/always] "
