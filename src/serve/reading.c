@@ -8,8 +8,9 @@
 #include "base/quiet.h"
 #include "serve/tokens.h"
 
-/* A body of SMALL bytes is read within a few milliseconds. */
-enum { SMALL = 32 << 10, THREADS = 4 };
+/* Bodies that are read at once: as many as there are connections may come together.  Tokens of a text take longer than its JSON; those of a question
+ * are made when its turn comes. */
+enum { SMALL = 32 << 10, SMALL_TEXT = 2 << 10, THREADS = 4 };
 
 /* ---- any thread ---- */
 
@@ -96,7 +97,7 @@ static void start(struct readings *l)
 
 void readings_add(struct readings *l, const struct reading *given, const struct options *o)
 {
-    if (exchange_body(given->x).n <= SMALL) {
+    if (exchange_body(given->x).n <= (given->how->reply ? SMALL_TEXT : SMALL)) {
         read_now(l, given, o);
         return;
     }
