@@ -21,7 +21,7 @@ type /help$4
 see $1, a page of help: starts a conversation
 keep
 type $3$3
-gone $1, the wheel scrolls it: starts a new conversation
+gone $1, the wheel scrolls it: starts a conversation
 see $1, ... and says where the end is: End to follow
 type $2$2
 same $1, ... back again

@@ -88,7 +88,7 @@ static void put_help(struct host *h, struct buf *out)
     else
         window_contexts(h, window_below(h, WINDOW_keys), &where);
     actions_help(h->actions, &where, out);
-    buf_adds(out, "\nEvery Alt key can also be typed as Ctrl-X followed by the key.\n"
+    buf_adds(out, "\nAlt keys can also be typed as Ctrl-X, then the key.\n"
                   "/keys all names the actions, for the config file; /keys test shows what a key sends.\n");
 }
 
