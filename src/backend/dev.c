@@ -46,7 +46,7 @@ const char *dev_backend(const char *name, struct err *e)
 {
     const struct backend *b = find(name, e);
     if (b && !b->present()) {
-        err_set(e, "there is no GPU for the backend '%s'", b->name);
+        err_set(e, "no GPU for the backend '%s'", b->name);
         return NULL;
     }
     return b ? b->name : NULL;

@@ -138,7 +138,7 @@ static void unknown(struct reading *r, const char *section, const char *key)
 {
     struct err what;
     if (*section)
-        err_set(&what, "there is no section [%s], expected " SECTIONS_EXPECTED, section);
+        err_set(&what, "no section [%s], expected " SECTIONS_EXPECTED, section);
     else
         options_unknown(key, &what);
     warn(r, what.msg);

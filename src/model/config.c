@@ -397,7 +397,7 @@ static bool refuse_missing(const char *dir, const char *path, struct err *e)
     if (!stat(path, &st))
         return true;
     if (stat(dir, &st))
-        return err_set(e, errno == ENOENT ? "there is no directory %s; `q35chat model list` lists the models of this machine" : "cannot open %s: %s",
+        return err_set(e, errno == ENOENT ? "no directory %s; `q35chat model list` lists the models of this machine" : "cannot open %s: %s",
                        dir, strerror(errno));
     if (!S_ISDIR(st.st_mode))
         return err_set(e, "%s is a file, %s", dir, expected);

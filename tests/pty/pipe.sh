@@ -200,7 +200,7 @@ is "... has a version in every event" "$(grep -vc '"v":1,' out)" 0
 has "... and the exit status at the end" "$(tail -n 1 out)" '"exit":0'
 timeout $patience "$q" --model "$tmp/nowhere" --jsonl x < /dev/null > out 2> err
 is "a model that is not there is an event" "$? $(cut -d '"' -f 4 out | tr '\n' ' ')" "3 start error end "
-has "... with the status" "$(sed -n 2p out)" '"code":3,"message":"there is no directory'
+has "... with the status" "$(sed -n 2p out)" '"code":3,"message":"no directory'
 timeout $patience "$q" --model nowhere --jsonl x < /dev/null > out 2> err
 is "... and so is a name that no model has" "$? $(cut -d '"' -f 4 out | tr '\n' ' ')" "3 start error end "
 

@@ -10,7 +10,7 @@ has "... and says so" "$(cat "$tmp/err")" "listening on 2 sockets that were give
 [ ! -e "$socket" ] && ok "... and opens none of its own" || bad "... and opens none of its own" "$socket"
 LISTEN_PID=1 LISTEN_FDS=1 timeout $patience "$q" serve --model "$tmp/none" > "$tmp/out" 2>&1 3< /dev/null
 is "what was meant for another process is left alone" "$? $(cat "$tmp/out")" \
-    "3 q35chat: there is no directory $tmp/none; \`q35chat model list\` lists the models of this machine"
+    "3 q35chat: no directory $tmp/none; \`q35chat model list\` lists the models of this machine"
 sh -c 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" serve --model "$1" 3< /dev/null' "$q" "$small" > "$tmp/out" 2>&1
 is "a descriptor that is no socket is refused" "$?" 1
 has "... with a sentence" "$(cat "$tmp/out")" "descriptor 3 of LISTEN_FDS is not a socket that listens"

@@ -162,7 +162,7 @@ static void test_config__stop_ids_and_sampling_come_from_the_generation_file(voi
     assert_non_null(strstr(e.msg, "/generation_config.json: eos_token_id is \"stop\", expected a token id"));
     ck_close(&k);
     assert_false(config_load(&c, "/nonexistent", &e));
-    assert_non_null(strstr(e.msg, "there is no directory /nonexistent;"));
+    assert_non_null(strstr(e.msg, "no directory /nonexistent;"));
     assert_false(config_load(&c, "tests/unit/test_config.c", &e));
     assert_non_null(strstr(e.msg, "tests/unit/test_config.c is a file, expected the directory of a checkpoint"));
     assert_false(config_load(&c, "tests/unit", &e));

@@ -142,7 +142,7 @@ static void test_load__what_cannot_be_had_is_refused_with_what_was_expected(void
         {{.dir = demo, .backend = "cpu", .n_threads = -1}, "the number of threads is -1, expected 0 to 1024"},
         {{.dir = demo, .backend = "cpu", .n_ctx = 1 << 22}, "--ctx is 4194304, expected 1 to 1048576: the model's 262144 positions can be stretched "
                                                             "4 times by YaRN, no further"},
-        {{.dir = "/nonexistent", .backend = "cpu"}, "there is no directory /nonexistent"},
+        {{.dir = "/nonexistent", .backend = "cpu"}, "no directory /nonexistent"},
         {{.synthetic = "7b", .backend = "cpu"}, "no geometry is called '7b'"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

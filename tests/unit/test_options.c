@@ -174,7 +174,7 @@ static void test_options__what_a_file_says_in_vain_is_a_warning(void **state)
     assert_string_equal(options_tool(o, 0)->command, "c");
     static const char *const lines[] = {
         ":1: unknown option tempreature (did you mean temperature?); ignored\n",
-        ":5: there is no section [model], expected [tool NAME] or [endpoint NAME]; ignored\n",
+        ":5: no section [model], expected [tool NAME] or [endpoint NAME]; ignored\n",
         ":7: a tool has no script, expected description, parameters, command, ",
     };
     const char *p = options_warnings(o);

@@ -63,7 +63,7 @@ void act_select(struct host *h)
     while (s->source.len && s->source.data[s->source.len - 1] == '\n')
         s->source.data[--s->source.len] = 0;
     if (!s->source.len) {
-        host_hint(h, "there are no lines here");
+        host_hint(h, "no lines here");
         return;
     }
     struct pane_place top = pane_place(h->pane);
