@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/ids.h"
+#include "base/least.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
@@ -87,7 +88,7 @@ static uint32_t submit(struct source *s, uint64_t conversation, const struct ids
     f->stops = false;
     f->stats = (struct turn_stats){0};
     f->n_prompt = ids->n;
-    f->most = (how->max_tokens ? how->max_tokens : f->info.chat.n_ctx) + LIMIT_STEP_ROWS;       /* a step more does no harm */
+    f->most = least(how->max_tokens ? how->max_tokens : f->info.chat.n_ctx, LIMIT_CTX) + LIMIT_STEP_ROWS;        /* a step more does no harm */
     f->n_reading = f->n_tokens = 0;
     buf_addf(&body, "{\"id\": \"%llx-%u\", \"conversation\": %llu, \"snapshot_pos\": %d, \"answer_prefix\": %d", (unsigned long long)f->number,
              f->serial, (unsigned long long)conversation, snapshot_pos, how->n_answer_prefix);

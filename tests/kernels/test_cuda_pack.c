@@ -317,7 +317,7 @@ static void test_pack__checkpoints_of_every_layout_arrive_packed(void **state)
         struct weights host, w;
         struct uploaded u = {.d = cuda};
         const char *dir = dirs[i / 3];
-        struct upload_options o = {.heads = HEAD_BF16 | HEAD_INT8, .span = i % 2 ? 300 << 10 : 0, .mtp = (enum mtp_form)(i % 3)};
+        struct upload_options o = {.heads = HEAD_BF16 | HEAD_INT8, .span = i % 2 ? 1 << 20 : 0, .mtp = (enum mtp_form)(i % 3)};
         if (!config_load(&c, dir, &e) || !weights_open(&host, &c, dir, &e) || !weights_open(&w, &c, dir, &e))
             fail_msg("%s", e.msg);
         weights_make_head(&host, HEAD_INT8);

@@ -305,7 +305,7 @@ is "--batch-json needs --batch" "$rc" 2
 printf 'lo\n' > in
 ask --no-think -n 24 --batch --strict 'Hel{}' < in
 is "... with --strict a cut answer is a failure" "$rc $(grep -c '"exit":5}$' out)" "1 1"
-(ulimit -v 6000000; ask --no-think -n 1 --batch < /dev/zero; echo "$rc" > rc)
+([ -n "$SAN" ] || ulimit -v 6000000; ask --no-think -n 1 --batch < /dev/zero; echo "$rc" > rc)
 is "a line without an end is refused" "$(cat rc out err)" "2
 {\"line\":1,\"error\":\"longer than 16 MiB; the rest of the input was not read\",\"exit\":2}
 q35chat: line 1: longer than 16 MiB; the rest of the input was not read"

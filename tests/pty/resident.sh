@@ -40,7 +40,7 @@ there_and_back --conversations 1
 has "with room for one it is one" "$(cat "$screen")" "resident   1 of 1 conversations"
 lost=$(cached)
 has "... and /stats says why the prompt was read again" "$(tr -d '\r' < "$screen")" \
-    "refill     nothing of the conversation was there, in memory or in"
+    "refill     no part of the conversation was cached, in memory or in a"
 # The message has more than 80 tokens, since each is a byte; both prompts begin alike.
 is "of the first one nothing was computed again" "$([ "${kept:-0}" -gt 100 ] && echo yes)" yes
 is "... which room for one does not give" "$([ "${lost:-999}" -lt 40 ] && echo yes)" yes
