@@ -61,8 +61,9 @@ static const char *check_result(uint32_t kind, const struct buf *printed, const 
     const char *wrong = NULL;
     const bool cut = !strcmp(kinds[kind].name, "short") && printed->len > SHORT, well = !*kinds[kind].outcome;
     make_text(printed, &text);
-    if (text.len >= 3 && !memcmp(text.data + text.len - 3, "\xEF\xBF\xBD", 3))
-        text.len -= 3;                  /* a part of a character at the end is left out when a limit ends the tool */
+    if (!well && text.len >= 3 && !memcmp(text.data + text.len - 3, "\xEF\xBF\xBD", 3)
+        && (result->len < text.len || memcmp(buf_str(result), buf_str(&text), text.len)))
+        text.len -= 3;                  /* a part of a character at the end may be left out when a limit ends the tool */
     const char *rest = buf_str(result) + (text.len < result->len ? text.len : result->len);
     if (!unicode_valid(buf_str(result), result->len) || !result->len)
         wrong = "a result is no text";
