@@ -220,8 +220,8 @@ static void test_debug_tokenize__answers_each_line_and_reports_bad_ones_at_the_e
         { "{\"text\": \"\"}\n", "{\"ids\": [], \"ids_plain\": []}\n", 0 },
         { "{\"text\": \"<think>\", \"x\": {}}", "{\"ids\": [248068], \"ids_plain\": [13314, 741, 29]}\n", 0 },
         { "{\"ids\": [9419, 248046, 172, 300000]}\n",
-          "{\"text\": \"Hello<|im_end|>\\ufffd\", \"text_skip_special\": \"Hello\\ufffd\", "
-          "\"pieces\": [\"Hello\", \"<|im_end|>\", \"\", \"\", \"\\ufffd\"]}\n", 0 },
+          "{\"text\": \"Hello<|im_end|>\xEF\xBF\xBD\", \"text_skip_special\": \"Hello\xEF\xBF\xBD\", "
+          "\"pieces\": [\"Hello\", \"<|im_end|>\", \"\", \"\", \"\xEF\xBF\xBD\"]}\n", 0 },
         { "{\"ids\": [0], \"text\": \"a\"}\n", "{\"ids\": [64], \"ids_plain\": [64], \"text_skip_special\": \"!\", "
           "\"pieces\": [\"!\", \"\"]}\n", 0 },
         { "{\"text\": \"\\u0000\"}\n", "{\"ids\": [188], \"ids_plain\": [188]}\n", 0 },
