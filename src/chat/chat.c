@@ -74,7 +74,7 @@ int chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS])
     return n;
 }
 
-/* Of two timeouts as for poll(). */
+/* Returns the earlier of two timeouts as poll() takes them, in which a negative one never ends. */
 static int sooner(int a, int b)
 {
     return a < 0 || (b >= 0 && b < a) ? b : a;

@@ -70,7 +70,8 @@ bool held_gone(const char *model)
     return gone;
 }
 
-/* What the option `endpoint` is for this address: what it is already, the name of a section, or the address; NULL: the config file has none. */
+/* Returns a value of the option `endpoint` for this address: its present one, the name of a section, or the address; NULL: the config file has
+ * none. */
 static const char *configured(const struct options *o, const char *url)
 {
     struct endpoint ep = {0};

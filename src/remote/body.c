@@ -127,7 +127,7 @@ static void set_sampling(json_t *o, const struct body *b)
         set(o, "stop", json_array());
 }
 
-/* Where the token ends in "TOKEN=X". */
+/* Returns the length of TOKEN in "TOKEN=X". */
 static size_t token_of(const char *item)
 {
     const char *last = strrchr(item, '=');

@@ -257,7 +257,7 @@ static const struct responder_ops ops = {
     .check_biases = check_biases, .others = others, .close = close_host,
 };
 
-/* What the requests of other programs leave open is as the config file says, not as it is set in the chat. */
+/* Opens the options of the config file: the defaults for requests of other programs, whatever is set in the chat. */
 static struct options *options_of_file(const struct options *o)
 {
     struct options *usual = options_open();

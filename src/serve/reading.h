@@ -7,7 +7,7 @@
 #include "serve/job.h"
 #include "serve/web.h"
 
-/* What a path does with a body.  Both functions run on any thread; one of them is NULL. */
+/* The two ways to read a body: to a question for the model, or to a reply at once.  Either runs on any thread; the other is NULL. */
 struct reader {
     bool (*question)(struct question *q, struct text body, const struct options *o, struct err *e);
     bool (*reply)(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);

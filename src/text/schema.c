@@ -167,8 +167,8 @@ static bool fits_integer(struct text t, struct pyjson *v, struct arena *a)
     return true;
 }
 
-/* JSON of that kind.  Lists and objects may have real line ends in their strings, and may be Python literals, which the template itself shows to the
- * model. */
+/* Parses t as JSON of one of `kinds`.  Lists and objects may have real line ends in their strings, and may be Python literals, which the template
+ * itself shows to the model. */
 static bool fits_json(struct text t, unsigned kinds, struct pyjson *v, struct arena *a)
 {
     bool nested = kinds & (1u << PY_LIST | 1u << PY_DICT);

@@ -1,5 +1,6 @@
-/* What a download reads of others and of earlier runs: a hub's lists, its headers and ranges, the journal of a download that was killed, the record
- * of a checkpoint's sources.  All are valid ones that are changed at random.  The hub is a function here, in the place of http_ask(). */
+/* Feeds a download with damaged input, from others and from earlier runs: a hub's lists, its headers and ranges, the journal of a download that was
+ * killed, the record of a checkpoint's sources.  All are valid ones that are changed at random.  The hub is a function here, in the place of
+ * http_ask(). */
 #include <ctype.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -508,7 +509,7 @@ static void new_download(struct download *d)
     unlink(journal_path);
 }
 
-/* What happens to the files between two runs. */
+/* Damages the files that a run has left, as a crash or another program may. */
 static void spoil(struct download *d)
 {
     struct buf b = {0};

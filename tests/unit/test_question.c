@@ -329,7 +329,7 @@ static const struct field_row { enum rule rule; const char *names; int where; co
 #include "config/request_fields.def"
 };
 
-/* Reads a good request of that kind, in which the field has this value. */
+/* Reads a request for `where` that is valid but for the field `name`, which has this value. */
 static bool read_field(int where, const char *name, const char *value)
 {
     const char *rest = !strcmp(name, "messages") || !strcmp(name, "prompt") ? "\"user\": \"me\"" : where == CHAT ? "\"messages\": [" ASKED "]"
