@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/ids.h"
-#include "base/least.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
@@ -88,7 +87,7 @@ static uint32_t submit(struct source *s, uint64_t conversation, const struct ids
     f->stops = false;
     f->stats = (struct turn_stats){0};
     f->n_prompt = ids->n;
-    f->most = least(how->max_tokens ? how->max_tokens : f->info.chat.n_ctx, LIMIT_CTX) + LIMIT_STEP_ROWS;        /* a step more does no harm */
+    f->most = (how->max_tokens ? how->max_tokens : f->info.chat.n_ctx) + LIMIT_STEP_ROWS;       /* a step more does no harm */
     f->n_reading = f->n_tokens = 0;
     buf_addf(&body, "{\"id\": \"%llx-%u\", \"conversation\": %llu, \"snapshot_pos\": %d, \"answer_prefix\": %d", (unsigned long long)f->number,
              f->serial, (unsigned long long)conversation, snapshot_pos, how->n_answer_prefix);
@@ -243,7 +242,7 @@ static void take_info(struct far *f, const json_t *v)
     take_text(v, "weights_in", to->chat.weights_in, sizeof to->chat.weights_in);
     take_text(v, "reads", to->chat.reads, sizeof to->chat.reads);
     to->chat.slow = json_is_true(json_object_get(v, "slow"));
-    to->chat.n_ctx = whole(v, "n_ctx");
+    to->chat.n_ctx = count(v, "n_ctx");
     to->chat.draft_depth = whole(v, "draft_depth");
     to->chat.n_threads = whole(v, "n_threads");
     to->chat.load_ms = real(v, "load_ms");

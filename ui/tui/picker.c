@@ -452,10 +452,6 @@ void act_picker_take(struct host *h)
     int row = p->popup.chosen;
     if (row < 0 || p->kind == PICK_PART)
         return;
-    if (p->kind == PICK_SESSION && p->rows[row].here) {         /* it is open already */
-        window_close(h, WINDOW_picker);
-        return;
-    }
     if (p->kind == PICK_URL)
         copy_url(h, p->of[row].name);
     else if (p->kind == PICK_SESSION && p->rows[row].here)
