@@ -18,21 +18,21 @@ kernels      base/log.h|kernels/
 src/backend  base/|kernels/|backend/|config/
 src/model    base/|kernels/[a-z_]*\.h|backend/dev.h|model/|config/
 src/engine   base/|model/|backend/[a-z]*\.h|kernels/tensor.h|kernels/splitmix.h|engine/|config/
-src/chat!local base/|remote/|chat/|config/
-src/chat!remote|local_far base/|text/|engine/engine.h|chat/|config/
-src/chat/local_far.c base/|remote/|engine/engine.h|chat/|config/
+src/option   base/|option/|responder/responder.h|config/
+src/session  base/|option/|chat/(chat|tokens).h|session/|config/
+src/tool     base/|option/|tool/
+src/chat     base/|option/|session/|tool/|responder/responder.h|chat/|config/
+src/responder!remote|local_far base/|text/|engine/engine.h|option/|chat/(chat|tokens|stats|answer).h|responder/|config/
+src/responder/remote.c base/|remote/|option/|responder/|config/
+src/responder/local_far.c base/|remote/|engine/engine.h|chat/(chat|stats).h|responder/|config/
 src/fetch    base/|fetch/|config/
 src/remote   base/|fetch/http.h|remote/|config/
-src/serve    base/|text/|fetch/http.h|chat/|serve/|config/
-src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/number.h|engine/engine.h|engine/load.h|chat/paths.h|fetch/|prepare/|config/
+src/serve    base/|text/|fetch/http.h|option/|session/|chat/|responder/responder.h|serve/|config/
+src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/number.h|engine/engine.h|engine/load.h|option/paths.h|fetch/|prepare/|config/
 src/debug    base/|text/|model/|backend/|engine/|debug/|config/
 src/bench    base/|text/|kernels/[a-z_]*\.h|model/|backend/|engine/|bench/|config/
-ui           base/|chat/|serve/|debug/|bench/|prepare/|ui/|config/
+ui           base/|option/|session/|tool/|responder/(local|remote|responder).h|chat/|serve/|debug/|bench/|prepare/|ui/|config/
 RULES
-
-# The conversation has never seen an engine, nor any file that has.  A front end opens the responder that has: chat/local.h.
-hits=$(grep -HnE '^#include "chat/local' $(find src/chat -name '*.[ch]' ! -name 'local*'); grep -rHnE '^#include "chat/local_' ui)
-[ -z "$hits" ] && echo "ok chat/local* is known to those who may know it" || bad "chat/local* is included by: $hits"
 
 # The files of a conversation have an order (src/chat/state.h): each calls only those before it.
 above=
@@ -77,10 +77,10 @@ door 'curl/' '^src/fetch/(http|failure)\.c$'
 door 'xxhash' '^src/base/checksum\.c$'
 door 'microhttpd' '^src/serve/web\.c$'
 door 'openssl/' '^src/fetch/digest\.c$'
-door 'ini\.h' '^src/chat/options_file\.c$'
+door 'ini\.h' '^src/option/options_file\.c$'
 # What is printed as JSON comes from base/json.c.  Files of our own, requests and replies may be written by jansson itself.
 hits=$(grep -rnE '\bjson_dump[sbfd_]*\(' src ui --include='*.c' |
-    grep -vE '^(src/(base/json|chat/(record|sessions|tool|local_[a-z]+)|model/config|remote/[a-z]+|serve/[a-z]+)|ui/tui/(unsent|history))\.c:')
+    grep -vE '^(src/(base/json|session/(record|sessions)|tool/tool|responder/[a-z_]+|model/config|(remote|serve)/[a-z]+)|ui/tui/[a-z]+)\.c:')
 [ -z "$hits" ] && echo "ok one writer of JSON that is printed" || bad "JSON is printed by: $hits"
 
 # The full screen.  A window gets a struct host; only what stands above the table of windows knows the whole.

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/unicode.h"
 #include "chat/chat.h"
-#include "chat/nearest.h"
+#include "option/nearest.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
 #include "ui/prompt.h"

@@ -3,7 +3,7 @@
 #define Q35_UI_BATCH_H
 
 #include "base/buf.h"
-#include "chat/options.h"
+#include "option/options.h"
 
 /* `words`: of the command line; a plain line joins them as stdin joins a single prompt.  The exit status: EXIT_FAILED if a line
  * failed, after the others were answered. */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "bench/run.h"
-#include "chat/paths.h"
+#include "option/paths.h"
 #include "prepare/models.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "chat/held.h"
-#include "chat/sessions.h"
+#include "session/held.h"
+#include "session/sessions.h"
 #include "prepare/models.h"
 #include "ui/exits.h"
 

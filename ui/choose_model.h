@@ -3,7 +3,7 @@
 #define Q35_UI_CHOOSE_MODEL_H
 
 #include "base/err.h"
-#include "chat/options.h"
+#include "option/options.h"
 
 /* Sets the option to a directory: --model can be a name; without it the newest real model of this machine is used, and the demo when
  * there is none.  0; EXIT_USAGE where --model is empty; EXIT_MODEL where no model, or more than one, has the name. */

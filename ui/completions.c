@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "chat/options.h"
+#include "option/options.h"
 #include "ui/subcommand.h"
 
 /* Returns the choices for the value of an option, with blanks between them, or "". */

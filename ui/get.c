@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "chat/options.h"
+#include "option/options.h"
 #include "prepare/get.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/unicode.h"
-#include "chat/held.h"
+#include "session/held.h"
 #include "ui/exits.h"
 
 /* Quoted for a shell, after a blank. */

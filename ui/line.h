@@ -2,7 +2,7 @@
 #ifndef Q35_UI_LINE_H
 #define Q35_UI_LINE_H
 
-#include "chat/options.h"
+#include "option/options.h"
 #include "ui/prompt.h"
 
 /* The exit status. */

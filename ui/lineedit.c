@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/chat.h"
-#include "chat/paths.h"
+#include "option/paths.h"
 #include "ui/choices.h"
 #include "ui/interrupt.h"
 #include "ui/tui/history.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "chat/options.h"
+#include "option/options.h"
 #include "ui/turn.h"
 
 struct lineedit;

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/unicode.h"
-#include "chat/options.h"
+#include "option/options.h"
 #include "prepare/hybrid.h"
 #include "prepare/inspect.h"
 #include "prepare/mtp.h"

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "chat/endpoint.h"
-#include "chat/session.h"
-#include "chat/sessions.h"
-#include "chat/tool.h"
+#include "option/endpoint.h"
+#include "session/session.h"
+#include "session/sessions.h"
+#include "tool/tool.h"
 #include "ui/tui/action.h"
 
 static bool check_tools(const struct options *o, struct err *e)

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "chat/options.h"
+#include "option/options.h"
 
 /* Checks what they name before a model is loaded for it.  False with the name and what there is.  chats: the program opens a chat, which can be a
  * new one where --continue finds none. */

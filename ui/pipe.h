@@ -3,7 +3,7 @@
 #define Q35_UI_PIPE_H
 
 #include "base/buf.h"
-#include "chat/options.h"
+#include "option/options.h"
 
 /* `prompt`: the words of the command line; stdin is added here.  Returns the exit status. */
 int pipe_run(struct options *o, struct buf *prompt);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "chat/options.h"
+#include "option/options.h"
 
 struct markdown;
 

@@ -9,9 +9,9 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "chat/endpoint.h"
-#include "chat/local.h"
-#include "chat/remote.h"
+#include "option/endpoint.h"
+#include "responder/local.h"
+#include "responder/remote.h"
 #include "config/limits.h"
 #include "serve/control.h"
 #include "serve/engine_key.h"

@@ -3,7 +3,7 @@
 #define Q35_UI_RESPONDER_H
 
 #include "base/err.h"
-#include "chat/options.h"
+#include "option/options.h"
 
 struct responder;
 struct responder *ui_responder(const struct options *o, struct err *e);         /* NULL with the reason */

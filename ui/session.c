@@ -9,10 +9,10 @@
 
 #include "base/json.h"
 #include "base/unicode.h"
-#include "chat/export.h"
-#include "chat/session.h"
-#include "chat/sessions.h"
-#include "chat/trash.h"
+#include "session/export.h"
+#include "session/session.h"
+#include "session/sessions.h"
+#include "session/trash.h"
 #include "ui/exits.h"
 #include "ui/subcommand.h"
 

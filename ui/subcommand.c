@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "chat/flags.h"
-#include "chat/nearest.h"
+#include "option/flags.h"
+#include "option/nearest.h"
 #include "config/limits.h"
 #include "ui/exits.h"
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "chat/value.h"
+#include "option/value.h"
 
 struct args;
 

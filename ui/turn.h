@@ -8,7 +8,7 @@
 
 #include "base/wrap.h"
 #include "chat/chat.h"
-#include "chat/options.h"
+#include "option/options.h"
 #include "ui/waiting.h"
 
 struct turn {

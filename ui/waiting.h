@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "chat/options.h"
+#include "option/options.h"
 #include "ui/tui/phase.h"
 
 struct waiting {

@@ -8,10 +8,10 @@
 #include "base/buf.h"
 #include "base/ids.h"
 #include "chat/loop.h"
-#include "chat/responder.h"
+#include "responder/responder.h"
 #include "chat/stopper.h"
 #include "chat/tokens.h"
-#include "chat/transcript.h"
+#include "session/transcript.h"
 
 enum { ANSWER_MAX_CALLS = 256 };        /* each is a tool that runs; a model that repeats itself makes thousands */
 

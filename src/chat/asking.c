@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "chat/asking.h"
-#include "chat/preset.h"
+#include "option/preset.h"
 #include "chat/sent.h"
 #include "chat/state.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "chat/responder.h"
+#include "responder/responder.h"
 #include "chat/turn.h"
 
 /* A new answer begins with what the option `begin` says, if anything.  False with the reason: it cannot. */

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/unicode.h"
-#include "chat/fence.h"
-#include "chat/paths.h"
+#include "session/fence.h"
+#include "option/paths.h"
 #include "chat/sent.h"
 
 /* --- a file ------------------------------------------------------------------------------------------------------ */

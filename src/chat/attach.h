@@ -18,7 +18,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "chat/transcript.h"
+#include "session/transcript.h"
 
 #define ATTACH_MAX ((size_t)16 << 20)   /* bytes of a file */
 

@@ -4,7 +4,7 @@
 #define Q35_CHAT_CALLS_H
 
 #include "base/buf.h"
-#include "chat/tool.h"
+#include "tool/tool.h"
 
 struct chat;
 

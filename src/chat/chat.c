@@ -7,11 +7,11 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/attach.h"
-#include "chat/bias.h"
-#include "chat/export.h"
-#include "chat/preset.h"
+#include "option/bias.h"
+#include "session/export.h"
+#include "option/preset.h"
 #include "chat/state.h"
-#include "chat/title.h"
+#include "session/title.h"
 
 const char *chat_end_name(enum chat_end end)
 {

@@ -1,4 +1,4 @@
-/* A conversation with a model: a state machine over a responder's news (chat/responder.h), on one thread, shared by all front ends.
+/* A conversation with a model: a state machine over a responder's news (responder/responder.h), on one thread, shared by all front ends.
  *
  *     chat_open(local_open());  chat_submit();
  *     for (;;) { poll(chat_fds(), chat_timeout());  for each event of chat_drain(): show it }
@@ -15,7 +15,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "chat/options.h"
+#include "option/options.h"
 
 struct chat;
 struct responder;
@@ -298,7 +298,7 @@ void chat_explain(const struct chat *c, enum option_id id, struct buf *out);
 void chat_sampling_name(const struct chat *c, struct buf *out);         /* "temperature 0.6"; "" while it is not known */
 void chat_list_tools(const struct chat *c, struct buf *out);
 
-/* --- sessions (chat/sessions.h lists them) --- */
+/* --- sessions (session/sessions.h lists them) --- */
 bool chat_save(struct chat *c, const char *name, struct err *e);
 /* `note` gets what the user should know: what of the file was damaged, that it cannot be written, that the last answer is not whole. */
 bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e);
@@ -307,7 +307,7 @@ bool chat_resume(struct chat *c, struct buf *note, struct err *e);
 /* The name under which -r finds this conversation; false: it is not kept on disk, or has no messages. */
 bool chat_saved_name(const struct chat *c, struct buf *name);
 bool chat_rename(struct chat *c, const char *title, struct err *e);
-/* Moves a kept conversation to the trash (chat/trash.h).  The first call only says in `told` what would happen, the second one does it. */
+/* Moves a kept conversation to the trash (session/trash.h).  The first call only says in `told` what would happen, the second one does it. */
 bool chat_delete(struct chat *c, const char *name, struct buf *told, struct err *e);
 /* The title that the user gave, else the first line of the first message, else "".  Valid until the next call. */
 const char *chat_title(struct chat *c);
@@ -342,7 +342,7 @@ int chat_others(const struct chat *c);                  /* the number of other p
 const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */
 const char *chat_model_dir(const struct chat *c);
 const char *chat_notice(const struct chat *c);          /* notice.txt of the model's directory, or NULL; its first line is a sentence of its own */
-const char *chat_held_with(const struct chat *c);       /* the model as chat/held.h describes it */
+const char *chat_held_with(const struct chat *c);       /* the model as session/held.h describes it */
 const char *chat_saved_as(const struct chat *c);        /* path, or NULL */
 int  chat_n_messages(const struct chat *c);
 const struct chat_stats *chat_last_stats(const struct chat *c);         /* of the turn that ended last */

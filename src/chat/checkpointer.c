@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "chat/state.h"
-#include "chat/trash.h"
+#include "session/trash.h"
 
 static bool is_on(const struct chat *c)
 {

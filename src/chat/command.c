@@ -6,10 +6,10 @@
 
 #include "base/when.h"
 #include "chat/commands.h"
-#include "chat/export.h"
-#include "chat/nearest.h"
-#include "chat/sessions.h"
-#include "chat/title.h"
+#include "session/export.h"
+#include "option/nearest.h"
+#include "session/sessions.h"
+#include "session/title.h"
 
 enum completion { NOTHING, COMMANDS, OPTIONS, FILES, SESSIONS, DELETED, PRESETS, THEMES, FORMATS };
 

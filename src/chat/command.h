@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "chat/chat.h"
-#include "chat/options.h"
+#include "option/options.h"
 
 enum command_result {
     COMMAND_MESSAGE,            /* not a command: send *message (of "//text" the text with one slash) */

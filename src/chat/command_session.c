@@ -4,9 +4,9 @@
 #include <time.h>
 
 #include "chat/commands.h"
-#include "chat/export.h"
-#include "chat/sessions.h"
-#include "chat/trash.h"
+#include "session/export.h"
+#include "session/sessions.h"
+#include "session/trash.h"
 
 enum command_result command_new(struct typed *c)
 {

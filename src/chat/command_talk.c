@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "chat/commands.h"
-#include "chat/export.h"
-#include "chat/title.h"
+#include "session/export.h"
+#include "session/title.h"
 
 enum command_result command_regen(struct typed *c)
 {

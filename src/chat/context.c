@@ -8,7 +8,7 @@
 #include "chat/attach.h"
 #include "chat/sent.h"
 #include "chat/state.h"
-#include "chat/title.h"
+#include "session/title.h"
 
 enum { COUNTED = 1 << 20 };             /* longer files are estimated: counting takes a while */
 

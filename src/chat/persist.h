@@ -2,8 +2,8 @@
 #ifndef Q35_CHAT_PERSIST_H
 #define Q35_CHAT_PERSIST_H
 
-#include "chat/session.h"
-#include "chat/transcript.h"
+#include "session/session.h"
+#include "session/transcript.h"
 
 struct chat;
 

@@ -3,11 +3,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "chat/held.h"
-#include "chat/sessions.h"
+#include "session/held.h"
+#include "session/sessions.h"
 #include "chat/state.h"
-#include "chat/title.h"
-#include "chat/trash.h"
+#include "session/title.h"
+#include "session/trash.h"
 
 bool chat_unsaved(const struct chat *c)
 {

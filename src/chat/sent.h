@@ -5,7 +5,7 @@
 #define Q35_CHAT_SENT_H
 
 #include "base/arena.h"
-#include "chat/transcript.h"
+#include "session/transcript.h"
 
 #define SENT_INSTEAD "(left out)"
 

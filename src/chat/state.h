@@ -28,10 +28,10 @@
 #include "chat/checkpointer.h"
 #include "chat/outbox.h"
 #include "chat/persist.h"
-#include "chat/responder.h"
+#include "responder/responder.h"
 #include "chat/summary.h"
 #include "chat/titler.h"
-#include "chat/transcript.h"
+#include "session/transcript.h"
 #include "chat/turn.h"
 
 /* The files and doubts of the next message. */
@@ -76,7 +76,7 @@ struct chat {
 #define STATE_MIX 0xcbf29ce484222325u
 
 static inline bool state_ready(const struct chat *c) { return c->presence == RESPONDER_READY; }         /* the responder takes requests */
-const char *state_model(const struct chat *c);            /* the model, as sessions record it (chat/held.h) */
+const char *state_model(const struct chat *c);            /* the model, as sessions record it (session/held.h) */
 bool state_usable(const struct chat *c, struct err *e);         /* a turn may begin, and the conversation may be changed */
 const char *state_role(const struct entry *m);
 uint64_t state_conversation(const struct chat *c);              /* for struct request: a hash of its file's path; 0: it has no file */

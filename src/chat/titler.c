@@ -6,7 +6,7 @@
 #include "base/due.h"
 #include "chat/sent.h"
 #include "chat/state.h"
-#include "chat/title.h"
+#include "session/title.h"
 
 #define WISH "Write a title for our conversation so far: two to six words, in its language, on one line, and nothing else. No quotation marks."
 

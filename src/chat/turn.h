@@ -4,7 +4,7 @@
 
 #include "chat/answer.h"
 #include "chat/chat.h"
-#include "chat/responder.h"
+#include "responder/responder.h"
 #include "chat/tokens.h"
 
 /* Where the turn is.  These are all the ways:

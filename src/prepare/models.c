@@ -11,7 +11,7 @@
 
 #include "base/grow.h"
 #include "base/memory.h"
-#include "chat/paths.h"
+#include "option/paths.h"
 #include "fetch/cache.h"
 #include "model/config.h"
 #include "prepare/part.h"

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "chat/session.h"
+#include "session/session.h"
 
 #define SUFFIX ".jsonl" SESSION_CHECKPOINT
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "chat/responder.h"
+#include "responder/responder.h"
 #include "chat/stopper.h"
 #include "serve/question.h"
 

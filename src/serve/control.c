@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/unixsocket.h"
-#include "chat/paths.h"
+#include "option/paths.h"
 #include "fetch/http.h"
 
 enum { ANSWER_S = 5, MAX_ANSWER = 1 << 20 };

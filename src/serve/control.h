@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "chat/options.h"
+#include "option/options.h"
 
 /* NONE: no server listens at the socket.  BUSY: a program of the user's listens, but does not answer, or has no place for another connection.
  * FAILED: the socket is another user's, or the program that listens is not q35chat. */

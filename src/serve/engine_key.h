@@ -3,7 +3,7 @@
 #define Q35_SERVE_ENGINE_KEY_H
 
 #include "base/buf.h"
-#include "chat/options.h"
+#include "option/options.h"
 
 void engine_key(const struct options *o, struct buf *out);
 

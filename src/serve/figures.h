@@ -3,7 +3,7 @@
 #define Q35_SERVE_FIGURES_H
 
 #include "base/buf.h"
-#include "chat/responder.h"
+#include "responder/responder.h"
 
 /* Plain value, valid as {0}. */
 struct figures {

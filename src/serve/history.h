@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "chat/responder.h"
+#include "responder/responder.h"
 #include "text/pyjson.h"
 
 /* Reads `messages` and `tools` of the body into the request, in `mem`.  False with a sentence that names the message or the tool by its number. */

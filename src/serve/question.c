@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "chat/bias.h"
-#include "chat/preset.h"
+#include "option/bias.h"
+#include "option/preset.h"
 #include "config/limits.h"
 #include "serve/history.h"
 #include "text/pyjson.h"

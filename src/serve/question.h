@@ -8,8 +8,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "chat/options.h"
-#include "chat/responder.h"
+#include "option/options.h"
+#include "responder/responder.h"
 #include "chat/tokens.h"
 #include "text/pyjson.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "chat/responder.h"
+#include "responder/responder.h"
 #include "serve/choice.h"
 #include "serve/question.h"
 

@@ -6,8 +6,8 @@
 #include <poll.h>
 
 #include "base/err.h"
-#include "chat/options.h"
-#include "chat/responder.h"
+#include "option/options.h"
+#include "responder/responder.h"
 
 struct server_options {
     const struct options *o;            /* values for what a request does not say; must outlive the server */

@@ -4,8 +4,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "chat/options.h"
-#include "chat/responder.h"
+#include "option/options.h"
+#include "responder/responder.h"
 
 /* Bytes of the longest piece of the vocabulary. */
 size_t tokens_longest(const struct responder *r);

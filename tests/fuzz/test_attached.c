@@ -1,5 +1,5 @@
 /* A chat that is attached to another q35chat which answers whatever it likes: lines in any order, with any numbers, broken off anywhere.  Its news
- * still come in the order that chat/responder.h promises, an answer ends exactly once, and a call whose end never came does not look whole.  The
+ * still come in the order that responder/responder.h promises, an answer ends exactly once, and a call whose end never came does not look whole.  The
  * other program is a function here, in the place of the askers. */
 #include <jansson.h>
 #include <poll.h>
@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "chat/local.h"
-#include "chat/responder.h"
+#include "responder/local.h"
+#include "responder/responder.h"
 #include "config/limits.h"
 #include "remote/asker.h"
 #include "tests/fuzz/mutate.h"

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/unicode.h"
-#include "chat/responder.h"
+#include "responder/responder.h"
 #include "tests/fuzz/mutate.h"
 #include "ui/batch.h"
 #include "ui/interrupt.h"

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/unicode.h"
-#include "chat/endpoint.h"
+#include "option/endpoint.h"
 #include "remote/dialect.h"
 #include "tests/fuzz/disk.h"
 #include "tests/fuzz/mutate.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/unicode.h"
-#include "chat/tool.h"
+#include "tool/tool.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/tmpdir.h"
 

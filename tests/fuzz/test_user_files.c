@@ -10,10 +10,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "chat/calc.h"
-#include "chat/options.h"
-#include "chat/session.h"
-#include "chat/tool.h"
+#include "tool/calc.h"
+#include "option/options.h"
+#include "session/session.h"
+#include "tool/tool.h"
 #include "tests/fuzz/long_run.h"
 #include "tests/tmpdir.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "chat/chat.h"
-#include "chat/local.h"
+#include "responder/local.h"
 #include "tests/emulated.h"
 
 /* ---- 200 prompts: {a} and {b} are numbers, {w} and {v} words ---- */

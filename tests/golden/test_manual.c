@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "chat/options.h"
+#include "option/options.h"
 #include "ui/exits.h"
 #include "ui/subcommand.h"
 

@@ -22,8 +22,8 @@
 #include "base/grow.h"
 #include "base/log.h"
 #include "chat/chat.h"
-#include "chat/local.h"
-#include "chat/session.h"
+#include "responder/local.h"
+#include "session/session.h"
 
 static const char question[] = "Tell me a story";
 

@@ -8,7 +8,7 @@
 
 #include "tests/tmpdir.h"
 #include "talk.h"
-#include "chat/remote.h"
+#include "responder/remote.h"
 #include "serve/host.h"
 
 #define MODEL "tests/data/chat"

@@ -4,7 +4,7 @@
 #define Q35_TESTS_BY_TEXT_H
 
 #include "base/memory.h"
-#include "chat/responder.h"
+#include "responder/responder.h"
 #include "fake_engine.h"
 #include "text/stream.h"
 #include "text/template.h"

@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "chat/local.h"
+#include "responder/local.h"
 #include "fake_engine.h"
 #include "tests/tmpdir.h"
 #include "ui/tui/input.h"

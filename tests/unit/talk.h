@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "chat/chat.h"
-#include "chat/local.h"
+#include "responder/local.h"
 #include "by_text.h"
 #include "fake_engine.h"
 

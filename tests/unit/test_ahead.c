@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "chat/chat.h"
 #include "chat/command.h"
-#include "chat/local.h"
+#include "responder/local.h"
 #include "chat/state.h"
 #include "tests/tmpdir.h"
 

@@ -8,7 +8,7 @@
 
 #include "chat/attach.h"
 #include "chat/chat.h"
-#include "chat/local.h"
+#include "responder/local.h"
 #include "fake_engine.h"
 
 static char dir[64];

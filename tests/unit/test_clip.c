@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "chat/tool.h"
+#include "tool/tool.h"
 #include "tests/emulated.h"
 #include "tests/tmpdir.h"
 #include "ui/tui/clip.h"

@@ -6,8 +6,8 @@
 #include <cmocka.h>
 
 #include "chat/command.h"
-#include "chat/local.h"
-#include "chat/nearest.h"
+#include "responder/local.h"
+#include "option/nearest.h"
 #include "fake_engine.h"
 
 static struct options *o;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "chat/export.h"
+#include "session/export.h"
 
 static struct text text(const char *s)
 {

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "chat/flags.h"
-#include "chat/value.h"
+#include "option/flags.h"
+#include "option/value.h"
 #include "ui/subcommand.h"
 
 static const struct flag table[] = {{"top_p", 'p', false, "X"}, {"think", 't', true, NULL}, {"json", 'j', false, NULL}, {"read-only", 0, false, NULL},

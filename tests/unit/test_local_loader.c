@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "chat/local_loader.h"
+#include "responder/local_loader.h"
 
 /* A tokenizer whose file answers when the test wants it to: these definitions win over the archive's. */
 static sem_t answers, closed;

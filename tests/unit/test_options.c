@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "chat/options.h"
+#include "option/options.h"
 
 static struct options *o;
 static struct err e;

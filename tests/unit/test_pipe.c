@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <cmocka.h>
 
-#include "chat/options.h"
+#include "option/options.h"
 #include "fake_engine.h"
 #include "ui/pipe.h"
 

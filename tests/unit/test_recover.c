@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "chat/chat.h"
-#include "chat/local.h"
-#include "chat/session.h"
+#include "responder/local.h"
+#include "session/session.h"
 #include "fake_engine.h"
 
 static struct options *o;

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "chat/record.h"
-#include "chat/session.h"
+#include "session/record.h"
+#include "session/session.h"
 
 static char dir[64], path[80];
 

@@ -11,9 +11,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "chat/scan.h"
-#include "chat/session.h"
-#include "chat/sessions.h"
+#include "session/scan.h"
+#include "session/session.h"
+#include "session/sessions.h"
 
 static char dir[64];
 

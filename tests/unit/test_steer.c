@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "chat/chat.h"
-#include "chat/local.h"
+#include "responder/local.h"
 #include "tests/emulated.h"
 #include "tests/tmpdir.h"
 

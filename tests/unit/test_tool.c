@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "chat/calc.h"
-#include "chat/tool.h"
+#include "tool/calc.h"
+#include "tool/tool.h"
 #include "tests/emulated.h"
 
 static void test_calc__expressions_have_these_values(void **state)

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "base/move.h"
-#include "chat/session.h"
-#include "chat/sessions.h"
-#include "chat/trash.h"
+#include "session/session.h"
+#include "session/sessions.h"
+#include "session/trash.h"
 
 enum { DAY_S = 24 * 60 * 60 };
 

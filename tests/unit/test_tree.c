@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "chat/chat.h"
-#include "chat/local.h"
+#include "responder/local.h"
 #include "fake_engine.h"
 
 static struct options *o;

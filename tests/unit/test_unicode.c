@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/unicode.h"
-#include "chat/title.h"
+#include "session/title.h"
 
 static char warned[128];
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "chat/zone.h"
+#include "tool/zone.h"
 
 static const char root[] = "/usr/share/zoneinfo/";
 static int n_zones;

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "chat/export.h"
-#include "chat/paths.h"
+#include "session/export.h"
+#include "option/paths.h"
 #include "ui/tui/figure.h"
 
 enum { LIMIT_MS = 2000, NAP_NS = 2000000 };

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/when.h"
-#include "chat/tool.h"
+#include "tool/tool.h"
 #include "ui/tui/figure.h"
 
 enum { HEAD_EVERY_MS = 250 };

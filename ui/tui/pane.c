@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "chat/callline.h"
+#include "session/callline.h"
 #include "ui/tui/items.h"
 #include "ui/tui/search.h"
 #include "ui/tui/sentence.h"

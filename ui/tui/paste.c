@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "chat/paths.h"
+#include "option/paths.h"
 #include "ui/tui/figure.h"
 #include "ui/tui/input.h"
 

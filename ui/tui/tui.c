@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/unicode.h"
-#include "chat/paths.h"
+#include "option/paths.h"
 #include "ui/exits.h"
 #include "ui/goodbye.h"
 #include "ui/responder.h"

@@ -2,7 +2,7 @@
 #ifndef Q35_UI_TUI_TUI_H
 #define Q35_UI_TUI_TUI_H
 
-#include "chat/options.h"
+#include "option/options.h"
 #include "ui/prompt.h"
 
 /* Chats until the user leaves, beginning with the message or draft `first`; returns the exit status.  term_usable() must be true.  When the terminal

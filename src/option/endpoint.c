@@ -1,0 +1,145 @@
+#include "option/endpoint.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "option/key.h"
+#include "option/paths.h"
+#include "option/value.h"
+
+bool endpoint_is_socket(const char *url, const char **path)
+{
+    static const char scheme[] = "unix:";
+    *path = url + strlen(scheme);
+    return !strncmp(url, scheme, strlen(scheme));
+}
+
+bool endpoint_is_address(const char *s)
+{
+    static const char *const schemes[] = {"http://", "https://", "unix:"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        size_t n = strlen(schemes[i]);
+        if (!strncmp(s, schemes[i], n))
+            return s[n] != 0;
+    }
+    return false;
+}
+
+static bool unknown(const struct options *o, const char *name, struct err *e)
+{
+    struct buf names = {0};
+    for (int i = 0; i < options_n_endpoints(o); i++)
+        buf_addf(&names, "%s%s", i ? ", " : "", options_endpoint(o, i)->name);
+    err_set(e, "the endpoint is '%s', expected an address that begins with http:// or https://, unix:PATH, or the name of an [endpoint NAME] "
+               "section of the config file, which has %s", name, names.len ? names.data : "none");
+    buf_free(&names);
+    return false;
+}
+
+static const struct option_endpoint *section(const struct options *o, const char *name)
+{
+    for (int i = 0; i < options_n_endpoints(o); i++)
+        if (!strcmp(options_endpoint(o, i)->name, name))
+            return options_endpoint(o, i);
+    return NULL;
+}
+
+static const char *set(const char *value)
+{
+    return value && *value ? value : NULL;
+}
+
+/* What the section says holds unless the command line says otherwise; without it the option counts if it was given where the endpoint was, or by
+ * a stronger source: a model of the config file means a checkpoint when an endpoint is asked for on the command line. */
+static const char *chosen(const struct options *o, enum option_id id, const char *own)
+{
+    enum option_from least = set(own) ? FROM_COMMAND_LINE : options_from(o, OPT_endpoint);
+    return options_given(o, id) && options_from(o, id) >= least ? set(options_text(o, id)) : set(own);
+}
+
+/* Reads the key of an endpoint that names none. */
+static void usual_key(struct endpoint *ep)
+{
+    const char *own = set(getenv("Q35CHAT_API_KEY")), *usual = own ? NULL : set(getenv("OPENAI_API_KEY"));
+    buf_adds(&ep->key_from, usual ? "OPENAI_API_KEY" : "Q35CHAT_API_KEY");
+    buf_adds(&ep->key, own ? own : usual ? usual : "");
+}
+
+static bool read_key(const struct option_endpoint *s, struct endpoint *ep, struct err *e)
+{
+    const char *env = set(s->key_env), *file = set(s->key_file);
+    if (env && file)
+        return err_set(e, "[endpoint %s] has key_env and key_file, expected one of them", s->name);
+    if (env) {
+        const char *key = set(getenv(env));
+        buf_adds(&ep->key_from, env);
+        buf_adds(&ep->key, key ? key : "");
+        return key || err_set(e, "[endpoint %s] takes its key from the environment variable %s, which is not set", s->name, env);
+    }
+    if (!file) {
+        usual_key(ep);
+        return true;
+    }
+    paths_expand(&ep->key_from, file);
+    return key_read(ep->key_from.data, false, &ep->key, e);
+}
+
+static bool read_authorities(const struct option_endpoint *s, struct endpoint *ep, struct err *e)
+{
+    if (!set(s->ca_file))
+        return true;
+    struct stat st;
+    paths_expand(&ep->ca_file, s->ca_file);
+    if (stat(ep->ca_file.data, &st) || access(ep->ca_file.data, R_OK))
+        return err_set(e, "cannot read %s, the ca_file of [endpoint %s]: %s", ep->ca_file.data, s->name, strerror(errno));
+    return S_ISREG(st.st_mode) || err_set(e, "%s, the ca_file of [endpoint %s], is not a regular file", ep->ca_file.data, s->name);
+}
+
+bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
+{
+    static const struct option_endpoint nothing;
+    const char *name = options_text(o, OPT_endpoint);
+    const struct option_endpoint *s = endpoint_is_address(name) ? &nothing : section(o, name);
+    *ep = (struct endpoint){0};
+    if (!s)
+        return unknown(o, name, e);
+    ep->url = s->name ? set(s->url) : name;
+    ep->model = chosen(o, OPT_model, s->model);
+    ep->dialect = chosen(o, OPT_dialect, s->dialect);
+    if (!ep->url || !endpoint_is_address(ep->url))
+        return err_set(e, "[endpoint %s] has the url '%s', expected an address that begins with http:// or https://, or unix:PATH", s->name,
+                       ep->url ? ep->url : "");
+    if (ep->dialect && !value_check(VALUE_CHOICE, "the dialect of the endpoint", ep->dialect, options_choices(OPT_dialect), 0, 0, e))
+        return false;
+    return read_key(s, ep, e) && read_authorities(s, ep, e);
+}
+
+/* Looks at the command line alone: options of a config file are for models that are loaded here. */
+void endpoint_unused(const struct options *o, struct buf *out)
+{
+    const char *name = options_text(o, OPT_endpoint), *path;
+    const struct option_endpoint *s = endpoint_is_address(name) ? NULL : section(o, name);
+    const bool takes_steps = endpoint_is_socket(s && s->url ? s->url : name, &path);
+    struct option_about about;
+    struct buf flags = {0};
+    for (int id = 0; *name && options_about((enum option_id)id, &about); id++) {
+        if (options_from(o, (enum option_id)id) != FROM_COMMAND_LINE || !(about.of_engine || (about.of_steps && !takes_steps)))
+            continue;
+        buf_adds(&flags, flags.len ? ", --" : "--");
+        for (const char *p = about.key; *p; p++)
+            buf_addc(&flags, *p == '_' ? '-' : *p);
+    }
+    if (flags.len)
+        buf_addf(out, "--endpoint leaves %s without effect: the server that answers has its own settings", flags.data);
+    buf_free(&flags);
+}
+
+void endpoint_free(struct endpoint *ep)
+{
+    buf_free(&ep->key);
+    buf_free(&ep->key_from);
+    buf_free(&ep->ca_file);
+}

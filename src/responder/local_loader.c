@@ -1,0 +1,91 @@
+#include "responder/local_loader.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/quiet.h"
+
+/* Shared with the thread: the last of the two frees it. */
+struct loader {
+    atomic_int owners;
+    pthread_t thread;
+    bool  running;                      /* the owner's: the thread was not joined yet */
+    char *dir;
+    int   fd;                           /* eventfd */
+    struct tokenizer *tok;
+    struct err e;
+};
+
+static void drop(struct loader *l)
+{
+    if (atomic_fetch_sub(&l->owners, 1) > 1)
+        return;
+    tokenizer_close(l->tok);
+    if (l->fd >= 0)
+        close(l->fd);
+    free(l->dir);
+    free(l);
+}
+
+static void *run(void *arg)
+{
+    struct loader *l = arg;
+    l->tok = tokenizer_open(l->dir, &l->e);
+    eventfd_write(l->fd, 1);            /* publishes tok and e */
+    drop(l);
+    return NULL;
+}
+
+struct loader *loader_start(const char *dir, struct err *e)
+{
+    struct loader *l = memory_zeroed(1, sizeof *l);
+    l->dir = memory_strdup(dir);
+    l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = l->fd < 0 ? errno : 0;
+    l->owners = 2;
+    if (!rc && !(rc = quiet_thread(&l->thread, run, l))) {
+        l->running = true;
+        return l;
+    }
+    err_set(e, "cannot start the thread that reads the tokenizer: %s", strerror(rc));
+    l->owners = 1;
+    drop(l);
+    return NULL;
+}
+
+int loader_fd(const struct loader *l)
+{
+    return l->fd;
+}
+
+bool loader_take(struct loader *l, struct tokenizer **tok, struct err *e)
+{
+    eventfd_t done;
+    if (!l->running || eventfd_read(l->fd, &done))
+        return false;
+    pthread_join(l->thread, NULL);
+    l->running = false;
+    *tok = l->tok;
+    *e = l->e;
+    l->tok = NULL;
+    return true;
+}
+
+void loader_stop(struct loader *l)
+{
+    struct timespec until;
+    if (!l)
+        return;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LOADER_MOMENT_MS / 1000;
+    if (l->running && pthread_timedjoin_np(l->thread, NULL, &until))
+        pthread_detach(l->thread);
+    drop(l);
+}

@@ -1,0 +1,145 @@
+#include "responder/local_prompt.h"
+
+#include <string.h>
+
+#include "text/template.h"
+
+/* The part of `all` behind the held text; false if it begins with something else, or the cut falls into a control token. */
+static bool rest_after(const struct segments *all, const struct buf *held, struct segments *rest, struct arena *a)
+{
+    size_t done = 0;
+    int i = 0;
+    for (; i < all->n && done < held->len; i++) {
+        const struct segment *s = &all->items[i];
+        size_t left = held->len - done, n = s->text.n < left ? s->text.n : left;
+        if (memcmp(s->text.p, held->data + done, n) || (n < s->text.n && s->control))
+            return false;
+        done += n;
+        if (n == s->text.n)
+            continue;
+        rest->items = arena_array(a, (size_t)(all->n - i), sizeof *rest->items);
+        rest->n = all->n - i;
+        memcpy(rest->items, s, (size_t)rest->n * sizeof *s);
+        rest->items[0].text = (struct text){s->text.p + n, s->text.n - n};
+        return true;
+    }
+    rest->items = all->items + i;
+    rest->n = all->n - i;
+    return done == held->len;
+}
+
+bool prompt_make(struct prompt *p, const struct conversation *c, const struct made *made, const struct tokenizer *tok, struct err *e)
+{
+    struct arena tmp = {0};
+    struct segments all = {0}, rest = {0};
+    bool ok = template_render(c, &all, &tmp, e);
+    p->ids.n = 0;
+    p->spliced = 0;
+    if (ok && p->held.n && rest_after(&all, &p->held_text, &rest, &tmp)) {
+        ids_append(&p->ids, p->held.data, p->held.n);           /* snapshot_pos stays: it lies in the first request */
+        p->spliced = p->held.n;
+        ok = segments_encode(&rest, tok, &p->ids, NULL, e);
+    } else if (ok && made) {
+        ids_append(&p->ids, made->ids->data, made->ids->n);
+        p->snapshot_pos = made->snapshot_pos;
+    } else if (ok) {
+        ok = segments_encode(&all, tok, &p->ids, &p->snapshot_pos, e);
+    }
+    if (ok) {
+        buf_reset(&p->held_text);
+        segments_text(&all, &p->held_text);
+    }
+    arena_free(&tmp);
+    return ok;
+}
+
+static bool encode_with(const struct conversation *given, const char *last, const struct tokenizer *tok, struct ids *ids)
+{
+    struct arena tmp = {0};
+    struct segments all = {0};
+    struct conversation c = *given;
+    c.messages = arena_array(&tmp, (size_t)c.n_messages, sizeof *c.messages);
+    memcpy(c.messages, given->messages, (size_t)c.n_messages * sizeof *c.messages);
+    c.messages[c.n_messages - 1].content = text_of(last);
+    bool ok = template_render(&c, &all, &tmp, NULL) && segments_encode(&all, tok, ids, NULL, NULL);
+    arena_free(&tmp);
+    return ok;
+}
+
+/* What the ids of two last messages have in common from the prompt's beginning on. */
+static bool encode_common(const struct conversation *c, const char *one, const char *two, const struct tokenizer *tok, struct ids *out)
+{
+    struct ids other = {0};
+    out->n = 0;
+    bool ok = encode_with(c, one, tok, out) && encode_with(c, two, tok, &other);
+    int n = 0;
+    while (ok && n < out->n && n < other.n && out->data[n] == other.data[n])
+        n++;
+    out->n = n;
+    ids_free(&other);
+    return n > 0;
+}
+
+/* Two last messages begin in different ways. */
+bool prompt_beginning(const struct conversation *c, const struct tokenizer *tok, struct ids *out)
+{
+    return encode_common(c, "x", ". 1", tok, out);
+}
+
+static int last_of(const struct ids *ids, int32_t id)
+{
+    int i = ids->n - 1;
+    while (i >= 0 && ids->data[i] != id)
+        i--;
+    return i;
+}
+
+/* What stands before the message is not encoded again: control tokens divide what is. */
+bool prompt_typed(const struct ids *head, const char *words, const struct tokenizer *tok, struct ids *out)
+{
+    struct message user = {.role = ROLE_USER};
+    const struct conversation c = {.messages = &user, .n_messages = 1};
+    struct ids message = {0};
+    struct buf one = {0}, other = {0};
+    buf_addf(&one, "%s x", words);
+    buf_addf(&other, "%s\n.", words);
+    bool ok = encode_common(&c, one.data, other.data, tok, &message);
+    int32_t start = tokenizer_special(tok, "<|im_start|>");
+    int before = last_of(head, start), from = last_of(&message, start);
+    out->n = 0;
+    ok = ok && before >= 0 && from >= 0;
+    if (ok) {
+        ids_append(out, head->data, before);
+        ids_append(out, message.data + from, message.n - from);
+    }
+    ids_free(&message);
+    buf_free(&one);
+    buf_free(&other);
+    return ok && out->n > head->n && !memcmp(out->data, head->data, (size_t)head->n * sizeof *head->data);
+}
+
+void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok)
+{
+    p->held.n = 0;
+    ids_append(&p->held, p->ids.data, p->ids.n);
+    ids_append(&p->held, sampled->data, sampled->n);
+    for (int i = 0; i < sampled->n; i++) {
+        size_t n;
+        const char *bytes = tokenizer_bytes(tok, sampled->data[i], &n);
+        if (bytes)
+            buf_add(&p->held_text, bytes, n);
+    }
+}
+
+void prompt_forget(struct prompt *p)
+{
+    p->held.n = 0;
+    buf_reset(&p->held_text);
+}
+
+void prompt_free(struct prompt *p)
+{
+    ids_free(&p->ids);
+    ids_free(&p->held);
+    buf_free(&p->held_text);
+}

@@ -1,0 +1,404 @@
+#include "responder/remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/grow.h"
+#include "base/memory.h"
+#include "base/unicode.h"
+#include "option/endpoint.h"
+#include "responder/responder.h"
+#include "remote/body.h"
+#include "remote/client.h"
+
+/* The answer under way.
+ *
+ *     SILENT -> SPEAKING              request()
+ *     SPEAKING -> STOPPING            interrupt(); nothing is told any more but DONE
+ *     SPEAKING, STOPPING -> SILENT    the client's answer has ended */
+enum speaking { SILENT, SPEAKING, STOPPING };
+
+enum { ASSUMED_CTX = 32768 };           /* tokens, of a server that does not say, without --ctx */
+
+struct remote {
+    struct responder base;
+    struct client *client;
+    struct buf name;                    /* "ADDRESS MODEL", what sessions note */
+    size_t n_address;                   /* of its bytes */
+    struct buf names;                   /* of models, each ended by a zero byte, */
+    const char **models;                /* [n_models] and where they begin */
+    int    n_models;
+    bool   chosen;                      /* by the user */
+    struct responder_info info;
+    int    ctx;                         /* where the server does not say */
+    bool   known, dead;
+    bool   attached;                    /* that it is not loaded here is told when it is ready */
+    enum speaking speaking;
+    struct chat_stats stats;
+    int    used;                        /* tokens of the newest prompt and answer; -1: not known */
+    int64_t asked_ns, first_ns;         /* first_ns 0: nothing has come yet */
+};
+
+static struct remote *own(struct responder *r)
+{
+    return (struct remote *)r;
+}
+
+static const struct remote *own_const(const struct responder *r)
+{
+    return (const struct remote *)r;
+}
+
+/* ---- a request ---- */
+
+/* The messages, and the answer that is to be continued as the last one.  For free(). */
+static struct message *messages_of(const struct request *q, int *n)
+{
+    struct message *all = memory_alloc(((size_t)q->n_messages + 1) * sizeof *all);
+    *n = q->n_messages;
+    memcpy(all, q->messages, (size_t)q->n_messages * sizeof *all);
+    if (q->prefix.content.n || q->prefix.reasoning.n)
+        all[(*n)++] = (struct message){
+            .role = ROLE_ASSISTANT, .content = q->prefix.content, .has_reasoning = q->prefix.reasoning.n > 0, .reasoning = q->prefix.reasoning,
+        };
+    return all;
+}
+
+static bool write_body(const struct remote *r, const struct request *q, struct buf *out, struct err *e)
+{
+    const struct remote_model *m = client_model(r->client);
+    const struct request_sampling *s = &q->sampling;
+    const char *told = client_reasoning_name(r->client);
+    int n;
+    struct message *messages = messages_of(q, &n);
+    struct body b = {
+        .model = buf_str(&m->id), .dialect = m->dialect, .messages = messages, .n_messages = n, .tools = q->tools, .n_tools = q->n_tools,
+        .reasoning_name = told ? told : m->dialect->own ? "reasoning_content" : NULL, .thinking = q->thinking, .continues = n > q->n_messages,
+#define SAMPLING_NUMBER(name, ...) .name = s->name,
+#include "config/sampling_numbers.def"
+        .top_k = s->top_k, .max_tokens = s->max_tokens, .seed = s->seed,
+        .think_budget = q->think_budget, .bias = s->bias, .n_bias = s->n_bias,
+    };
+    bool ok = body_write(&b, out, e);
+    free(messages);
+    return ok;
+}
+
+static void tell_given(const struct remote *r, enum news_kind kind, struct text t)
+{
+    if (t.n)
+        responder_tell(&r->base, &(struct news){.kind = kind, .text = t, .replayed = true});
+}
+
+/* Bytes that no answer exceeds: every token is as long as the longest of any vocabulary. */
+static size_t most_bytes(const struct remote *r, const struct request *q)
+{
+    enum { TOKEN_BYTES = 256, BESIDE = 1 << 16 };
+    int n = r->info.chat.n_ctx, most = q->sampling.max_tokens;
+    return (size_t)(most && most < n ? most : n) * TOKEN_BYTES + BESIDE;
+}
+
+static enum request_result request(struct responder *base, const struct request *q, struct err *e)
+{
+    struct remote *r = own(base);
+    struct buf body = {0};
+    if (q->prefix.reasoning.n && !q->prefix.content.n && !client_model(r->client)->dialect->own) {
+        err_set(e, "a server cannot continue an answer that was stopped while it reasoned; /regen asks for another one");
+        return REQUEST_REFUSED;
+    }
+    if (!write_body(r, q, &body, e)) {
+        buf_free(&body);
+        return REQUEST_REFUSED;
+    }
+    r->stats = (struct chat_stats){0};
+    r->asked_ns = clock_ns();
+    r->first_ns = 0;
+    r->speaking = SPEAKING;
+    tell_given(r, NEWS_REASONING, q->prefix.reasoning);
+    tell_given(r, NEWS_TEXT, q->prefix.content);
+    client_ask(r->client, &body, q->prefix.content.n > 0, most_bytes(r, q));
+    return REQUEST_TAKEN;
+}
+
+static void interrupt(struct responder *base)
+{
+    struct remote *r = own(base);
+    if (r->speaking != SPEAKING)
+        return;
+    r->speaking = STOPPING;
+    client_stop(r->client);
+}
+
+/* ---- what the client tells ---- */
+
+static void tell_text(const struct remote *r, enum news_kind kind, const char *text)
+{
+    responder_tell(&r->base, &(struct news){.kind = kind, .text = text_of(text)});
+}
+
+/* Sessions note what was chosen as if it had been named at the start. */
+static void take_chosen(struct remote *r, const char *model)
+{
+    struct buf note = {0};
+    r->name.len = r->n_address;
+    buf_addf(&r->name, " %s", model);
+    r->base.model = r->name.data;
+    buf_addf(&note, "answers come from %s now", model);
+    tell_text(r, NEWS_NOTE, note.data);
+    buf_free(&note);
+    r->chosen = false;
+}
+
+static void take_offer(struct remote *r, const struct buf *names)
+{
+    struct err ask = {{0}};
+    buf_reset(&r->names);
+    buf_add(&r->names, names->data, names->len);
+    r->n_models = 0;
+    for (size_t at = 0; at < r->names.len; at += strlen(r->names.data + at) + 1) {
+        r->models = memory_resized(r->models, (size_t)(r->n_models + 1) * sizeof *r->models);
+        r->models[r->n_models++] = r->names.data + at;
+    }
+    models_ask(&r->names, &ask);
+    tell_text(r, NEWS_MODELS, ask.msg);
+}
+
+static void take_ready(struct remote *r)
+{
+    const struct remote_model *m = client_model(r->client);
+    struct chat_info *to = &r->info.chat;
+    snprintf(to->model, sizeof to->model, "%s", buf_str(&m->id));
+    to->model[unicode_plain(to->model, strlen(to->model), '?')] = 0;    /* its end may be half a character */
+    snprintf(to->backend, sizeof to->backend, "%s", m->dialect->name);
+    to->n_ctx = m->n_ctx ? m->n_ctx : r->ctx;
+    r->info.temperature = m->samples ? m->temperature : -1;
+    r->info.top_p = m->top_p;
+    r->info.top_k = m->top_k;
+    r->known = true;
+    r->base.can.begin_text = m->dialect->continues;
+    if (!m->n_ctx) {
+        char note[160];
+        snprintf(note, sizeof note, "the server does not say how long its context is: %d tokens are assumed (--ctx)", r->ctx);
+        tell_text(r, NEWS_NOTE, note);
+    }
+    if (r->chosen)
+        take_chosen(r, buf_str(&m->id));
+    if (r->attached)
+        tell_text(r, NEWS_NOTE, "attached to the model that another q35chat has loaded");
+    tell_text(r, NEWS_READY, "");
+}
+
+static void take_delta(struct remote *r, const struct completion_delta *d)
+{
+    static const enum news_kind kinds[] = {
+        [COMPLETION_READING] = NEWS_READING, [COMPLETION_REASONING] = NEWS_REASONING, [COMPLETION_TEXT] = NEWS_TEXT,
+        [COMPLETION_CALL_BEGIN] = NEWS_CALL_BEGIN, [COMPLETION_CALL] = NEWS_CALL,
+    };
+    if (r->speaking != SPEAKING)
+        return;
+    if (d->kind == COMPLETION_READING) {
+        r->stats.n_prompt = (int)d->total;
+        r->stats.n_cached = (int)d->cached;
+    } else {                                    /* a part is a token at least; the server's own count comes at the end */
+        r->stats.n_tokens++;
+        if (!r->first_ns) {
+            r->first_ns = clock_ns();
+            r->stats.prefill_ms = clock_ms_since(r->asked_ns);
+        } else {
+            r->stats.n_timed++;
+            r->stats.decode_ms = clock_ms_since(r->first_ns);
+        }
+    }
+    responder_tell(&r->base, &(struct news){.kind = kinds[d->kind], .text = d->text, .truncated = d->truncated, .done = d->done, .total = d->total,
+                                            .cached = d->cached, .stats = &r->stats});
+}
+
+static void take_figures(struct remote *r, const struct completion_figures *f)
+{
+    struct chat_stats *s = &r->stats;
+    if (f->n_tokens >= 0) {
+        s->n_tokens = f->n_tokens;
+        s->n_timed = f->n_tokens > 0 ? f->n_tokens - 1 : 0;
+    }
+    if (f->n_prompt >= 0) {             /* else it is as it was while the prompt was read */
+        s->n_prompt = f->n_prompt;
+        s->n_cached = f->n_cached >= 0 ? f->n_cached : 0;
+    }
+    if (f->n_drafted > 0) {             /* by position is not told */
+        s->drafted[0] = f->n_drafted;
+        s->accepted[0] = f->n_accepted > 0 ? f->n_accepted : 0;
+        s->looked_up[0] = f->n_looked_up > 0 ? f->n_looked_up : 0;
+        s->looked_up_accepted[0] = f->n_looked_up_accepted > 0 ? f->n_looked_up_accepted : 0;
+    }
+    if (f->prefill_ms >= 0)
+        s->prefill_ms = f->prefill_ms;
+    if (f->decode_ms >= 0) {
+        s->decode_ms = f->decode_ms;
+        s->n_timed = s->n_tokens;
+    }
+    s->bytes = f->bytes > 0 ? f->bytes : 0;
+    r->used = f->n_prompt >= 0 && f->n_tokens >= 0 ? f->n_prompt + f->n_tokens : -1;
+}
+
+static void take_done(struct remote *r, const struct client_event *ev)
+{
+    static const enum chat_end ends[] = {
+        [CLIENT_ANSWERED] = CHAT_ANSWERED, [CLIENT_LENGTH] = CHAT_LENGTH, [CLIENT_CONTEXT] = CHAT_CONTEXT, [CLIENT_BROKEN] = CHAT_FAILED,
+        [CLIENT_FILTERED] = CHAT_FAILED, [CLIENT_STOPPED] = CHAT_INTERRUPTED, [CLIENT_FAILED] = CHAT_FAILED, [CLIENT_TOO_LONG] = CHAT_TOO_LONG,
+    };
+    const char *why = ev->how == CLIENT_FILTERED ? "the server's content filter stopped the answer"
+                    : ev->how == CLIENT_BROKEN ? "the model broke off in the middle of a tool call" : buf_str(&ev->text);
+    take_figures(r, &ev->figures);
+    r->speaking = SILENT;
+    if (ev->unreachable && r->base.instead) {
+        tell_text(r, NEWS_GONE, "the q35chat that had loaded the model has ended: it is loaded here now");
+        return;
+    }
+    responder_tell(&r->base, &(struct news){.kind = NEWS_DONE, .end = ends[ev->how], .text = text_of(why), .stats = &r->stats});
+}
+
+static void take_event(struct remote *r, const struct client_event *ev)
+{
+    switch (ev->kind) {
+    case CLIENT_LOADING:
+        responder_tell(&r->base, &(struct news){.kind = NEWS_LOADING, .done = ev->delta.done, .total = ev->delta.total});
+        break;
+    case CLIENT_READY:
+        take_ready(r);
+        break;
+    case CLIENT_OFFER:
+        take_offer(r, &ev->text);
+        break;
+    case CLIENT_FATAL:
+        r->dead = true;
+        tell_text(r, NEWS_FATAL, buf_str(&ev->text));
+        break;
+    case CLIENT_NOTE:
+        tell_text(r, NEWS_NOTE, buf_str(&ev->text));
+        break;
+    case CLIENT_DELTA:
+        take_delta(r, &ev->delta);
+        break;
+    case CLIENT_DONE:
+        take_done(r, ev);
+        break;
+    }
+}
+
+static void drain(struct responder *base)
+{
+    struct remote *r = own(base);
+    int n;
+    const struct client_event *list = client_drain(r->client, &n);
+    for (int i = 0; i < n && !r->dead; i++)
+        take_event(r, &list[i]);
+}
+
+/* ---- the rest ---- */
+
+static bool check_biases(const struct responder *r, const char *const *items, int n, struct err *e)
+{
+    const struct dialect *d = client_model(own_const(r)->client)->dialect;
+    for (int i = 0; i < n; i++)
+        if (!body_check_bias(d, items[i], e))
+            return false;
+    return true;
+}
+
+static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
+{
+    fds[0] = (struct pollfd){.fd = client_fd(own_const(r)->client), .events = POLLIN};
+    return !own_const(r)->dead;
+}
+
+static const struct responder_info *info(const struct responder *r)
+{
+    return own_const(r)->known ? &own_const(r)->info : NULL;
+}
+
+static void machine(struct responder *r, struct chat_machine *m)
+{
+    (void)r, (void)m;                   /* nothing is known of the server's */
+}
+
+static int used(const struct responder *r)
+{
+    return own_const(r)->used;
+}
+
+static int models(const struct responder *r, const char *const **names)
+{
+    *names = own_const(r)->models;
+    return own_const(r)->n_models;
+}
+
+static void choose(struct responder *base, const char *name)
+{
+    own(base)->chosen = own(base)->chosen || *name;
+    client_choose(own(base)->client, name);
+}
+
+static void close_remote(struct responder *base)
+{
+    struct remote *r = own(base);
+    client_close(r->client);
+    buf_free(&r->names);
+    free(r->models);
+    buf_free(&r->name);
+    free(r);
+}
+
+static const struct responder_ops ops = {
+    .request = request, .interrupt = interrupt, .fds = fds, .drain = drain, .info = info, .machine = machine, .used = used, .models = models,
+    .choose = choose, .check_biases = check_biases, .close = close_remote,
+};
+
+static struct remote *remote_new(const struct options *o)
+{
+    struct remote *r = memory_zeroed(1, sizeof *r);
+    r->base = (struct responder){.ops = &ops, .more_room = "a server that holds more is needed"};
+    r->ctx = options_int(o, OPT_ctx) ? options_int(o, OPT_ctx) : ASSUMED_CTX;
+    r->used = -1;
+    return r;
+}
+
+static struct responder *finish_open(struct remote *r, const struct client_options *co, struct err *e)
+{
+    r->base.model = r->name.data;
+    r->client = client_open(co, e);
+    if (r->client)
+        return &r->base;
+    close_remote(&r->base);
+    return NULL;
+}
+
+struct responder *remote_open(const struct options *o, struct err *e)
+{
+    struct endpoint ep;
+    struct responder *made = NULL;
+    if (endpoint_find(o, &ep, e)) {
+        struct remote *r = remote_new(o);
+        const struct client_options co = {.url = ep.url, .model = ep.model, .dialect = ep.dialect, .key = ep.key.len ? ep.key.data : NULL,
+                                          .key_from = ep.key_from.data, .ca_file = ep.ca_file.len ? ep.ca_file.data : NULL};
+        r->base.can.choose = true;
+        r->n_address = strlen(co.url);
+        buf_addf(&r->name, "%s%s%s", co.url, co.model ? " " : "", co.model ? co.model : "");
+        made = finish_open(r, &co, e);
+    }
+    endpoint_free(&ep);
+    return made;
+}
+
+struct responder *remote_attach(const struct options *o, const char *socket, const char *dir, bool tells, struct err *e)
+{
+    struct remote *r = remote_new(o);
+    struct buf url = {0};
+    buf_addf(&url, "unix:%s", socket);
+    buf_adds(&r->name, dir);
+    r->attached = tells;
+    struct responder *made = finish_open(r, &(struct client_options){.url = url.data, .dialect = "q35chat"}, e);
+    buf_free(&url);
+    return made;
+}

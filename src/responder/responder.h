@@ -1,0 +1,209 @@
+/* A responder answers: the engine in this process (responder/local.h), another q35chat, or a server.  The conversation knows them by this table
+ * alone, and goes by what each says it can do.
+ *
+ * All functions are called from one thread, and none but close() waits for the model.  The responder reports what happens as news: drain(), and
+ * also request(), calls the owner's function with each.  For each request that it took the owner hears
+ *
+ *     READING*  { TOKEN  REASONING  TEXT  CALL_BEGIN CALL }*  REFILL?  DONE
+ *
+ * with DONE exactly once, unless FATAL comes first.  If the request gave the beginning of the answer, that comes first, in news marked `replayed`.
+ * The owner's function may call interrupt(): no more tokens follow then.  From DONE on it may make the next request. */
+#ifndef Q35_RESPONDER_RESPONDER_H
+#define Q35_RESPONDER_RESPONDER_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/ids.h"
+#include "base/message.h"
+#include "chat/chat.h"
+#include "chat/tokens.h"
+
+struct responder;
+
+enum { RESPONDER_MAX_FDS = 4 };
+
+/* What a responder can do so far.  Members only change from false to true, until READY. */
+struct responder_can {
+    bool count;                         /* it counts tokens exactly: count() and count_prompt() */
+    bool tokens;                        /* it reports each token as TOKEN news; tokens(), says() and piece() */
+    bool logprobs;                      /* ... with probability and alternatives */
+    bool begin_text;                    /* request.prefix may be the text of a stopped answer */
+    bool begin_tokens;                  /* request.prefix may be any tokens, so that an answer can branch off at each of its tokens */
+    bool end_thought;                   /* end_thought(), and request.think_budget */
+    bool read_ahead;                    /* read_ahead() */
+    bool keeps;                         /* save() and restore() */
+    bool plain;                         /* request.plain; encode() and prompt() */
+    bool idle;                          /* requests that nobody waits for cost nothing: the engine is in this process */
+    bool choose;                        /* it may have several models: models() and choose().  True from the beginning or never */
+};
+
+/* How to pick tokens.  Zeros: greedy, without any limit. */
+struct request_sampling {
+    /* float temperature, top_p, ... */
+#define SAMPLING_NUMBER(name, ...) float name;
+#include "config/sampling_numbers.def"
+    int      top_k;                     /* 0: all */
+    uint64_t seed;
+    int      max_tokens;                /* of the answer, without the beginning that was given; 0: until the context is full */
+    int      draft_depth;               /* drafts per step; -1: as many as pay */
+    bool     lookup;                    /* drafts may also be looked up in the text */
+    int      n_alternatives;            /* alternatives reported with every token; 0: none, and no probabilities either */
+    const char *const *bias;            /* [n_bias] "TOKEN=X" (option/bias.h) */
+    int      n_bias;
+};
+
+/* The beginning of the answer, which the responder continues: tokens if there are any, else texts; {0}: the answer begins anew. */
+struct given {
+    const struct tokens *tokens;
+    struct text reasoning, content;
+};
+
+/* The caller owns everything.  The responder copies what it needs after the call, except `tools`, which must stay valid until DONE. */
+struct request {
+    uint64_t conversation;              /* the same number for all requests of one conversation; 0: not known */
+    const struct message *messages;
+    int  n_messages;
+    const struct text *tools;           /* JSON texts of the tools that may be called */
+    int  n_tools;
+    bool no_calls;                      /* the model may call none of the tools, though the prompt names them; not every responder can prevent it */
+    bool thinking;                      /* the model reasons before it answers */
+    int  think_budget;                  /* tokens of reasoning after which the answer begins; 0: no limit */
+    bool apart;                         /* the next prompt will not have the last message: the snapshot is made before it */
+    bool follows;                       /* the messages are those of the request before, its answer, and the results of its calls */
+    struct request_sampling sampling;
+    struct given prefix;
+    const struct ids *plain;            /* the prompt as tokens, instead of messages and tools; the answer is not parsed.  NULL: there is none */
+    int  patience_ms;                   /* requests that come within this time go first (base/due.h); 0: a person waits for the answer */
+    const struct ids *made;             /* tokens of the prompt, as prompt() made them of messages and tools; NULL: request() makes them */
+    int  snapshot_pos;                  /* tokens of `plain` or `made` that the next prompt will share; 0: all */
+};
+
+enum news_kind {
+    NEWS_LOADING,               /* done, total: bytes */
+    NEWS_READY,                 /* info() is complete, requests are taken */
+    NEWS_MODELS,                /* the list of models() has changed; before READY one of them must be chosen.  text: the error sentence of an owner
+                                 * who cannot choose */
+    NEWS_NOTE,                  /* text: a sentence for the user */
+    NEWS_READING,               /* done, total, cached: tokens of the prompt */
+    NEWS_REFILL,                /* text: why tokens were read again that an earlier prompt had already held */
+    NEWS_TOKEN,                 /* token, alternatives; comes before the text of the token */
+    NEWS_REASONING,             /* text, from */
+    NEWS_TEXT,                  /* text, from */
+    NEWS_CALL_BEGIN,            /* text: the tool's name */
+    NEWS_CALL,                  /* text: arguments; truncated: the answer ended within the call */
+    NEWS_RESTORED,              /* done: tokens that came back; text: why the file cannot be used, and whether it is deleted */
+    NEWS_SAVED,                 /* done: bytes written, total: bytes of the file; text: why it could not be written */
+    NEWS_GONE,                  /* text: a sentence.  The responder can answer nothing more.  `instead` opens another one, which gets the next
+                                 * request, or the one under way once more: that one had no text yet, and gets no DONE here.  If no other
+                                 * responder can be opened, the request fails; the next request tries again */
+    NEWS_DONE,                  /* end; text: the reason, if the request failed */
+    NEWS_FATAL,                 /* text: the reason.  The answer under way ends, and only close() may be called */
+};
+
+/* Valid during the call. */
+struct news {
+    enum news_kind kind;
+    struct text text;                   /* ends in a zero byte if it is a sentence or a name */
+    size_t from;                        /* if can.tokens: offset of the text in the decoded answer, in bytes */
+    struct token token;
+    const struct alternatives *alternatives;    /* NULL: not known */
+    bool replayed;                      /* part of the beginning that the request gave */
+    bool truncated;
+    uint64_t conversation;              /* RESTORED, SAVED: the number that restore() or save() got */
+    size_t done, total, cached;
+    enum chat_end end;                  /* CHAT_ANSWERED, CHAT_LENGTH, CHAT_CONTEXT, CHAT_INTERRUPTED or CHAT_FAILED */
+    const struct chat_stats *stats;     /* figures of the answer so far; NULL: as before */
+};
+typedef void news_fn(const struct news *it, void *arg);
+
+struct responder_info {
+    struct chat_info chat;
+    float temperature, top_p;           /* the model's own defaults; negative: the model has none */
+    int   top_k;
+    int32_t ends[LIMIT_STOP_IDS];       /* tokens that end an answer, as the checkpoint says */
+    int   n_ends;
+    int   at_once;                      /* answers that it can make at once, those for other programs included; 0: not known */
+};
+
+/* An answer whose tokens somebody wants. */
+struct spoken {
+    const struct message *m;
+    const struct ids *ids;              /* ids as they were sampled; NULL: not known, its texts are encoded again */
+    bool stopped;                       /* the user or a limit ended the answer */
+    bool cut;                           /* the program ended in the middle of the answer: ids may hold more than the texts */
+    const struct text *tools;           /* tools that are offered now; the answer may call others */
+    int  n_tools;
+};
+
+enum request_result { REQUEST_TAKEN, REQUEST_REFUSED, REQUEST_TOO_LONG };
+
+struct responder_ops {
+    /* Makes a request; never called while an answer is under way.  Refused, or too long for the context: the reason is in `e`, and no DONE comes. */
+    enum request_result (*request)(struct responder *r, const struct request *q, struct err *e);
+    /* Ends the answer under way.  Its DONE says CHAT_INTERRUPTED, unless the answer had just ended by itself. */
+    void (*interrupt)(struct responder *r);
+    bool (*end_thought)(struct responder *r);           /* ends the reasoning, so that the answer begins.  False: the model is not reasoning */
+    int  (*fds)(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS]);       /* readable when there is something to drain */
+    void (*drain)(struct responder *r);
+    const struct responder_info *(*info)(const struct responder *r);    /* NULL: not known yet */
+    void (*machine)(struct responder *r, struct chat_machine *m);       /* fills *m, which is {0} */
+    int  (*used)(const struct responder *r);            /* tokens of the newest prompt and its answer; negative: not known */
+    int  (*count)(const struct responder *r, struct text t);            /* tokens of a text */
+    int  (*count_prompt)(struct responder *r, const struct request *q, struct err *e);  /* tokens of its prompt; negative with the reason: refused */
+    /* Append to `out` the tokens of a text (encode) and of the prompt that request() would make (prompt; *snapshot_pos, if not NULL: as in struct
+     * request).  From READY on any thread may call them.  controls: names of control tokens in the
+     * text become these tokens.  prompt() false with the reason: the request would be refused. */
+    void (*encode)(const struct responder *r, struct text t, bool controls, struct ids *out);
+    bool (*prompt)(struct responder *r, const struct request *q, struct ids *out, int *snapshot_pos, struct err *e);
+    /* Reads this prompt while there is no request.  Its last message is the user's next one as far as it is typed, in whole words.  Whenever the
+     * messages before it have changed, the first call has an empty last message. */
+    void (*read_ahead)(struct responder *r, const struct request *q);
+    /* save() writes the computed rows and states of the conversation to that file while no request is under way, when reading ahead is done, or
+     * within close(); NEWS_SAVED follows.  restore() reads them back before the next request; NEWS_RESTORED follows if there is something to tell.
+     * `conversation` as in struct request. */
+    void (*save)(struct responder *r, uint64_t conversation, const char *path);
+    void (*restore)(struct responder *r, uint64_t conversation, const char *path);
+    /* Names the conversation's own file; NULL: it has none.  When another conversation takes its memory it is saved there, and when it is asked
+     * for again it comes back from there, both without a call. */
+    void (*keep)(struct responder *r, uint64_t conversation, const char *path);
+    /* Fills the empty `out` with the tokens that decode to the answer's texts.  False: s->ids do not decode to these
+     * texts, or (where there are none) no tokens do. */
+    bool (*tokens)(struct responder *r, const struct spoken *s, struct tokens *out);
+    /* Whether these tokens still decode to the answer's texts and calls, given the tools that are offered now: with other tools a call may become
+     * text, and text a call. */
+    bool (*says)(struct responder *r, const struct spoken *s, const struct tokens *t);
+    struct text (*piece)(const struct responder *r, int32_t id);        /* the text of a token */
+    int  (*models)(const struct responder *r, const char *const **names);       /* how many, and their names; valid until the next drain() */
+    /* Changes to this model; never called while an answer is under way.  READY follows, with the former model if the server refuses this one, or
+     * MODELS if there is no choice any more.  "": only asks for the list; MODELS or NOTE follows. */
+    void (*choose)(struct responder *r, const char *name);
+    /* Whether each of these biases, "TOKEN=X", can work; false with the reason.  Only when the responder is ready.  NULL: all can. */
+    bool (*check_biases)(const struct responder *r, const char *const *items, int n, struct err *e);
+    int  (*others)(const struct responder *r);          /* how many other programs use this model; NULL: none can */
+    void (*close)(struct responder *r);
+};
+
+/* The head of every responder.  Functions for what it cannot do may be NULL. */
+struct responder {
+    const struct responder_ops *ops;
+    struct responder_can can;
+    const char *model;                  /* the model's directory, which sessions record; with a server its address, a blank and the model's name */
+    const char *address;                /* of the server that `model` was loaded by, which sessions record instead; NULL: none that was asked for */
+    const char *notice;                 /* lines about the model for the user, or NULL */
+    const char *more_room;              /* how a user gets a larger context, as the end of a sentence; NULL: there is no way */
+    struct responder *(*instead)(const struct options *o, struct err *e);     /* opens another responder after NEWS_GONE; NULL: that never comes */
+    bool again;                         /* `instead` opens the same server again, and loads no model */
+    news_fn *fn;                        /* the owner's function */
+    void *arg;
+};
+
+static inline void responder_tell(const struct responder *r, const struct news *it)
+{
+    r->fn(it, r->arg);
+}
+
+#endif

@@ -1,0 +1,233 @@
+#include "session/export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/unicode.h"
+#include "base/when.h"
+#include "session/callline.h"
+#include "session/fence.h"
+#include "option/paths.h"
+#include "session/record.h"
+#include "session/title.h"
+
+const char *const export_formats[] = {"md", "json", "txt", NULL};
+
+static void add(struct buf *out, struct text t)
+{
+    if (t.n)
+        buf_add(out, t.p, t.n);
+}
+
+/* A paragraph and an empty line. */
+static void paragraph(struct buf *out, struct text t)
+{
+    if (!t.n)
+        return;
+    add(out, t);
+    buf_adds(out, "\n\n");
+}
+
+/* --- markdown ---------------------------------------------------------------------------------------------------- */
+
+static void quoted(struct buf *out, struct text t)
+{
+    for (size_t at = 0; at < t.n;) {
+        const char *end = memchr(t.p + at, '\n', t.n - at);
+        size_t n = end ? (size_t)(end - (t.p + at)) : t.n - at;
+        buf_adds(out, n ? "> " : ">");
+        buf_add(out, t.p + at, n);
+        buf_addc(out, '\n');
+        at += n + 1;
+    }
+    if (t.n)
+        buf_addc(out, '\n');
+}
+
+static void fenced(struct buf *out, const char *language, struct text t)
+{
+    fence_add(out, language, t);
+    buf_adds(out, "\n\n");
+}
+
+/* "You (2026-01-31 14:02)"; without the time if that is not known. */
+static void speaker(struct buf *out, const struct entry *m)
+{
+    if (m->m.role == ROLE_TOOL)
+        buf_addf(out, "Tool %.*s", (int)m->tool.n, m->tool.p);
+    else
+        buf_adds(out, m->summary ? "Summary" : m->m.role == ROLE_USER ? "You" : "Answer");
+    if (m->time_s) {
+        buf_adds(out, " (");
+        when_minute(out, m->time_s);
+        buf_addc(out, ')');
+    }
+}
+
+static void md_entry(struct buf *out, const struct entry *m)
+{
+    buf_adds(out, "## ");
+    speaker(out, m);
+    buf_adds(out, "\n\n");
+    quoted(out, m->m.reasoning);
+    if (m->m.role == ROLE_TOOL)
+        fenced(out, "", m->m.content);
+    else
+        paragraph(out, m->m.content);
+    for (int i = 0; i < m->n_files; i++)
+        buf_addf(out, "Attached: %.*s (%zu bytes%s)\n\n", (int)m->files[i].path.n, m->files[i].path.p, m->files[i].bytes,
+                 m->files[i].dropped ? ", dropped" : "");
+    for (int i = 0; i < m->m.n_calls; i++) {
+        buf_addf(out, "Calls %.*s:\n\n", (int)m->m.calls[i].name.n, m->m.calls[i].name.p);
+        fenced(out, "json", m->m.calls[i].arguments);
+    }
+    if (m->stopped)
+        buf_adds(out, "(stopped)\n\n");
+    if (m->mark)
+        buf_adds(out, m->mark == MARK_PINNED ? "(pinned)\n\n" : "(dropped: later prompts do not hold it)\n\n");
+}
+
+static void md(const struct transcript *t, struct buf *out)
+{
+    buf_adds(out, "# ");
+    title_of(out, t);
+    buf_adds(out, "\n\n");
+    if (t->system) {
+        buf_adds(out, "## System\n\n");
+        paragraph(out, text_of(t->system));
+    }
+    for (int i = 0; i < t->n; i++)
+        md_entry(out, t->entries[i]);
+}
+
+/* --- plain text --------------------------------------------------------------------------------------------------- */
+
+/* "[calculator 17 + 25 = 42]"; a result of several lines begins on a line of its own. */
+static void txt_call(struct buf *out, const struct call *call, const struct entry *result)
+{
+    struct buf name = {0}, arguments = {0};
+    buf_add(&name, call->name.p, call->name.n);
+    buf_add(&arguments, call->arguments.p, call->arguments.n);
+    buf_addc(out, '[');
+    call_line(out, buf_str(&name), buf_str(&arguments));
+    const struct text said = text_trim(result ? result->m.content : text_of("(no result)"));
+    buf_adds(out, memchr(said.p, '\n', said.n) ? " =\n" : " = ");
+    add(out, said);
+    buf_adds(out, "]\n\n");
+    buf_free(&name);
+    buf_free(&arguments);
+}
+
+static void txt(const struct transcript *t, struct buf *out)
+{
+    for (int i = 0; i < t->n; i++) {
+        const struct entry *m = t->entries[i];
+        if (m->m.role == ROLE_TOOL || !(m->m.content.n || m->m.n_calls))
+            continue;
+        speaker(out, m);
+        buf_adds(out, ":\n");
+        paragraph(out, m->m.content);
+        for (int k = 0; k < m->m.n_calls; k++) {
+            const struct entry *next = i + 1 + k < t->n ? t->entries[i + 1 + k] : NULL;
+            txt_call(out, &m->m.calls[k], next && next->m.role == ROLE_TOOL ? next : NULL);
+        }
+    }
+}
+
+/* --- JSON ---------------------------------------------------------------------------------------------------------- */
+
+/* As in a session's file. */
+static json_t *json_entry(const struct entry *m)
+{
+    struct buf line = {0};
+    record_entry(&line, m);
+    json_t *r = json_loadb(line.data, line.len, JSON_ALLOW_NUL, NULL);
+    CHECK(r);
+    json_object_del(r, "ids");
+    if (m->mark)
+        json_object_set_new(r, "mark", json_string(m->mark == MARK_PINNED ? "pinned" : "dropped"));
+    for (int i = 0; i < m->n_files; i++)
+        if (m->files[i].dropped)
+            json_object_set_new(json_array_get(json_object_get(r, "files"), (size_t)i), "mark", json_string("dropped"));
+    buf_free(&line);
+    return r;
+}
+
+static void json(const struct transcript *t, struct buf *out)
+{
+    struct buf title = {0}, system = {0};
+    json_t *messages = json_array();
+    title_of(&title, t);
+    if (t->system)
+        unicode_replace(&system, t->system, strlen(t->system));
+    for (int i = 0; i < t->n; i++)
+        json_array_append_new(messages, json_entry(t->entries[i]));
+    json_t *all = json_pack("{s:s, s:s, s:o}", "title", buf_str(&title), "system", buf_str(&system), "messages", messages);
+    CHECK(all);
+    json_print(out, all, JSON_INDENT(2));
+    buf_addc(out, '\n');
+    json_decref(all);
+    buf_free(&title);
+    buf_free(&system);
+}
+
+/* --- which, and where to -------------------------------------------------------------------------------------------- */
+
+bool export_transcript(const struct transcript *t, const char *format, struct buf *out, struct err *e)
+{
+    static void (*const writers[])(const struct transcript *, struct buf *) = {md, json, txt};
+    for (int i = 0; export_formats[i]; i++)
+        if (!strcmp(export_formats[i], format)) {
+            writers[i](t, out);
+            return true;
+        }
+    return err_set(e, "unknown format %s; the formats are md, json and txt", format);
+}
+
+static const char *find_format(const char *word)
+{
+    for (int i = 0; word && export_formats[i]; i++)
+        if (!strcmp(export_formats[i], word))
+            return export_formats[i];
+    return NULL;
+}
+
+bool export_is_format(const char *word)
+{
+    return find_format(word);
+}
+
+bool export_choose(const char **format, const char *file, struct err *e)
+{
+    const char *slash = file ? strrchr(file, '/') : NULL, *dot = file ? strrchr(slash ? slash : file, '.') : NULL;
+    const char *said = *format;
+    *format = said ? find_format(said) : file ? find_format(dot ? dot + 1 : NULL) : "md";
+    if (*format)
+        return true;
+    const char *first = said ? said : file;             /* "html", "html talk.html": what was meant is a format */
+    size_t n = strcspn(first, " ./");
+    if (said || !first[n] || first[n] == ' ')
+        return err_set(e, "unknown format %.*s; the formats are md, json and txt", (int)n, first);
+    return err_set(e, "%s does not name a format: end it in .md, .json or .txt, or write the format before it", file);
+}
+
+bool export_write(const char *file, const struct buf *text, struct err *e)
+{
+    struct buf path = {0};
+    paths_expand(&path, file);
+    int fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool ok = fd >= 0 || err_set(e, errno == EEXIST ? "%s exists; choose another name" : "cannot make %s: %s", file, strerror(errno));
+    if (ok && !buf_write(fd, text->data, text->len))
+        ok = err_set(e, "cannot write %s: %s", file, strerror(errno));
+    if (fd >= 0 && close(fd) && ok)
+        ok = err_set(e, "cannot write %s: %s", file, strerror(errno));
+    if (fd >= 0 && !ok)
+        unlink(path.data);
+    buf_free(&path);
+    return ok;
+}

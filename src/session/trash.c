@@ -1,0 +1,223 @@
+#include "session/trash.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/move.h"
+#include "option/paths.h"
+#include "session/session.h"
+#include "session/sessions.h"
+
+#define SUFFIX ".jsonl"
+#define UNSENT ".unsent"                /* what a front end keeps beside a session */
+
+enum { DAY_S = 24 * 60 * 60, MOST_OF_A_NAME = 100 };
+
+static bool path_in_trash(struct buf *path, const char *name, struct err *e)
+{
+    struct buf file = {0};
+    buf_addf(&file, "trash/%s" SUFFIX, name);
+    bool ok = paths_state(path, file.data, e);
+    buf_free(&file);
+    return ok;
+}
+
+static void move_unsent(const struct buf *from, const struct buf *to)
+{
+    struct buf a = {0}, b = {0};
+    buf_addf(&a, "%s" UNSENT, from->data);
+    buf_addf(&b, "%s" UNSENT, to->data);
+    file_move(a.data, b.data);          /* mostly there is none */
+    buf_free(&a);
+    buf_free(&b);
+}
+
+bool trash_put(struct buf *name, struct buf *path, struct err *e)
+{
+    struct buf from = {0}, as = {0}, beside = {0};
+    int fd = sessions_hold(name->data, &from, e);
+    bool ok = fd >= 0, moved = false;
+    for (int i = 1; ok && !moved && i <= MOST_OF_A_NAME; i++) {
+        buf_reset(&as);
+        buf_addf(&as, i > 1 ? "%s-%d" : "%s", name->data, i);
+        ok = path_in_trash(path, as.data, e);
+        moved = ok && file_move(from.data, path->data);
+        if (!moved && ok && errno != EEXIST)
+            break;
+    }
+    if (ok && !moved)
+        ok = err_set(e, "cannot move %s to %s: %s", from.data, path->data, strerror(errno));
+    if (ok) {
+        move_unsent(&from, path);
+        session_checkpoint(from.data, &beside);
+        unlink(beside.data);            /* large, and made again from the conversation */
+        buf_reset(name);
+        buf_adds(name, as.data);
+    }
+    if (fd >= 0)
+        close(fd);
+    buf_free(&from);
+    buf_free(&as);
+    buf_free(&beside);
+    return ok;
+}
+
+bool trash_take(const char *name, struct err *e)
+{
+    struct buf from = {0}, to = {0};
+    bool ok = !strchr(name, '/') || err_set(e, "restore a conversation by its name, not by a path");
+    ok = ok && session_path_of(name, &to, e) && path_in_trash(&from, name, e);
+    if (ok && !file_move(from.data, to.data))
+        ok = errno == ENOENT   ? err_set(e, "no conversation %s in the trash", name)
+             : errno == EEXIST ? err_set(e, "the conversation %s exists again; delete it or rename its file %s first", name, to.data)
+                               : err_set(e, "cannot move %s to %s: %s", from.data, to.data, strerror(errno));
+    if (ok)
+        move_unsent(&from, &to);
+    buf_free(&from);
+    buf_free(&to);
+    return ok;
+}
+
+/* --- sweeping ------------------------------------------------------------------------------------------------------ */
+
+static bool ends_in(const char *name, size_t n, const char *end)
+{
+    return n > strlen(end) && !strncmp(name + n - strlen(end), end, strlen(end));
+}
+
+/* "NAME.jsonl.Ab12Cd", as mkstemp() makes it, "NAME.jsonl.unsent.Ab12Cd" or "NAME.jsonl.checkpoint.Ab12Cd". */
+static bool is_temporary(const char *file)
+{
+    enum { RANDOM = 6 };
+    const char *end = strrchr(file, '.');
+    if (!end || strlen(end + 1) != RANDOM || !strcmp(end, UNSENT))
+        return false;
+    for (const char *p = end + 1; *p; p++)
+        if (!isalnum((unsigned char)*p))
+            return false;
+    size_t n = (size_t)(end - file);
+    n -= ends_in(file, n, UNSENT) ? strlen(UNSENT) : ends_in(file, n, SESSION_CHECKPOINT) ? strlen(SESSION_CHECKPOINT) : 0;
+    return ends_in(file, n, SUFFIX);
+}
+
+static bool is_checkpoint(const char *file)
+{
+    size_t n = strlen(file);
+    return ends_in(file, n, SUFFIX SESSION_CHECKPOINT);
+}
+
+static bool is_session(const char *file)
+{
+    size_t n = strlen(file), suffix = strlen(SUFFIX);
+    return n > suffix && !strcmp(file + n - suffix, SUFFIX);
+}
+
+static bool is_left_over(const char *file, const struct stat *st, int64_t now_s)
+{
+    return now_s - st->st_mtim.tv_sec > DAY_S && (is_temporary(file) || (is_session(file) && !st->st_size));
+}
+
+/* Since a file was moved its time of change is that. */
+static bool is_outdated(const char *file, const struct stat *st, int64_t now_s)
+{
+    (void)file;
+    return now_s - st->st_ctim.tv_sec > (int64_t)TRASH_DAYS * DAY_S;
+}
+
+static void delete_unused(int dir, const char *file)
+{
+    int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
+        unlinkat(dir, file, 0);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Of no session. */
+static void delete_orphans(void)
+{
+    struct buf path = {0}, session = {0};
+    DIR *d = paths_state(&path, "sessions", NULL) ? opendir(path.data) : NULL;
+    for (struct dirent *f; d && (f = readdir(d));) {
+        if (!is_checkpoint(f->d_name))
+            continue;
+        buf_reset(&session);
+        buf_add(&session, f->d_name, strlen(f->d_name) - strlen(SESSION_CHECKPOINT));
+        if (faccessat(dirfd(d), session.data, F_OK, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
+            delete_unused(dirfd(d), f->d_name);
+    }
+    if (d)
+        closedir(d);
+    buf_free(&path);
+    buf_free(&session);
+}
+
+static void sweep(const char *folder, bool (*is_due)(const char *, const struct stat *, int64_t), int64_t now_s)
+{
+    struct buf path = {0};
+    struct stat st;
+    DIR *d = paths_state(&path, folder, NULL) ? opendir(path.data) : NULL;
+    for (struct dirent *f; d && (f = readdir(d));)
+        if (!fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) && is_due(f->d_name, &st, now_s))
+            delete_unused(dirfd(d), f->d_name);
+    if (d)
+        closedir(d);
+    buf_free(&path);
+}
+
+void trash_sweep(int64_t now_s)
+{
+    sweep("trash", is_outdated, now_s);
+    sweep("sessions", is_left_over, now_s);
+    delete_orphans();
+}
+
+/* --- room for checkpoints ------------------------------------------------------------------------------------------- */
+
+/* The oldest but `own`; false: there is none.  *all: bytes of all. */
+static bool oldest_checkpoint(DIR *d, const char *own, struct buf *name, size_t *all)
+{
+    struct timespec oldest = {0};
+    struct stat st;
+    buf_reset(name);
+    *all = 0;
+    rewinddir(d);
+    for (struct dirent *f; (f = readdir(d));) {
+        if (!is_checkpoint(f->d_name) || fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+            continue;
+        *all += (size_t)st.st_blocks * 512;
+        bool older = !name->len || st.st_mtim.tv_sec < oldest.tv_sec
+                  || (st.st_mtim.tv_sec == oldest.tv_sec && st.st_mtim.tv_nsec < oldest.tv_nsec);
+        if (strcmp(f->d_name, own) && older) {
+            oldest = st.st_mtim;
+            buf_reset(name);
+            buf_adds(name, f->d_name);
+        }
+    }
+    return name->len;
+}
+
+bool trash_trim(size_t room, const char *own)
+{
+    struct buf path = {0}, name = {0};
+    struct stat st;
+    size_t all = 0;
+    const char *slash = strrchr(own, '/'), *own_name = slash ? slash + 1 : own;
+    bool fits = stat(own, &st) || (size_t)st.st_blocks * 512 <= room;
+    if (!fits)
+        unlink(own);
+    DIR *d = paths_state(&path, "sessions/", NULL) ? opendir(path.data) : NULL;
+    while (d && oldest_checkpoint(d, own_name, &name, &all) && all > room && !unlinkat(dirfd(d), name.data, 0))
+        continue;
+    if (d)
+        closedir(d);
+    buf_free(&path);
+    buf_free(&name);
+    return fits;
+}

@@ -1,0 +1,69 @@
+#include "tool/builtin.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "base/memory.h"
+#include "tool/calc.h"
+#include "tool/zone.h"
+
+/* Returns a string argument, to be freed; NULL if it is absent or not a string. */
+static char *argument(const char *arguments, size_t n, const char *name)
+{
+    json_t *all = json_loadb(arguments, n, 0, NULL);
+    const char *s = json_string_value(json_object_get(all, name));
+    char *copy = s ? memory_strdup(s) : NULL;
+    json_decref(all);
+    return copy;
+}
+
+static void clock_tool(const char *arguments, size_t n, struct buf *out)
+{
+    static const char *const days[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
+    char *zone = argument(arguments, n, "zone");
+    time_t now = time(NULL);
+    struct tm tm = {0};
+    bool named = zone && *zone;
+    if (!named) {
+        localtime_r(&now, &tm);
+    } else if (!zone_time(zone, now, &tm)) {
+        buf_adds(out, "error: unknown time zone; expected an IANA name such as Europe/Paris, or none for local time");
+        free(zone);
+        return;
+    }
+    long minutes = labs(tm.tm_gmtoff) / 60;
+    buf_addf(out, "%04d-%02d-%02d %02d:%02d:%02d %s, UTC%c%02ld:%02ld", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
+             tm.tm_min, tm.tm_sec, days[tm.tm_wday], tm.tm_gmtoff < 0 ? '-' : '+', minutes / 60, minutes % 60);
+    if (named)
+        buf_addf(out, " (%s)", zone);
+    free(zone);
+}
+
+static void calculator_tool(const char *arguments, size_t n, struct buf *out)
+{
+    char *expression = argument(arguments, n, "expression"), result[64];
+    struct err e = {0};
+    if (!expression)
+        buf_adds(out, "error: the argument expression is missing");
+    else if (calc(expression, result, sizeof result, &e))
+        buf_adds(out, result);
+    else
+        buf_addf(out, "error: %s", e.msg);
+    free(expression);
+}
+
+const struct builtin builtins[N_BUILTINS] = {
+    {"clock",
+     "{\"type\": \"function\", \"function\": {\"name\": \"clock\", \"description\": \"Tells the current date and time.\", "
+     "\"parameters\": {\"type\": \"object\", \"properties\": {\"zone\": {\"type\": \"string\", \"description\": "
+     "\"IANA time zone, for example Europe/Paris; local time if absent\"}}, \"required\": []}}}",
+     clock_tool},
+    {"calculator",
+     "{\"type\": \"function\", \"function\": {\"name\": \"calculator\", \"description\": \"Evaluates an arithmetic expression.\", "
+     "\"parameters\": {\"type\": \"object\", \"properties\": {\"expression\": {\"type\": \"string\", \"description\": "
+     "\"for example (3 + 4) * 12\"}}, \"required\": [\"expression\"]}}}",
+     calculator_tool},
+};
