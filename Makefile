@@ -71,7 +71,7 @@ say       = $(if $(V),,@echo "  $(1)")
 comma    := ,
 LINK      = $(Q)$(CC) $(OPT) $(SANFLAGS) -pthread -o $@
 
-.PHONY: help all deps says run spark test models check asan tsan coverage aarch64 kernels ptxas gpu gpubuild figures bench manual shots install copies package clean FORCE
+.PHONY: checks help all deps says run spark test models check asan tsan coverage aarch64 kernels ptxas gpu gpubuild figures bench manual shots install copies package clean FORCE
 help:           ## this list
 	@sed -n 's/^\([a-z0-9]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 20
 
@@ -97,7 +97,7 @@ test: says deps ## sets up, builds, and runs every test; the last line counts th
 	@$(MAKE) -j$(JOBS) check
 
 # Small checkpoints with weights that are computed: tests/data/model/README.md.
-models: $(BUILD)/tests/ruled
+models: $(BUILD)/tests/ruled  ## writes the small checkpoints of the tests, by a rule
 	@BUILD=$(BUILD) EMULATOR=$(EMULATOR) sh tests/checkpoints.sh
 
 $(BUILD)/tests/ruled: tests/ruled.c
@@ -127,7 +127,7 @@ $(call objs,$(MEASURED)): private SANFLAGS += --coverage
 LINK     += --coverage
 endif
 
-# Left out, unless it is `make aarch64 SKIP=`, is what needs a GPU or takes more than 20 seconds emulated: see docs/testing.md.
+# Left out, unless it is `make aarch64 SKIP=`, is what needs a GPU or takes more than 20 seconds emulated: see docs/testing-reference.md.
 aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c golden/test_depths.c golden/test_recipes.c golden/test_stepper.c golden/test_beside.c golden/test_states.c golden/test_resume.c golden/test_bench_kv.c unit/test_ahead.c unit/test_steer.c fuzz/test_checkpoint.c unit/test_stream.c)
 aarch64:        ## cross-builds for aarch64 and runs the quicker tests under qemu; installs what that needs (Debian)
 	@sh config/deps.sh arm64
@@ -158,6 +158,9 @@ bench: deps     ## speed of tokenizer, loading, prefill, decode and the terminal
 
 manual: $(BUILD)/tests/golden/test_manual  ## writes the tables of docs/q35chat.1 and docs/serve.md from config/*.def
 	@WRITE_MANUAL=1 $< > /dev/null
+
+checks:         ## writes docs/checks.md, what the tests check, from their names
+	@sh tests/checks.sh > docs/checks.md
 
 shots: all      ## pictures and a recording of the real program, for docs/ and assets/; needs tmux and python3
 	@sh assets/screens/shots.sh

@@ -248,7 +248,7 @@ struct step_router_args {
  * probabilities of the ids that have estimates, d[i] = scale spread |h|, and errors that are normal, its relative error has a mean of at most
  * sum_i p[i] (exp(d[i]^2 / 2) - 1) (the mean of a log-normal distribution; ids are left out because their estimates are low, which makes
  * up for most of it) and a deviation of sqrt(sum_i p[i]^2 exp(d[i]^2) (exp(d[i]^2) - 1)).  So that it stays small, STEP_WANTED
- * ids are wanted when there are alternatives.  A probability is then wrong by less than 0.001 (measured: docs/measurements.md).
+ * ids are wanted when there are alternatives.  A probability is then wrong by less than 0.001 (measured: docs/log/2026-11.md).
  *
  * If a bound is not finite, or step_wanted() is 0, all logits are INT8 logits.  The bits of a row's logits, and so its pick, depend on the row
  * alone. */

@@ -2,7 +2,7 @@
  * Shapes    as step_attention.cu; codes of KV_BLOCK positions and a KV head (kernels/kv.h)
  * Bytes     codes and scales of old positions once: with 4 bits 260 B a position and KV head, 68 MB for the 122B at 128K; exact rows of
  *           recent + 80 to recent + 144 positions at most, 1 KiB each
- * Limit     on a GB10 bandwidth.  On an H200 something else: codes come at 2,100 GB/s, with fewer instructions as well (docs/measurements.md)
+ * Limit     on a GB10 bandwidth.  On an H200 something else: codes come at 2,100 GB/s, with fewer instructions as well (docs/log/2026-11.md)
  * Launch    1: grid (sets of rows, 64 parts, kv_heads), 8 warps.  A part is a place of exact positions or has units of codes
  *           (kernels/kv_units.h); parts beyond the end leave at once.  Two teams of 4 warps have half a place each, or every second unit of
  *           the part, and join what they added up at the end, so that one works while the other one waits.  Each block norms and turns

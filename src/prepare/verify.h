@@ -10,7 +10,7 @@
 
 struct finding {
     bool        fault;                  /* false: a note; q35chat works with it */
-    const char *kind;                   /* "truncated", "missing-tensor", ...: docs/model-files.md lists them */
+    const char *kind;                   /* "truncated", "missing-tensor", ...: docs/models.md lists them */
     const char *file, *tensor;          /* NULL: none */
     const char *found, *expected, *remedy;      /* expected: NULL if `found` is enough */
 };

@@ -1,5 +1,5 @@
 #!/bin/sh
-# On a machine with a GPU: the measurements of docs/measurements.md in one go, a line for each figure that has a goal.  Whole reports go to $OUT
+# On a machine with a GPU: the measurements of docs/log/2026-11.md in one go, a line for each figure that has a goal.  Whole reports go to $OUT
 # (build/gpu-report).  Nothing here passes or fails.
 #
 #     [BUILD=build] [OUT=DIR] [SMS=48] sh tests/bench/gpu.sh [PART...]

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Feeds every golden file through `q35chat debug` and compares the answers with tests/golden/compare.c.
-# Prints one "ok" line with a figure per comparison; `make figures` shows them as the table of docs/testing.md.
+# Prints one "ok" line with a figure per comparison; `make figures` shows them as the table of docs/testing-reference.md.
 # BACKEND=cuda runs only the checkpoints, on the GPU, with the bounds of a backend that rounds.
 # EMULATOR=qemu-aarch64 runs only one checkpoint, the one with weights of every format, to save time; SAN=address the two of that kind.
 # SANITIZE=memcheck (or racecheck, synccheck, initcheck) runs them under compute-sanitizer; CHECKPOINTS="g0/bf16 ..." only these.

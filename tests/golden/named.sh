@@ -1,5 +1,5 @@
 #!/bin/sh
-# What sentences name exists: tests that docs/testing.md names in its tables, and commands in messages of the program, README and docs.
+# What sentences name exists: tests that docs/log/holds.md names in its tables, and commands in messages of the program, README and docs.
 status=0
 check() {       # NAME FOUND MESSAGE
     [ "$2" = 0 ] && echo "ok $1" || { echo "not ok $1: $3"; status=1; }
@@ -11,16 +11,19 @@ while IFS= read -r name; do
     *.sh:*) cat "tests/pty/${name%%: *}" "tests/hub/${name%%: *}" "tests/remote/${name%%: *}" 2> /dev/null | grep -qF -- "${name#*.sh: }" ;;
     *) grep -rqE "^static void $name\(" tests --include='*.[ch]' ;;
     esac
-    check "$name" $? "docs/testing.md names it, it is not there"
+    check "$name" $? "docs/log/holds.md names it, it is not there"
 done << END
-$(sed -n '/^## What holds/,/^## Screens/p' docs/testing.md | grep '^|' |
+$(grep "^|" docs/log/holds.md |
     grep -oE '`(test_[a-z0-9_]+__[a-z0-9_]+|[a-z]+\.sh: [^`]+)`' | tr -d '`' | sort -u)
 END
+
+sh tests/checks.sh | cmp -s - docs/checks.md
+check "docs/checks.md lists the tests that there are" $? "make checks writes it again"
 
 # The texts in which users read commands, a line for each; of sources the string literals.
 texts() {
     grep -rhoE '"([^"\\]|\\.)*"' src ui --include='*.[ch]'
-    cat README.md docs/*.md config/*.def
+    cat README.md docs/*.md docs/*/*.md config/*.def
 }
 subcommands=$(awk -F '"' '/^GROUP\("/ {group = $2} /^SUBCOMMAND\("/ {print group " " $2}' config/subcommands.def)
 commands=$(sed -nE 's/^(COMMAND|ALIAS)\(([a-z]+),.*/\2/p' config/commands.def)
@@ -41,7 +44,7 @@ END
 for name in $(texts | sed -E 's/^"(\/[a-z]+ )/\1/' | tr -s ' `(),;:' '\n' | sed 's/[".?]*$//' | grep -xE '/[a-z]+' | tr -d / | sort -u); do
     case $name in dev | etc | proc | run | sys | tmp | usr) continue ;; esac
     case $name in props) continue ;; esac       # an address of llama.cpp's server
-    case $name in words) continue ;; esac       # docs/architecture.md tells how such a command would be made
+    case $name in words) continue ;; esac       # an example of the log
     printf '%s\n' "$commands" "$pages" | grep -qx -- "$name"
     check "/$name" $? "a sentence names this command, config/commands.def does not have it"
 done

@@ -24,7 +24,7 @@ static const struct machine machines[] = {
 };
 enum { N_MACHINES = sizeof machines / sizeof *machines };
 
-/* Measured on an H200 (docs/measurements.md, 2026-11-23): with weights in host memory, and at full speed, where a step with 0 to 3 drafts is
+/* Measured on an H200 (docs/log/2026-11.md, 2026-11-23): with weights in host memory, and at full speed, where a step with 0 to 3 drafts is
  * measured as a whole and a draft is taken to be 0.1 ms of it, and rows behind the fourth are those of an earlier run. */
 static const struct machine measured[] = {
     {"starved",    {99.1, 121.7, 144.4, 169.1, 188.0, 209.8, 233.1, 251.8}, 5.5, 1},
