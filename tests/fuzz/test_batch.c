@@ -194,7 +194,6 @@ static const char *check_output(const struct line *l, int number, const json_t *
 {
     const json_t *error = json_object_get(out, "error"), *answer = json_object_get(out, "answer"), *id = json_object_get(l->object, "id");
     const char *wanted = prompt_of(l);
-    const bool asks = answer != NULL;   /* an error may also come with an answer: of the responder */
     if (json_integer_value(json_object_get(out, "line")) != number)
         return "the lines of the output are not in the order of the input";
     if (!json_is_integer(json_object_get(out, "exit")) || (!error && json_integer_value(json_object_get(out, "exit"))))
@@ -203,8 +202,8 @@ static const char *check_output(const struct line *l, int number, const json_t *
         return "a line of the output has neither an answer nor an error";
     if (id && !json_equal(id, json_object_get(out, "id")))
         return "an id does not come back as it was";
-    if (!asks || !json_string_length(answer))
-        return NULL;
+    if (!answer || (error && !json_string_length(answer)))
+        return NULL;                    /* no request, or one that the responder refused; a stop string may leave an empty answer without an error */
     if (*n_seen >= asked.n)
         return "there is an answer without a request";
     const struct buf *prompt = &asked.prompts[*n_seen];
