@@ -67,8 +67,8 @@ const struct chat_event *chat_drain(struct chat *c, int *n)
 int chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS])
 {
     int n = c->responder->ops->fds(c->responder, fds);
-    if (c->calls.run && tool_fd(c->calls.run) >= 0)
-        fds[n++] = (struct pollfd){.fd = tool_fd(c->calls.run), .events = POLLIN};
+    if (c->calls.run)
+        n += tool_fds(c->calls.run, fds + n);
     if (c->persist.session && session_fd(c->persist.session) >= 0)
         fds[n++] = (struct pollfd){.fd = session_fd(c->persist.session), .events = POLLIN};
     return n;

@@ -20,7 +20,7 @@
 struct chat;
 struct responder;
 
-enum { CHAT_MAX_FDS = 6, CHAT_MAX_DEPTH = LIMIT_DRAFTS };
+enum { CHAT_MAX_FDS = 7, CHAT_MAX_DEPTH = LIMIT_DRAFTS };
 
 enum chat_event_kind {
     CHAT_LOADING,               /* done, total: bytes */

@@ -60,21 +60,22 @@ static const char *check_result(uint32_t kind, const struct buf *printed, const 
     char outcome[TOOL_OUTCOME];
     const char *wrong = NULL;
     const bool cut = !strcmp(kinds[kind].name, "short") && printed->len > SHORT, well = !*kinds[kind].outcome;
-    make_text(printed, &text);
+    const struct buf kept = {.data = printed->data, .len = cut ? unicode_complete(buf_str(printed), SHORT) : printed->len};
+    make_text(&kept, &text);
     if (!well && text.len >= 3 && !memcmp(text.data + text.len - 3, "\xEF\xBF\xBD", 3)
         && (result->len < text.len || memcmp(buf_str(result), buf_str(&text), text.len)))
         text.len -= 3;                  /* a part of a character at the end may be left out when a limit ends the tool */
     const char *rest = buf_str(result) + (text.len < result->len ? text.len : result->len);
     if (!unicode_valid(buf_str(result), result->len) || !result->len)
         wrong = "a result is no text";
-    else if (!cut && (result->len < text.len || memcmp(buf_str(result), buf_str(&text), text.len)))
+    else if (result->len < text.len || memcmp(buf_str(result), buf_str(&text), text.len))
         wrong = "a result does not begin with what was printed";
     else if (!cut && well && text.len && result->len != text.len)
         wrong = "the result of a tool that ended well has more than it printed";
     else if (!cut && (!well || !text.len) && (rest[text.len > 0] != '[' || strchr(rest + (text.len > 0), '\n')))
         wrong = "a result does not end with a line of its own about the end";
-    else if (cut && (result->len < SHORT / 4 || result->len > 3 * SHORT + 100 || result->data[result->len - 1] != ']'))
-        wrong = "the result of a tool that printed too much is too long, or does not show it";
+    else if (cut && strcmp(rest + (text.len > 0), "[ended: more than 300 bytes of output]"))
+        wrong = "the result of a tool that printed too much does not show it";
     tool_outcome(buf_str(result), result->len, outcome);
     if (!wrong && !cut && !memchr(buf_str(printed), '[', printed->len) && strcmp(outcome, kinds[kind].outcome))
         wrong = "a call is shown as one that ended in another way";
@@ -82,12 +83,12 @@ static const char *check_result(uint32_t kind, const struct buf *printed, const 
     return wrong;
 }
 
-/* Bytes of white space at the end, zero bytes among them. */
-static size_t trailing(const struct buf *b)
+/* Bytes that tool_output() shows of all that was printed: without a part of a character, then without white space and zero bytes at the end. */
+static size_t shown_bytes(const struct buf *b)
 {
-    size_t n = 0;
-    while (n < b->len && strchr(" \t\r\n", b->data[b->len - 1 - n]))
-        n++;
+    size_t n = unicode_complete(buf_str(b), b->len);
+    while (n && strchr(" \t\r\n", b->data[n - 1]))
+        n--;
     return n;
 }
 
@@ -98,7 +99,7 @@ static const char *run_tool(struct tools *tools, uint32_t kind, const struct buf
     const char *wrong = NULL;
     size_t n = 0, shown = 0;
     bool closed = false;
-    const size_t whole = printed->len - trailing(printed);
+    const size_t whole = shown_bytes(printed);
     struct tool_run *r = tool_start(tools_find(tools, kinds[kind].name), buf_str(printed), printed->len, &e);
     if (!r)
         return "a tool cannot be started";
@@ -111,8 +112,8 @@ static const char *run_tool(struct tools *tools, uint32_t kind, const struct buf
             tool_interrupt(r);          /* it would go on for a minute */
         if ((closed = one_in(400)))
             break;                      /* while it runs */
-        struct pollfd p = {.fd = tool_fd(r), .events = POLLIN};
-        poll(&p, 1, TOOL_TICK_MS);
+        struct pollfd fds[TOOL_MAX_FDS];
+        poll(fds, (nfds_t)tool_fds(r, fds), TOOL_TICK_MS);
     }
     tool_close(r);
     wrong = wrong || closed ? wrong : check_result(kind, printed, &result);
@@ -279,7 +280,7 @@ static void test_tool__any_section_is_refused_or_gives_a_tool_that_is_shown_as_i
     }
     long_run_print(&run, run.n, "files");
     print_message("%ld with tools\n", n_tools);
-    assert_true(n_tools > 0);
+    assert_true(n_tools > 0 || getenv("FUZZ_ONE"));
     buf_free(&b);
 }
 

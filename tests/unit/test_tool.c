@@ -118,8 +118,8 @@ static const char *call(const char *name, const char *arguments)
         return result.data;
     }
     while (!tool_step(r, &result)) {
-        struct pollfd p = {.fd = tool_fd(r), .events = POLLIN};
-        poll(&p, 1, TOOL_TICK_MS);
+        struct pollfd fds[TOOL_MAX_FDS];
+        poll(fds, (nfds_t)tool_fds(r, fds), TOOL_TICK_MS);
     }
     tool_close(r);
     return buf_str(&result);
@@ -253,6 +253,38 @@ static void test_tool__what_has_left_its_group_is_ended_too(void **state)
         poll(NULL, 0, 20);
     tool_close(r);
     assert_int_equal(n_named(line), 0);
+}
+
+/* Two calls at the same time: the end of one reaches what it has started, orphans too, and nothing of the other. */
+static void test_tool__the_end_of_a_call_leaves_other_calls_alone(void **state)
+{
+    char conf[500], naps[2][32], lines[2][64];
+    struct tool_run *runs[2];
+    struct err e = {0};
+    (void)state;
+    if (emulated())
+        skip();
+    for (int i = 0; i < 2; i++) {
+        snprintf(naps[i], sizeof naps[i], "6%d%d", i, (int)getpid());
+        snprintf(lines[i], sizeof lines[i], "[6]%s", naps[i] + 1);
+    }
+    snprintf(conf, sizeof conf, "[tool a]\ncommand = sh -c '(setsid sleep %s &); sleep %s'\n[tool b]\ncommand = sh -c '(setsid sleep %s &); sleep 1; "
+             "echo done'\n", naps[0], naps[0], naps[1]);
+    with(conf);
+    for (int i = 0; i < 2; i++)
+        assert_non_null(runs[i] = tool_start(tools_find(tools, i ? "b" : "a"), "{}", 2, &e));
+    while (n_named(lines[0]) < 2 || n_named(lines[1]) < 1)
+        poll(NULL, 0, 20);
+    struct buf result = {0};
+    while (!tool_step(runs[1], &result))
+        poll(NULL, 0, TOOL_TICK_MS);
+    tool_close(runs[1]);
+    assert_string_equal(result.data, "done");
+    assert_int_equal(n_named(lines[1]), 0);
+    assert_int_equal(n_named(lines[0]), 2);
+    tool_close(runs[0]);
+    assert_int_equal(n_named(lines[0]), 0);
+    buf_free(&result);
 }
 
 static void test_tool__no_process_gets_rid_of_its_mark(void **state)
@@ -437,6 +469,7 @@ int main(void)
         TEST(how_a_call_ended_is_said_in_a_word),
         TEST(limits_end_the_whole_group),
         TEST(what_has_left_its_group_is_ended_too),
+        TEST(the_end_of_a_call_leaves_other_calls_alone),
         TEST(no_process_gets_rid_of_its_mark),
         TEST(a_process_inherits_no_descriptor),
         TEST(a_tree_of_processes_is_ended),
