@@ -77,7 +77,7 @@ door 'curl/' '^src/fetch/(http|failure)\.c$'
 door 'xxhash' '^src/base/checksum\.c$'
 door 'microhttpd' '^src/serve/web\.c$'
 door 'openssl/' '^src/fetch/digest\.c$'
-door 'ini\.h' '^src/option/options_file\.c$'
+door 'ini\.h' '^src/option/file\.c$'
 # What is printed as JSON comes from base/json.c.  Files of our own, requests and replies may be written by jansson itself.
 hits=$(grep -rnE '\bjson_dump[sbfd_]*\(' src ui --include='*.c' |
     grep -vE '^(src/(base/json|session/(record|sessions)|tool/child|responder/[a-z_]+|model/config|(remote|serve)/[a-z]+)|ui/tui/[a-z]+)\.c:')

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/unicode.h"
 #include "chat/chat.h"
-#include "option/nearest.h"
+#include "option/flags.h"
 #include "ui/exits.h"
 #include "ui/interrupt.h"
 #include "ui/prompt.h"
@@ -110,7 +110,7 @@ static bool take_option(struct batch *b, const char *key, const json_t *value, s
     while (i < N_KEYS && strcmp(keys[i], key))
         i++;
     if (i == N_KEYS) {
-        const char *near = nearest(key, keys, N_KEYS);
+        const char *near = nearest_name(key, keys, N_KEYS);
         return err_set(e, "unknown key %s%s%s%s", key, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
     }
     if (i >= N_OPTION_KEYS)

@@ -11,7 +11,7 @@
 #include "option/options.h"
 #include "option/paths.h"
 #include "serve/control.h"
-#include "option/key.h"
+#include "option/endpoint.h"
 #include "serve/server.h"
 #include "serve/socket.h"
 #include "serve/systemd.h"

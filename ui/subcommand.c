@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "option/flags.h"
-#include "option/nearest.h"
 #include "config/limits.h"
 #include "ui/exits.h"
 
@@ -366,7 +365,7 @@ static int unknown(const struct sub_row *group, const char *word)
     int n = 0;
     for (const struct sub_row *r = group; (r = sub_next(r, kind)) && n < MAX_FLAGS;)
         names[n++] = r->name;
-    near = nearest(word, names, n);
+    near = nearest_name(word, names, n);
     unicode_safe(&safe, word, strlen(word));
     fprintf(stderr, "q35chat: unknown command %s%s%s%s%s%s; q35chat %s lists them\n", group ? group->name : "", group ? " " : "", buf_str(&safe),
             near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", group ? group->name : "help");

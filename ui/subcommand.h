@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "option/value.h"
+#include "option/flags.h"
 
 struct args;
 

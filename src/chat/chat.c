@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/attach.h"
-#include "option/bias.h"
+#include "option/flags.h"
 #include "session/export.h"
 #include "option/preset.h"
 #include "chat/state.h"

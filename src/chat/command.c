@@ -7,7 +7,7 @@
 #include "base/when.h"
 #include "chat/commands.h"
 #include "session/export.h"
-#include "option/nearest.h"
+#include "option/flags.h"
 #include "session/sessions.h"
 #include "session/title.h"
 
@@ -113,7 +113,7 @@ static enum command_result unknown(const char *name, size_t n, struct buf *out)
             any = true;
         }
     }
-    const char *near = nearest(word, all, N_NAMES);
+    const char *near = nearest_name(word, all, N_NAMES);
     if (any)
         buf_addc(out, '\n');
     else

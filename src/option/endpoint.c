@@ -1,14 +1,72 @@
 #include "option/endpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "option/key.h"
+#include "option/flags.h"
 #include "option/paths.h"
-#include "option/value.h"
+
+/* --- a key in a file --------------------------------------------------------------------------------------------- */
+
+enum { RANDOM_BYTES = 24, LONGEST_KEY = 4096 };
+
+/* Writes a file with a random key. */
+static bool make_key(const char *path, struct err *e)
+{
+    unsigned char bytes[RANDOM_BYTES];
+    struct buf line = {0};
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return err_set(e, "cannot make a key: %s", strerror(errno));
+    buf_adds(&line, "q35-");
+    for (int i = 0; i < RANDOM_BYTES; i++)
+        buf_addf(&line, "%02x", bytes[i]);
+    buf_addc(&line, '\n');
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool ok = fd >= 0 && buf_write(fd, line.data, line.len);
+    if (!ok)
+        err_set(e, "cannot write the key file %s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    buf_free(&line);
+    return ok;
+}
+
+/* True if the owner alone can read the file.  Checks the open file, so that nobody changes it in between. */
+static bool is_private_key(int fd, const char *path, struct err *e)
+{
+    struct stat st;
+    if (fstat(fd, &st))
+        return err_set(e, "cannot read the key file %s: %s", path, strerror(errno));
+    if (st.st_uid != geteuid() || (st.st_mode & 077))
+        return err_set(e, "the key file %s can be read by others: chmod 600 makes it yours alone", path);
+    return S_ISREG(st.st_mode) || err_set(e, "the key file %s is not a file", path);
+}
+
+bool key_read(const char *path, bool makes, struct buf *key, struct err *e)
+{
+    if (makes && access(path, F_OK) && errno == ENOENT && !make_key(path, e))
+        return false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return err_set(e, "cannot read the key file %s: %s", path, strerror(errno));
+    bool ok = is_private_key(fd, path, e) && buf_read_fd(key, fd, path, LONGEST_KEY, e);
+    close(fd);
+    if (ok)
+        key->len = strcspn(buf_str(key), "\r\n");
+    if (ok && key->len)
+        key->data[key->len] = 0;
+    for (size_t i = 0; ok && i < key->len; i++)
+        if (key->data[i] <= ' ' || key->data[i] > '~')
+            ok = err_set(e, "the key file %s holds a key with characters that cannot be sent", path);
+    return ok && (key->len || err_set(e, "the key file %s is empty", path));
+}
+
+/* --- the server -------------------------------------------------------------------------------------------------- */
 
 bool endpoint_is_socket(const char *url, const char **path)
 {
@@ -28,7 +86,8 @@ bool endpoint_is_address(const char *s)
     return false;
 }
 
-static bool unknown(const struct options *o, const char *name, struct err *e)
+/* Refuses a name without a section. */
+static bool refuse_unknown(const struct options *o, const char *name, struct err *e)
 {
     struct buf names = {0};
     for (int i = 0; i < options_n_endpoints(o); i++)
@@ -39,7 +98,7 @@ static bool unknown(const struct options *o, const char *name, struct err *e)
     return false;
 }
 
-static const struct option_endpoint *section(const struct options *o, const char *name)
+static const struct option_endpoint *find_section(const struct options *o, const char *name)
 {
     for (int i = 0; i < options_n_endpoints(o); i++)
         if (!strcmp(options_endpoint(o, i)->name, name))
@@ -47,34 +106,35 @@ static const struct option_endpoint *section(const struct options *o, const char
     return NULL;
 }
 
-static const char *set(const char *value)
+/* Returns NULL for a text that is empty. */
+static const char *unless_empty(const char *value)
 {
     return value && *value ? value : NULL;
 }
 
-/* What the section says holds unless the command line says otherwise; without it the option counts if it was given where the endpoint was, or by
- * a stronger source: a model of the config file means a checkpoint when an endpoint is asked for on the command line. */
+/* Returns the value of an option for this endpoint.  The section's value holds, except against the command line.  Without one the option counts if it
+ * was set where the endpoint was, or by a stronger source: with --endpoint, a model of the config file means a checkpoint of this machine. */
 static const char *chosen(const struct options *o, enum option_id id, const char *own)
 {
-    enum option_from least = set(own) ? FROM_COMMAND_LINE : options_from(o, OPT_endpoint);
-    return options_given(o, id) && options_from(o, id) >= least ? set(options_text(o, id)) : set(own);
+    enum option_from least = unless_empty(own) ? FROM_COMMAND_LINE : options_from(o, OPT_endpoint);
+    return options_given(o, id) && options_from(o, id) >= least ? unless_empty(options_text(o, id)) : unless_empty(own);
 }
 
-/* Reads the key of an endpoint that names none. */
+/* Reads the key of an endpoint that names none from the usual variables. */
 static void usual_key(struct endpoint *ep)
 {
-    const char *own = set(getenv("Q35CHAT_API_KEY")), *usual = own ? NULL : set(getenv("OPENAI_API_KEY"));
+    const char *own = unless_empty(getenv("Q35CHAT_API_KEY")), *usual = own ? NULL : unless_empty(getenv("OPENAI_API_KEY"));
     buf_adds(&ep->key_from, usual ? "OPENAI_API_KEY" : "Q35CHAT_API_KEY");
     buf_adds(&ep->key, own ? own : usual ? usual : "");
 }
 
 static bool read_key(const struct option_endpoint *s, struct endpoint *ep, struct err *e)
 {
-    const char *env = set(s->key_env), *file = set(s->key_file);
+    const char *env = unless_empty(s->key_env), *file = unless_empty(s->key_file);
     if (env && file)
         return err_set(e, "[endpoint %s] has key_env and key_file, expected one of them", s->name);
     if (env) {
-        const char *key = set(getenv(env));
+        const char *key = unless_empty(getenv(env));
         buf_adds(&ep->key_from, env);
         buf_adds(&ep->key, key ? key : "");
         return key || err_set(e, "[endpoint %s] takes its key from the environment variable %s, which is not set", s->name, env);
@@ -87,9 +147,10 @@ static bool read_key(const struct option_endpoint *s, struct endpoint *ep, struc
     return key_read(ep->key_from.data, false, &ep->key, e);
 }
 
+/* Sets the file of the authorities to trust. */
 static bool read_authorities(const struct option_endpoint *s, struct endpoint *ep, struct err *e)
 {
-    if (!set(s->ca_file))
+    if (!unless_empty(s->ca_file))
         return true;
     struct stat st;
     paths_expand(&ep->ca_file, s->ca_file);
@@ -102,11 +163,11 @@ bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
 {
     static const struct option_endpoint nothing;
     const char *name = options_text(o, OPT_endpoint);
-    const struct option_endpoint *s = endpoint_is_address(name) ? &nothing : section(o, name);
+    const struct option_endpoint *s = endpoint_is_address(name) ? &nothing : find_section(o, name);
     *ep = (struct endpoint){0};
     if (!s)
-        return unknown(o, name, e);
-    ep->url = s->name ? set(s->url) : name;
+        return refuse_unknown(o, name, e);
+    ep->url = s->name ? unless_empty(s->url) : name;
     ep->model = chosen(o, OPT_model, s->model);
     ep->dialect = chosen(o, OPT_dialect, s->dialect);
     if (!ep->url || !endpoint_is_address(ep->url))
@@ -121,7 +182,7 @@ bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e)
 void endpoint_unused(const struct options *o, struct buf *out)
 {
     const char *name = options_text(o, OPT_endpoint), *path;
-    const struct option_endpoint *s = endpoint_is_address(name) ? NULL : section(o, name);
+    const struct option_endpoint *s = endpoint_is_address(name) ? NULL : find_section(o, name);
     const bool takes_steps = endpoint_is_socket(s && s->url ? s->url : name, &path);
     struct option_about about;
     struct buf flags = {0};
@@ -129,8 +190,7 @@ void endpoint_unused(const struct options *o, struct buf *out)
         if (options_from(o, (enum option_id)id) != FROM_COMMAND_LINE || !(about.of_engine || (about.of_steps && !takes_steps)))
             continue;
         buf_adds(&flags, flags.len ? ", --" : "--");
-        for (const char *p = about.key; *p; p++)
-            buf_addc(&flags, *p == '_' ? '-' : *p);
+        flags_add_dashed(&flags, about.key);
     }
     if (flags.len)
         buf_addf(out, "--endpoint leaves %s without effect: the server that answers has its own settings", flags.data);

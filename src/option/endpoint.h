@@ -1,4 +1,4 @@
-/* The server that the option `endpoint` means: an address, or an [endpoint NAME] section of the config file. */
+/* The server of the option `endpoint`: an address, or an [endpoint NAME] section of the config file.  Also keys in files. */
 #ifndef Q35_OPTION_ENDPOINT_H
 #define Q35_OPTION_ENDPOINT_H
 
@@ -6,23 +6,27 @@
 #include "base/err.h"
 #include "option/options.h"
 
-/* The texts are those of the options, but for `key` and `ca_file`.  Valid as {0}; endpoint_free() frees it. */
+/* The strings belong to the options, the buffers to this struct.  Valid as {0}; endpoint_free() frees it. */
 struct endpoint {
     const char *url;
     const char *model;                  /* NULL: the only one that the server has */
-    const char *dialect;                /* NULL: found out */
+    const char *dialect;                /* NULL: detected */
     struct buf key;                     /* empty: none is sent */
-    struct buf key_from;                /* the variable or file that holds a key for it */
-    struct buf ca_file;                 /* of the authorities to trust; empty: the usual ones */
+    struct buf key_from;                /* the variable or file for its key */
+    struct buf ca_file;                 /* the authorities to trust; empty: those of the system */
 };
 
 /* False with a sentence: there is no such section, it lacks its address, its key or its authorities cannot be read.  *ep must be freed either way. */
 bool endpoint_find(const struct options *o, struct endpoint *ep, struct err *e);
 bool endpoint_is_address(const char *s);                 /* http://, https:// or unix:, with something after it */
-/* Whether an address is that of a unix socket; *path is then its path. */
+/* True for the address of a unix socket; *path becomes its path. */
 bool endpoint_is_socket(const char *url, const char **path);
-/* A sentence about options of the command line that have no effect because a server answers; nothing if there are none. */
+/* Appends a sentence about options of the command line that have no effect because a server answers; nothing if there are none. */
 void endpoint_unused(const struct options *o, struct buf *out);
 void endpoint_free(struct endpoint *ep);
+
+/* Reads the first line of a file that its owner alone can read: the key for another server, or the one that clients of our server send over TCP.
+ * If there is no such file and `makes` is set, makes one with a random key. */
+bool key_read(const char *path, bool makes, struct buf *key, struct err *e);
 
 #endif

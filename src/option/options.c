@@ -1,19 +1,13 @@
 #include "option/options.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <math.h>
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/memory.h"
 #include "option/flags.h"
-#include "option/nearest.h"
 #include "option/paths.h"
-#include "option/value.h"
 
 struct row {
     const char *key;
@@ -36,6 +30,8 @@ static const char parts[] = ""
     ;
 #define STATUS_PARTS (parts + 1)
 
+enum { SECTION_TOOL, SECTION_ENDPOINT, N_SECTION_KINDS };
+
 static const struct row rows[N_OPTIONS] = {
 #define OPTION(key, letter, type, ...) {#key, letter, VALUE_##type, __VA_ARGS__},
 #include "config/options.def"
@@ -44,7 +40,7 @@ static const struct row rows[N_OPTIONS] = {
 struct value {
     const char *text;
     enum option_from from;
-    const char **items;                 /* of a LIST */
+    const char **items;                 /* the values of a LIST */
     int n_items;
 };
 
@@ -53,9 +49,144 @@ struct options {
     struct value values[N_OPTIONS];
     struct arena pushed_mem;            /* both as they were at options_push() */
     struct value pushed_values[N_OPTIONS];
-    struct sections sections;
+    struct section_list { char *items; int n; } sections[N_SECTION_KINDS];
     struct buf warnings;
 };
+
+/* --- sections of the config file ------------------------------------------------------------------------------- */
+
+/* A section is a struct option_tool or option_endpoint: strings that begin with its name. */
+struct section_key {
+    const char *name;
+    size_t at;                          /* offset of the value in the struct */
+};
+
+static const struct section_key tool_keys[] = {
+#define TOOL_KEY(key) {#key, offsetof(struct option_tool, key)},
+#include "config/tool.def"
+};
+static const struct section_key endpoint_keys[] = {
+#define ENDPOINT_KEY(key) {#key, offsetof(struct option_endpoint, key)},
+#include "config/endpoint.def"
+};
+
+static const struct section_shape {
+    const char *word, *article;
+    size_t bytes;
+    const struct section_key *keys;
+    size_t n_keys;
+} shapes[N_SECTION_KINDS] = {
+    [SECTION_TOOL] = {"tool", "a", sizeof(struct option_tool), tool_keys, sizeof tool_keys / sizeof *tool_keys},
+    [SECTION_ENDPOINT] = {"endpoint", "an", sizeof(struct option_endpoint), endpoint_keys, sizeof endpoint_keys / sizeof *endpoint_keys},
+};
+_Static_assert(offsetof(struct option_tool, name) == 0 && offsetof(struct option_endpoint, name) == 0, "section_name() relies on it");
+
+
+static char **section_value(char *section, size_t at)
+{
+    return (char **)(void *)(section + at);
+}
+
+static void free_sections(struct options *o)
+{
+    for (int kind = 0; kind < N_SECTION_KINDS; kind++) {
+        for (int i = 0; i < o->sections[kind].n; i++) {
+            char *section = o->sections[kind].items + (size_t)i * shapes[kind].bytes;
+            free(*section_value(section, 0));
+            for (size_t k = 0; k < shapes[kind].n_keys; k++)
+                free(*section_value(section, shapes[kind].keys[k].at));
+        }
+        free(o->sections[kind].items);
+    }
+}
+
+/* Returns the section with this title, "tool disk", which is made if it is new, and its shape.  NULL: no section has such a title. */
+static char *section_of(struct options *o, const char *title, const struct section_shape **shape)
+{
+    int kind = 0;
+    size_t n = 0;
+    for (; kind < N_SECTION_KINDS; kind++) {
+        n = strlen(shapes[kind].word);
+        if (!strncmp(title, shapes[kind].word, n) && title[n] == ' ' && title[n + 1])
+            break;
+    }
+    if (kind == N_SECTION_KINDS)
+        return NULL;
+    *shape = &shapes[kind];
+    const size_t bytes = shapes[kind].bytes;
+    struct section_list *l = &o->sections[kind];
+    for (int i = 0; i < l->n; i++)
+        if (!strcmp(*section_value(l->items + (size_t)i * bytes, 0), title + n + 1))
+            return l->items + (size_t)i * bytes;
+    l->items = memory_resized(l->items, (size_t)(l->n + 1) * bytes);
+    char *made = memset(l->items + (size_t)l->n++ * bytes, 0, bytes);
+    *section_value(made, 0) = memory_strdup(title + n + 1);
+    return made;
+}
+
+bool options_section(struct options *o, const char *title)
+{
+    const struct section_shape *shape;
+    return section_of(o, title, &shape) != NULL;
+}
+
+bool options_set_section(struct options *o, const char *title, const char *key, const char *value, struct err *e)
+{
+    const struct section_shape *shape;
+    char *section = section_of(o, title, &shape);
+    struct buf keys = {0};
+    for (size_t k = 0; k < shape->n_keys; k++) {
+        if (!strcmp(shape->keys[k].name, key)) {
+            char **at = section_value(section, shape->keys[k].at);
+            free(*at);
+            *at = memory_strdup(value);
+            buf_free(&keys);
+            return true;
+        }
+        buf_addf(&keys, "%s%s", k ? ", " : "", shape->keys[k].name);
+    }
+    err_set(e, "%s %s has no %s, expected %s", shape->article, shape->word, key, buf_str(&keys));
+    buf_free(&keys);
+    return false;
+}
+
+void options_each_section(const struct options *o, option_section_fn *fn, void *arg)
+{
+    for (int kind = 0; kind < N_SECTION_KINDS; kind++)
+        for (int i = 0; i < o->sections[kind].n; i++) {
+            const struct section_shape *shape = &shapes[kind];
+            char *section = o->sections[kind].items + (size_t)i * shape->bytes;
+            struct buf title = {0};
+            buf_addf(&title, "%s %s", shape->word, *section_value(section, 0));
+            fn(title.data, NULL, NULL, arg);
+            for (size_t k = 0; k < shape->n_keys; k++)
+                if (*section_value(section, shape->keys[k].at))
+                    fn(title.data, shape->keys[k].name, *section_value(section, shape->keys[k].at), arg);
+            buf_free(&title);
+        }
+}
+
+int options_n_tools(const struct options *o)
+{
+    return o->sections[SECTION_TOOL].n;
+}
+
+const struct option_tool *options_tool(const struct options *o, int i)
+{
+    return (const struct option_tool *)(const void *)o->sections[SECTION_TOOL].items + i;
+}
+
+int options_n_endpoints(const struct options *o)
+{
+    return o->sections[SECTION_ENDPOINT].n;
+}
+
+const struct option_endpoint *options_endpoint(const struct options *o, int i)
+{
+    return (const struct option_endpoint *)(const void *)o->sections[SECTION_ENDPOINT].items + i;
+}
+
+/* --- the table and its values -------------------------------------------------------------------------------------- */
 
 struct options *options_open(void)
 {
@@ -71,7 +202,7 @@ void options_close(struct options *o)
         return;
     for (int i = 0; i < N_OPTIONS; i++)
         free(o->values[i].items);
-    sections_free(&o->sections);
+    free_sections(o);
     arena_free(&o->mem);
     buf_free(&o->warnings);
     free(o);
@@ -100,17 +231,12 @@ int options_find(const char *name)
     return -1;
 }
 
-static const char *meant(const char *name)
+bool options_unknown(const char *name, struct err *e)
 {
     const char *names[N_OPTIONS];
     for (int i = 0; i < N_OPTIONS; i++)
         names[i] = rows[i].key;
-    return nearest(name, names, N_OPTIONS);
-}
-
-bool options_unknown(const char *name, struct err *e)
-{
-    const char *near = meant(name);
+    const char *near = nearest_name(name, names, N_OPTIONS);
     return err_set(e, "unknown option %s%s%s%s", name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
@@ -118,8 +244,7 @@ bool options_unknown(const char *name, struct err *e)
 static void add_flag(const struct row *r, struct buf *out)
 {
     buf_adds(out, r->type == VALUE_SWITCH && !strcmp(r->standard, "on") ? " --no-" : " --");
-    for (const char *p = r->key; *p; p++)
-        buf_addc(out, *p == '_' ? '-' : *p);
+    flags_add_dashed(out, r->key);
     if (r->arg)
         buf_addf(out, " %s", r->arg);
 }
@@ -128,11 +253,14 @@ static void add_flag(const struct row *r, struct buf *out)
 static bool check(const struct row *r, const char *s, enum option_from from, struct err *e)
 {
     struct buf name = {0};
-    if (!*s && !*r->standard)           /* nothing is what it has by itself */
+    if (!*s && !*r->standard)           /* "" is its default */
         return true;
-    buf_adds(&name, from == FROM_COMMAND_LINE ? "--" : "");
-    for (const char *p = r->key; *p; p++)
-        buf_addc(&name, from == FROM_COMMAND_LINE && *p == '_' ? '-' : *p);
+    if (from == FROM_COMMAND_LINE) {
+        buf_adds(&name, "--");
+        flags_add_dashed(&name, r->key);
+    } else {
+        buf_adds(&name, r->key);
+    }
     bool ok = value_check(r->type, name.data, s, r->arg, r->min, r->max, e);
     buf_free(&name);
     return ok;
@@ -145,7 +273,7 @@ bool options_set(struct options *o, enum option_id id, const char *text, enum op
         return false;
     text = arena_strdup(&o->mem, text);
     if (is_list(&rows[id])) {
-        if (v->from != from || !*text)  /* a stronger source starts the list again; "" empties it */
+        if (v->from != from || !*text)  /* a stronger source replaces the list; "" empties it */
             v->n_items = 0;
         if (*text) {
             v->items = memory_resized(v->items, (size_t)(v->n_items + 1) * sizeof *v->items);
@@ -192,24 +320,18 @@ void options_pop(struct options *o)
     o->mem = o->pushed_mem;
 }
 
-/* Appends the option with that value for a command line: " --ctx 4k", " --no-share". */
-static void add_given(const struct row *r, const char *text, struct buf *out)
-{
-    struct row as = *r;
-    if (r->type == VALUE_SWITCH)
-        as.standard = value_switch(text) ? "off" : "on";
-    else if (*text && !strpbrk(text, " \t\n'\"\\$`"))
-        as.arg = text;
-    add_flag(&as, out);
-}
-
 /* Refuses an option that is read only at the start, and shows how to start with that value. */
 static bool refuse_late(const struct row *r, const char *text, struct err *e)
 {
     struct buf flag = {0};
+    struct row given = *r;              /* with the value in place of its name: " --ctx 4k", " --no-share" */
     if (!check(r, text, FROM_SET, e))
         return false;
-    add_given(r, text, &flag);
+    if (r->type == VALUE_SWITCH)
+        given.standard = value_switch(text) ? "off" : "on";
+    else if (*text && !strpbrk(text, " \t\n'\"\\$`"))
+        given.arg = text;
+    add_flag(&given, &flag);
     err_set(e, has(r, 'f') ? "%s is an option of the command line: q35chat%s" :
                "%s is read when the program starts: `q35chat --continue%s` continues this conversation with it; it can also be set "
                "in the config file", r->key,
@@ -241,12 +363,7 @@ bool options_read_environment(struct options *o, struct err *e)
            (!dir || !*dir || options_set(o, OPT_model, dir, FROM_ENVIRONMENT, e));
 }
 
-/* --- for the config file --------------------------------------------------------------------------------------- */
-
-struct sections *options_sections(struct options *o)
-{
-    return &o->sections;
-}
+/* --- warnings --------------------------------------------------------------------------------------------------- */
 
 void options_warn(struct options *o, const char *path, int line, const char *what)
 {
@@ -372,26 +489,6 @@ const char *const *options_list(const struct options *o, enum option_id id, int 
     return o->values[id].items;
 }
 
-int options_n_tools(const struct options *o)
-{
-    return o->sections.kinds[SECTION_TOOL].n;
-}
-
-const struct option_tool *options_tool(const struct options *o, int i)
-{
-    return (const struct option_tool *)o->sections.kinds[SECTION_TOOL].items + i;
-}
-
-int options_n_endpoints(const struct options *o)
-{
-    return o->sections.kinds[SECTION_ENDPOINT].n;
-}
-
-const struct option_endpoint *options_endpoint(const struct options *o, int i)
-{
-    return (const struct option_endpoint *)o->sections.kinds[SECTION_ENDPOINT].items + i;
-}
-
 bool options_model_dir(const struct options *o, struct buf *dir, struct err *e)
 {
     struct buf looked = {0};
@@ -406,16 +503,7 @@ bool options_model_dir(const struct options *o, struct buf *dir, struct err *e)
     return ok;
 }
 
-/* --- telling about them ---------------------------------------------------------------------------------------- */
-
-static void flag_text(const struct row *r, struct buf *out)
-{
-    if (r->letter)
-        buf_addf(out, "  -%c,", r->letter);
-    else
-        buf_adds(out, "     ");
-    add_flag(r, out);
-}
+/* --- help ----------------------------------------------------------------------------------------------------- */
 
 void options_help(struct buf *out)
 {
@@ -429,7 +517,11 @@ void options_help(struct buf *out)
         if (!has(&rows[i], 'h'))
             continue;
         size_t start = out->len;
-        flag_text(&rows[i], out);
+        if (rows[i].letter)
+            buf_addf(out, "  -%c,", rows[i].letter);
+        else
+            buf_adds(out, "     ");
+        add_flag(&rows[i], out);
         if (out->len - start > COLUMN - 2) {
             buf_addc(out, '\n');
             start = out->len;
@@ -444,16 +536,11 @@ void options_help(struct buf *out)
                   "Manual: man q35chat\n");
 }
 
-static void value_text(const struct options *o, enum option_id id, struct buf *out)
+const char *options_origin(const struct options *o, enum option_id id)
 {
-    const struct value *v = &o->values[id];
-    if (!is_list(&rows[id]))
-        buf_adds(out, v->text);
-    for (int i = 0; i < v->n_items; i++)
-        buf_addf(out, "%s%s", i ? " | " : "", v->items[i]);
+    static const char *const origins[] = {"default", "config file", "environment", "command line", "/set"};
+    return origins[o->values[id].from];
 }
-
-static const char *const origins[] = {"default", "config file", "environment", "command line", "/set"};
 
 const char *options_help_of(enum option_id id)
 {
@@ -463,9 +550,11 @@ const char *options_help_of(enum option_id id)
 void options_explain(const struct options *o, enum option_id id, struct buf *out)
 {
     const struct row *r = &rows[id];
-    buf_addf(out, "%s = ", r->key);
-    value_text(o, id, out);
-    buf_addf(out, "   (%s; %s", origins[o->values[id].from], r->help);
+    const struct value *v = &o->values[id];
+    buf_addf(out, "%s = %s", r->key, is_list(r) ? "" : v->text);
+    for (int i = 0; i < v->n_items; i++)
+        buf_addf(out, "%s%s", i ? " | " : "", v->items[i]);
+    buf_addf(out, "   (%s; %s", options_origin(o, id), r->help);
     if (r->type == VALUE_CHOICE || r->type == VALUE_WORDS)
         buf_addf(out, "; %s%s", r->type == VALUE_WORDS ? "some of: " : "", r->arg);
     if (has(r, 's'))
@@ -473,61 +562,3 @@ void options_explain(const struct options *o, enum option_id id, struct buf *out
     buf_adds(out, ")\n");
 }
 
-/* Whether options_read_file() gives the value back: no line is taken for a comment or loses blanks. */
-static bool can_stand(const char *text, bool one_line)
-{
-    if (one_line && strchr(text, '\n'))
-        return false;
-    for (const char *p = text;;) {
-        size_t n = strcspn(p, "\n");
-        if (!n || strchr("#; \t", *p) || strchr(" \t", p[n - 1]))
-            return false;
-        for (size_t i = 0; i < n; i++)
-            if ((unsigned char)p[i] < ' ' || (i && p[i] == ';' && p[i - 1] == ' '))
-                return false;
-        if (!p[n])
-            return true;
-        p += n + 1;
-    }
-}
-
-/* Appends the key and its value, whose further lines begin with a blank; with a # before them if the value is not set. */
-static void print_value(const char *key, const char *text, bool one_line, bool set, struct buf *out)
-{
-    bool can = can_stand(text, one_line);
-    if (set && !can)
-        buf_addf(out, "# This value of %s cannot stand in a config file: blanks at an end, an empty line, a control character, \" ;\"%s.\n",
-                 key, one_line ? ", or more than one line" : "");
-    const char *sign = set && can ? "" : "# ";
-    buf_addf(out, "%s%s =%s", sign, key, *text ? " " : "");
-    for (const char *p = text; *p; p++)
-        if (*p == '\n')
-            buf_addf(out, "\n%s    ", sign);
-        else
-            buf_addc(out, *p);
-    buf_addc(out, '\n');
-}
-
-static void print_section(const char *title, const char *key, const char *value, void *arg)
-{
-    struct buf *out = arg;
-    if (key)
-        print_value(key, value, false, true, out);
-    else
-        buf_addf(out, "\n[%s]\n", title);
-}
-
-void options_print(const struct options *o, struct buf *out)
-{
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const struct value *v = &o->values[i];
-        if (has(&rows[i], 'f'))
-            continue;
-        buf_addf(out, "# %s (%s)\n", rows[i].help, origins[v->from]);
-        for (int k = 0; k < v->n_items; k++)
-            print_value(rows[i].key, v->items[k], true, v->from != FROM_DEFAULT, out);
-        if (!v->n_items)
-            print_value(rows[i].key, v->text, !is_text(&rows[i]), v->from != FROM_DEFAULT && *v->text, out);
-    }
-    sections_each(&o->sections, print_section, out);
-}

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* $XDG_NAME or $HOME/otherwise.  A relative XDG path is to be ignored, says the specification. */
+/* Appends $XDG_NAME, or $HOME/otherwise.  A relative XDG path is ignored, as the specification demands. */
 static bool xdg(struct buf *path, const char *name, const char *otherwise)
 {
     const char *dir = getenv(name), *home = getenv("HOME");

@@ -1,4 +1,4 @@
-/* Where things are on this machine: XDG directories and the bundled demo model. */
+/* Places on this machine: XDG directories and the bundled demo model. */
 #ifndef Q35_OPTION_PATHS_H
 #define Q35_OPTION_PATHS_H
 
@@ -12,13 +12,13 @@ bool paths_config(struct buf *path);                    /* the config file; fals
 bool paths_config_beside(const char *name, struct buf *path, struct err *e);
 /* NAME below $XDG_STATE_HOME/q35chat; makes the directories above it, for the owner only. */
 bool paths_state(struct buf *path, const char *name, struct err *e);
-/* The folder of these, where what was measured of this machine is remembered if there is one; makes nothing.  False without HOME. */
+/* $XDG_STATE_HOME/q35chat, which also holds measurements of this machine; makes nothing.  False without HOME. */
 bool paths_machine(struct buf *path);
-/* NAME in the folder for sockets of this login: $XDG_RUNTIME_DIR/q35chat, else below /run/user or /tmp.  Makes nothing. */
+/* NAME in the directory for the sockets of this login: $XDG_RUNTIME_DIR/q35chat, else below /run/user or /tmp.  Makes nothing. */
 void paths_runtime(struct buf *path, const char *name);
-bool paths_models(struct buf *path);                    /* the directory for models of our own making; false without HOME */
+bool paths_models(struct buf *path);                    /* the directory for models that q35chat makes; false without HOME */
 void paths_expand(struct buf *out, const char *path);   /* appends it, with HOME for "~/" */
-/* The demo model's directory; else false, with the places in `looked`. */
+/* Finds the directory of the demo model; false with the places that were searched in `looked`. */
 bool paths_demo(struct buf *dir, struct buf *looked);
 
 #endif

@@ -12,7 +12,8 @@ static const struct preset {
 #include "config/sampling.def"
 };
 
-static struct preset choose(const struct options *o, const struct responder_info *info)
+/* Returns the values in force, before the options of the user. */
+static struct preset choose_preset(const struct options *o, const struct responder_info *info)
 {
     const char *name = options_text(o, OPT_preset);
     if (!strcmp(name, "auto") && info->temperature >= 0)
@@ -21,21 +22,22 @@ static struct preset choose(const struct options *o, const struct responder_info
     if (!strcmp(name, "auto"))
         name = options_on(o, OPT_think) ? "thinking" : "plain";
     const struct preset *p = presets;
-    while (strcmp(p->name, name))       /* the option's choices are these names */
+    while (strcmp(p->name, name))       /* the choices of the option are these names */
         p++;
     return *p;
 }
 
-static float real(const struct options *o, enum option_id id, float otherwise)
+/* Returns the value of the option if the user has set it. */
+static float real_or(const struct options *o, enum option_id id, float otherwise)
 {
     return options_given(o, id) ? (float)options_real(o, id) : otherwise;
 }
 
 void preset_sampling(const struct options *o, const struct responder_info *info, struct request_sampling *s)
 {
-    struct preset p = choose(o, info);
+    struct preset p = choose_preset(o, info);
     *s = (struct request_sampling){
-#define SAMPLING_NUMBER(name, ...) .name = real(o, OPT_##name, p.name),
+#define SAMPLING_NUMBER(name, ...) .name = real_or(o, OPT_##name, p.name),
 #include "config/sampling_numbers.def"
         .top_k = options_given(o, OPT_top_k) ? options_int(o, OPT_top_k) : p.top_k,
         .seed = options_given(o, OPT_seed) ? options_seed(o) : 0,
@@ -47,7 +49,7 @@ void preset_sampling(const struct options *o, const struct responder_info *info,
     s->top_p = preset_top_p(s->top_p);
 }
 
-static const struct responder_info unknown = {.temperature = -1};
+static const struct responder_info not_known = {.temperature = -1};
 
 void preset_name(const struct options *o, const struct responder_info *info, struct buf *out)
 {
@@ -55,8 +57,8 @@ void preset_name(const struct options *o, const struct responder_info *info, str
     const char *preset = options_text(o, OPT_preset);
     bool own = !strcmp(preset, "auto");
     if (!info && own && !options_given(o, OPT_temperature))
-        return;                         /* the model's own values may be others */
-    preset_sampling(o, info ? info : &unknown, &s);
+        return;                         /* the model's own values may differ */
+    preset_sampling(o, info ? info : &not_known, &s);
     if (s.temperature > 0)
         buf_addf(out, "%s%stemperature %g", own ? "" : preset, own ? "" : ", ", s.temperature);
     else
@@ -66,8 +68,8 @@ void preset_name(const struct options *o, const struct responder_info *info, str
 void preset_describe(const struct options *o, const struct responder_info *info, struct buf *out)
 {
     struct request_sampling s;
-    preset_sampling(o, info ? info : &unknown, &s);
-    const char *from = choose(o, info ? info : &unknown).name;
+    preset_sampling(o, info ? info : &not_known, &s);
+    const char *from = choose_preset(o, info ? info : &not_known).name;
     buf_addf(out, "preset %s", options_text(o, OPT_preset));
     if (strcmp(from, options_text(o, OPT_preset)))
         buf_addf(out, " (now: %s)", from);
@@ -78,7 +80,7 @@ void preset_describe(const struct options *o, const struct responder_info *info,
     buf_addf(out, "top_k %d\n", s.top_k);
 }
 
-/* Says how drafts and lookup differ from what was set. */
+/* Appends how drafts and lookup differ from the setting. */
 static void describe_drafts(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
 {
     if (!info || (id == OPT_draft && !options_drafts(o)) || (id == OPT_lookup && !options_on(o, OPT_lookup)))
@@ -96,7 +98,7 @@ static void describe_drafts(const struct options *o, const struct responder_info
 void preset_explain(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
 {
     struct request_sampling s;
-    const struct responder_info *known = info ? info : &unknown;
+    const struct responder_info *known = info ? info : &not_known;
     preset_sampling(o, known, &s);
     const struct { enum option_id id; double value; } values[] = {
 #define SAMPLING_NUMBER(name, ...) {OPT_##name, s.name},
@@ -109,7 +111,7 @@ void preset_explain(const struct options *o, const struct responder_info *info, 
         if (!info && !strcmp(options_text(o, OPT_preset), "auto"))
             buf_addf(out, "%s: the model's default, which is known when it is loaded   (%s)\n", options_key(id), options_help_of(id));
         else
-            buf_addf(out, "%s: %g   (%s; %s)\n", options_key(id), values[i].value, choose(o, known).name, options_help_of(id));
+            buf_addf(out, "%s: %g   (%s; %s)\n", options_key(id), values[i].value, choose_preset(o, known).name, options_help_of(id));
         return;
     }
     options_explain(o, id, out);

@@ -1,4 +1,4 @@
-/* The sampling values: the user's, else those of the chosen preset, else the checkpoint's defaults. */
+/* The sampling values in force: those of the user, else of the chosen preset, else the checkpoint's defaults. */
 #ifndef Q35_OPTION_PRESET_H
 #define Q35_OPTION_PRESET_H
 
@@ -7,18 +7,18 @@
 #include "option/options.h"
 #include "responder/responder.h"
 
-/* A user's top_p of 0 is the narrowest nucleus; to the engine 0 would be all. */
+/* Returns the top_p for the engine, where 0 means all tokens: for users it is the narrowest nucleus. */
 static inline float preset_top_p(float top_p) { return top_p > 0 ? top_p : FLT_MIN; }
 
-/* Fills *s.  With preset = auto the values of generation_config.json count as a whole set;
- * a checkpoint without them gets the card's values, thinking or plain.  Seed 0 when the user gave none. */
+/* Fills *s.  With preset = auto the values of generation_config.json are used as a whole; a checkpoint without them gets those of the model card,
+ * thinking or plain.  Seed 0 if the user set none. */
 void preset_sampling(const struct options *o, const struct responder_info *info, struct request_sampling *s);
-/* Two lines for /preset; info NULL: the checkpoint's own values are not known yet. */
+/* Appends two lines for /preset; info NULL: the checkpoint's own values are not known yet. */
 void preset_describe(const struct options *o, const struct responder_info *info, struct buf *out);
-/* A line with the value in force of an option of sampling that was not given, or what else is in force of drafts and lookup; nothing for
- * others. */
+/* Appends a line with the value in force of a sampling option that the user has not set; for other options what options_explain() says, and what
+ * limits drafts and lookup. */
 void preset_explain(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out);
-/* "thinking T 0.6": whose values, and how hot; "greedy" where it makes no difference. */
+/* Appends "thinking, temperature 0.6", or "greedy". */
 void preset_name(const struct options *o, const struct responder_info *info, struct buf *out);
 
 #endif

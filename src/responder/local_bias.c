@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "option/bias.h"
+#include "option/flags.h"
 
 /* Only digits are an id; quotes make any text a text, also one with blanks around it. */
 static bool find_token(const char *s, size_t n, const struct tokenizer *tok, int32_t *id, struct err *e)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "option/bias.h"
+#include "option/flags.h"
 #include "option/preset.h"
 #include "config/limits.h"
 #include "serve/history.h"

@@ -7,7 +7,7 @@
 
 #include "chat/command.h"
 #include "responder/local.h"
-#include "option/nearest.h"
+#include "option/flags.h"
 #include "fake_engine.h"
 
 static struct options *o;
@@ -744,10 +744,10 @@ static void test_nearest__a_slip_is_found_and_another_word_is_not(void **state)
 {
     static const char *const names[] = {"temperature", "top_p", "seed", NULL};
     (void)state;
-    assert_string_equal(nearest("temprature", names, 4), "temperature");
-    assert_string_equal(nearest("sede", names, 4), "seed");
-    assert_null(nearest("banana", names, 4));
-    assert_null(nearest("", names, 4));
+    assert_string_equal(nearest_name("temprature", names, 4), "temperature");
+    assert_string_equal(nearest_name("sede", names, 4), "seed");
+    assert_null(nearest_name("banana", names, 4));
+    assert_null(nearest_name("", names, 4));
 }
 
 int main(void)

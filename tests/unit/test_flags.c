@@ -9,7 +9,6 @@
 
 #include "base/buf.h"
 #include "option/flags.h"
-#include "option/value.h"
 #include "ui/subcommand.h"
 
 static const struct flag table[] = {{"top_p", 'p', false, "X"}, {"think", 't', true, NULL}, {"json", 'j', false, NULL}, {"read-only", 0, false, NULL},

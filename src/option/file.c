@@ -1,30 +1,30 @@
-/* The config file, through inih. */
+/* The config file, read through inih, and printed. */
 #include "option/options.h"
 
 #include <ini.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "base/text.h"
 #include "option/paths.h"
 
 enum { SECTION = 49, LONGEST = 197 };   /* bytes that inih keeps of a section's name, and of a line */
 
-/* A config file on its way through inih, which cuts lines of 200 bytes or more: it gets such a line with another value, and the
- * handler, which is called before the next line is asked for, takes the real one from here. */
+/* A config file on its way through inih, which cuts lines of 200 bytes or more.  inih gets such a line with another value; the handler, which it
+ * calls before it reads the next line, uses the real value from here. */
 struct reading {
     struct options *o;
     const char *path, *rest;
-    int  line;                          /* of the one that inih was given last */
-    char section[SECTION + 1], key[64]; /* of the entry before: again the same key means a continued line */
+    int  line;                          /* number of the line that inih read last */
+    char section[SECTION + 1], key[64]; /* those of the entry before: the same key again means a continued line */
     struct buf whole;                   /* the value of a long line */
     bool is_long, failed;
     struct buf value;
     struct err why;
 };
+
+/* --- read ------------------------------------------------------------------------------------------------------- */
 
 static bool is_blank(char c)
 {
@@ -49,7 +49,7 @@ static struct text value_of(const char *s, size_t n)
     return trim(s, n);
 }
 
-/* A long line `s`: its value goes to `whole`, and a line of the same kind to `out`. */
+/* Copies the value of a long line `s` to `whole`, and makes `out` a short line of the same form. */
 static void shorten(struct reading *r, const char *s, size_t n, char *out, size_t size)
 {
     struct text line = trim(s, n), value;
@@ -66,7 +66,7 @@ static void shorten(struct reading *r, const char *s, size_t n, char *out, size_
         snprintf(out, size, "%.*s = .\n", (int)key, line.p);
         value = value_of(line.p + key + 1, line.n - key - 1);
     } else {
-        snprintf(out, size, "?\n");     /* no entry: inih will say so */
+        snprintf(out, size, "?\n");     /* no entry: inih reports it */
         return;
     }
     buf_reset(&r->whole);
@@ -74,7 +74,7 @@ static void shorten(struct reading *r, const char *s, size_t n, char *out, size_
     r->is_long = true;
 }
 
-/* Notes a section at its head: inih reports it with its first entry only, and one without entries is a mistake to be shown. */
+/* Makes the section at its head: inih reports it with its first entry only, and a section without entries is a mistake to be shown. */
 static void see_section(struct reading *r, struct text line)
 {
     const char *end = memchr(line.p, ']', line.n);
@@ -84,14 +84,11 @@ static void see_section(struct reading *r, struct text line)
         err_set(&r->why, "the name of this section has more than %d bytes", SECTION);
     *r->key = 0;
     char title[SECTION + 1];
-    enum section_kind kind;
-    const char *name;
     snprintf(title, sizeof title, "%.*s", (int)(n <= SECTION ? n : 0), line.p + 1);
-    if (sections_kind(title, &kind, &name))
-        sections_named(options_sections(r->o), kind, name);
+    options_section(r->o, title);
 }
 
-/* Like fgets(), for inih. */
+/* Reads a line for inih, as fgets() does. */
 static char *next_line(char *out, int size, void *arg)
 {
     struct reading *r = arg;
@@ -112,49 +109,21 @@ static char *next_line(char *out, int size, void *arg)
     return out;
 }
 
-static void warn(struct reading *r, const char *what)
-{
-    options_warn(r->o, r->path, r->line, what);
-}
-
-static void section_entry(struct reading *r, enum section_kind kind, const char *name, const char *key)
-{
-    char **value = sections_value(kind, sections_named(options_sections(r->o), kind, name), key);
-    if (value) {
-        free(*value);
-        *value = memory_strdup(buf_str(&r->value));
-        return;
-    }
-    struct buf keys = {0};
-    struct err what;
-    sections_keys(kind, &keys);
-    err_set(&what, "%s has no %s, expected %s", sections_said(kind), key, buf_str(&keys));
-    warn(r, what.msg);
-    buf_free(&keys);
-}
-
-/* Warns of an unknown name; the file may be of another version. */
-static void unknown(struct reading *r, const char *section, const char *key)
-{
-    struct err what;
-    if (*section)
-        err_set(&what, "no section [%s], expected " SECTIONS_EXPECTED, section);
-    else
-        options_unknown(key, &what);
-    warn(r, what.msg);
-}
-
-/* One `key = value`; what a section says is checked when it is used. */
+/* Takes one `key = value`.  Unknown names are a warning, since the file may be of another version; values of sections are checked when they are
+ * used. */
 static bool file_entry(struct reading *r, bool continued, const char *section, const char *key, const char *value)
 {
-    enum section_kind kind;
-    const char *name;
-    bool named = sections_kind(section, &kind, &name);
+    struct err what;
+    const bool named = options_section(r->o, section);
     struct option_about about = {.text = named};
     int id = *section ? -1 : options_find(key);
     if (!named && id < 0) {
+        if (*section)
+            err_set(&what, "no section [%s], expected " OPTION_SECTIONS, section);
+        else
+            options_unknown(key, &what);
         if (!continued)
-            unknown(r, section, key);
+            options_warn(r->o, r->path, r->line, what.msg);
         return true;
     }
     if (!named && options_about((enum option_id)id, &about) && about.flag_only)
@@ -166,7 +135,8 @@ static bool file_entry(struct reading *r, bool continued, const char *section, c
     buf_adds(&r->value, value);
     if (!named)
         return options_set(r->o, (enum option_id)id, buf_str(&r->value), FROM_FILE, &r->why);
-    section_entry(r, kind, name, key);
+    if (!options_set_section(r->o, section, key, buf_str(&r->value), &what))
+        options_warn(r->o, r->path, r->line, what.msg);
     return true;
 }
 
@@ -174,7 +144,7 @@ static int file_handler(void *arg, const char *section, const char *key, const c
 {
     struct reading *r = arg;
     if (r->failed)
-        return 1;                       /* inih goes on after an error; the first one is the one to report */
+        return 1;                       /* inih continues after an error; the first one is the one to report */
     bool continued = !strcmp(r->section, section) && !strcmp(r->key, key);
     snprintf(r->section, sizeof r->section, "%s", section);
     snprintf(r->key, sizeof r->key, "%s", key);
@@ -184,7 +154,7 @@ static int file_handler(void *arg, const char *section, const char *key, const c
 
 static bool read_text(struct options *o, struct buf *text, const char *path, struct err *e)
 {
-    static const char mark[] = "\xef\xbb\xbf";         /* of byte order; some editors write one */
+    static const char mark[] = "\xef\xbb\xbf";         /* the byte order mark that some editors write */
     struct reading r = {.o = o, .path = path, .rest = buf_str(text)};
     if (strlen(r.rest) != text->len)
         return err_set(e, "%s holds a zero byte, expected text", path);
@@ -193,7 +163,7 @@ static bool read_text(struct options *o, struct buf *text, const char *path, str
     int line = ini_parse_stream(next_line, &r, file_handler, &r);
     bool ours = r.failed && (!line || line == r.line), ok = !line && !ours;
     if (!ok)
-        err_set(e, "%s:%d: %s", path, ours ? r.line : line, ours ? r.why.msg : "expected key = value, " SECTIONS_EXPECTED ", or # comment");
+        err_set(e, "%s:%d: %s", path, ours ? r.line : line, ours ? r.why.msg : "expected key = value, " OPTION_SECTIONS ", or # comment");
     buf_free(&r.value);
     buf_free(&r.whole);
     return ok;
@@ -218,4 +188,69 @@ bool options_read_usual_file(struct options *o, struct err *e)
     buf_free(&path);
     buf_free(&text);
     return ok;
+}
+
+/* --- printed ---------------------------------------------------------------------------------------------------- */
+
+/* True if options_read_file() reads the same value back: no line becomes a comment or loses blanks. */
+static bool can_stand(const char *text, bool one_line)
+{
+    if (one_line && strchr(text, '\n'))
+        return false;
+    for (const char *p = text;;) {
+        size_t n = strcspn(p, "\n");
+        if (!n || strchr("#; \t", *p) || strchr(" \t", p[n - 1]))
+            return false;
+        for (size_t i = 0; i < n; i++)
+            if ((unsigned char)p[i] < ' ' || (i && p[i] == ';' && p[i - 1] == ' '))
+                return false;
+        if (!p[n])
+            return true;
+        p += n + 1;
+    }
+}
+
+/* Appends the key and its value, whose further lines begin with a blank; with a # before them if the value is not set. */
+static void print_value(const char *key, const char *text, bool one_line, bool set, struct buf *out)
+{
+    bool can = can_stand(text, one_line);
+    if (set && !can)
+        buf_addf(out, "# This value of %s cannot stand in a config file: blanks at an end, an empty line, a control character, \" ;\"%s.\n",
+                 key, one_line ? ", or more than one line" : "");
+    const char *sign = set && can ? "" : "# ";
+    buf_addf(out, "%s%s =%s", sign, key, *text ? " " : "");
+    for (const char *p = text; *p; p++)
+        if (*p == '\n')
+            buf_addf(out, "\n%s    ", sign);
+        else
+            buf_addc(out, *p);
+    buf_addc(out, '\n');
+}
+
+static void print_section(const char *title, const char *key, const char *value, void *arg)
+{
+    struct buf *out = arg;
+    if (key)
+        print_value(key, value, false, true, out);
+    else
+        buf_addf(out, "\n[%s]\n", title);
+}
+
+void options_print(const struct options *o, struct buf *out)
+{
+    struct option_about about;
+    for (int i = 0; options_about((enum option_id)i, &about); i++) {
+        const enum option_id id = (enum option_id)i;
+        const bool set = options_from(o, id) != FROM_DEFAULT;
+        int n_items;
+        const char *const *items = options_list(o, id, &n_items);
+        if (about.flag_only)
+            continue;
+        buf_addf(out, "# %s (%s)\n", about.help, options_origin(o, id));
+        for (int k = 0; k < n_items; k++)
+            print_value(about.key, items[k], true, set, out);
+        if (!n_items)
+            print_value(about.key, options_text(o, id), !about.text, set && *options_text(o, id), out);
+    }
+    options_each_section(o, print_section, out);
 }
