@@ -147,15 +147,16 @@ static bool answer(struct sweep *w, int n_prompt, int depth, double *ms, int *n_
 {
     struct step_sampling how = {.n_ids = w->s.m.cfg.vocab, .room = ANSWER};
     struct step_result res = {0};
+    struct stepper_slot *slot = stepper_slot(w->stepper, 0);
     if (!fill_cache(w, n_prompt, true))
         return false;
-    stepper_begin(w->stepper, 0, &how, w->ids, n_prompt, 0, n_prompt, NULL, NULL, 0, depth);
+    stepper_begin(slot, &how, w->ids, n_prompt, 0, n_prompt, NULL, NULL, 0, depth);
     *n_tokens = *n_steps = *n_drafts = 0;
-    stepper_launch(w->stepper);
+    stepper_launch(slot);
     int64_t start = clock_ns();
     while (!res.ended && *n_tokens < ANSWER) {
-        stepper_launch(w->stepper);
-        if (!stepper_wait(w->stepper, &res, &w->e))
+        stepper_launch(slot);
+        if (!stepper_wait(slot, &res, &w->e))
             return false;
         if (*n_steps == 0)              /* the first pick belongs to the prompt */
             start = clock_ns();
@@ -164,7 +165,7 @@ static bool answer(struct sweep *w, int n_prompt, int depth, double *ms, int *n_
         ++*n_steps;
     }
     *ms = clock_ms_since(start);
-    return stepper_end(w->stepper, *n_steps, &w->e) >= 0;
+    return stepper_end(slot, *n_steps, &w->e) >= 0;
 }
 
 static bool measure_answers(struct sweep *w)

@@ -55,20 +55,21 @@ static bool warm_up_pace(struct decoder *d, struct cache *k, int rows, struct er
 static bool warm_up_steps(struct decoder *d, int sequence, int pos, struct err *e)
 {
     const int32_t prompt = 0;
+    struct stepper_slot *o = stepper_slot(d->stepper, sequence);
     for (int depth = 0; depth <= d->o.depth && pos > 0 && pos < d->o.n_ctx; depth++) {
         const struct step_sampling how = {.repetition_penalty = 1, .n_ids = d->c->vocab, .room = d->o.n_ctx - pos};
         struct step_result r;
-        stepper_begin(d->stepper, sequence, &how, &prompt, 1, 0, pos, NULL, NULL, 0, 0);
+        stepper_begin(o, &how, &prompt, 1, 0, pos, NULL, NULL, 0, 0);
         for (int i = 0; i < WARM_UP_TOKENS; i++) {
-            stepper_step(d->stepper, 1 + depth);
-            if (!stepper_wait(d->stepper, &r, e))
+            stepper_step(o, 1 + depth);
+            if (!stepper_wait(o, &r, e))
                 return false;
             if (depth)
-                stepper_draft(d->stepper, depth);
+                stepper_draft(o, depth);
         }
         for (int i = depth; i && i < d->o.depth; i++)   /* one by one, too */
-            stepper_draft(d->stepper, 1);
-        pos = stepper_end(d->stepper, WARM_UP_TOKENS, e);
+            stepper_draft(o, 1);
+        pos = stepper_end(o, WARM_UP_TOKENS, e);
     }
     return pos > 0;
 }
@@ -101,11 +102,13 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, stru
     pace_init(&d->pace, dev->caps->beside_host);
     d->most_runs = dev->caps->several ? o->n_sequences : 1;
     d->stepper = stepper_open(f, caches, o->n_sequences, o->head, o->depth, e);
+    if (!d->stepper)
+        goto fail;
     gate_init(&d->gate, o->depth, &d->price);
     group_init(&d->group, d->stepper, &d->price, dev->caps->beside_host);
     for (int i = 0; i < o->n_sequences; i++)
-        drafter_init(&d->drafters[i], d->stepper, o->depth, dev->caps->beside_host, &d->price);
-    if (!d->stepper || !warm_up(d, e))
+        drafter_init(&d->drafters[i], stepper_slot(d->stepper, i), o->depth, dev->caps->beside_host, &d->price);
+    if (!warm_up(d, e))
         goto fail;
     return d;
 fail:

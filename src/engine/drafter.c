@@ -7,9 +7,9 @@
  * that is little, so such drafts are made one by one; quicker ones are made together. */
 static const double one_by_one_ms = 0.5;
 
-void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside, struct price *price)
+void drafter_init(struct drafter *d, struct stepper_slot *slot, int most, bool beside, struct price *price)
 {
-    *d = (struct drafter){.s = s, .beside = beside, .price = price};
+    *d = (struct drafter){.slot = slot, .beside = beside, .price = price};
     gate_init(&d->gate, most, price);
 }
 
@@ -60,20 +60,20 @@ static void draft_early(struct drafter *d)
     const int least_tokens = 1;         /* of the step under way */
     d->n_early = decided ? gate_make(&d->gate, NULL, 0, usable(at_a_time(d), d->room - least_tokens)) : 0;
     if (d->n_early)
-        stepper_draft(d->s, d->n_early);
+        stepper_draft(d->slot, d->n_early);
 }
 
 void drafter_propose(struct drafter *d)
 {
     if (d->looked_up)
-        stepper_propose(d->s, d->found, d->n);
+        stepper_propose(d->slot, d->found, d->n);
 }
 
 void drafter_launch(struct drafter *d)
 {
     if (d->depth != DRAFTER_AUTO) {
         d->n = 0;
-        stepper_launch(d->s);
+        stepper_launch(d->slot);
         return;
     }
     const bool first = !d->begun;
@@ -81,11 +81,11 @@ void drafter_launch(struct drafter *d)
         note_round(d);
     d->n_verified = first ? 0 : d->looked_up ? d->n : gate_verify(&d->gate, d->made.prob, usable(d->n, d->room));
     const int64_t start = clock_ns();
-    const int behind = stepper_behind(d->s);
+    const int behind = stepper_behind(d->slot);
     drafter_propose(d);
-    stepper_step(d->s, 1 + d->n_verified);
+    stepper_step(d->slot, 1 + d->n_verified);
     draft_early(d);
-    d->caught_up = stepper_behind(d->s) < behind;
+    d->caught_up = stepper_behind(d->slot) < behind;
     if (!first && !d->beside && !d->caught_up)
         price_step_took(d->price, 1 + d->n_verified, clock_ms_since(start));
     d->launched_ns = first ? 0 : start;
@@ -117,10 +117,10 @@ static int lot(const struct drafter *d)
 static bool make(struct drafter *d, int n, bool early, struct err *e)
 {
     const int64_t start = clock_ns();
-    const bool behind = stepper_behind(d->s) > 0;
+    const bool behind = stepper_behind(d->slot) > 0;
     if (!early)
-        stepper_draft(d->s, n);
-    if (!stepper_drafts(d->s, &d->made, e))
+        stepper_draft(d->slot, n);
+    if (!stepper_drafts(d->slot, &d->made, e))
         return false;
     d->caught_up |= behind;
     if (!d->caught_up)
@@ -181,7 +181,7 @@ struct share drafter_share(const struct drafter *d)
 bool drafter_made(struct drafter *d, int n, struct err *e)
 {
     d->n = n;
-    return stepper_drafts(d->s, &d->made, e);
+    return stepper_drafts(d->slot, &d->made, e);
 }
 
 bool drafter_prepare_next(struct drafter *d, const struct step_result *r, struct err *e)

@@ -11,7 +11,7 @@
 enum { DRAFTER_AUTO = -1 };
 
 struct drafter {
-    struct stepper *s;
+    struct stepper_slot *slot;
     bool        beside;                 /* the device works beside the host */
     struct price *price;                /* of all answers */
     struct gate gate;
@@ -33,7 +33,7 @@ struct drafter {
                                          * not used): times do not count */
 };
 
-void drafter_init(struct drafter *d, struct stepper *s, int most, bool beside, struct price *price);
+void drafter_init(struct drafter *d, struct stepper_slot *slot, int most, bool beside, struct price *price);
 void drafter_free(struct drafter *d);
 /* After stepper_begin() with that depth, or 0 for DRAFTER_AUTO.  room: the most tokens of the answer.  ids: the text so far, where drafts are looked
  * up if `looks`. */

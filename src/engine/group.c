@@ -56,19 +56,17 @@ static int share_out(struct group *g, struct member *m, int n, struct stepper_pa
 }
 
 /* Did any of them leave out rows of the MTP block?  They are run before its drafts. */
-static bool any_behind(struct group *g, const struct member *m, int n)
+static bool any_behind(const struct member *m, int n)
 {
-    for (int i = 0; i < n; i++) {
-        stepper_choose(g->s, m[i].slot);
-        if (m[i].makes && stepper_behind(g->s))
+    for (int i = 0; i < n; i++)
+        if (m[i].makes && stepper_behind(m[i].drafter->slot))
             return true;
-    }
     return false;
 }
 
 static void make(struct group *g, const struct member *m, int n, int more)
 {
-    if (any_behind(g, m, n))
+    if (any_behind(m, n))
         group_disturbed(g);
     stepper_draft_together(g->s, g->n_making, more);
     g->n_made += more;
@@ -79,10 +77,8 @@ void group_launch(struct group *g, struct member *m, int n)
     struct stepper_part parts[STEP_ROWS];
     note_round(g);
     const int n_parts = share_out(g, m, n, parts);
-    for (int i = 0; i < n; i++) {
-        stepper_choose(g->s, m[i].slot);
+    for (int i = 0; i < n; i++)
         drafter_propose(m[i].drafter);
-    }
     const int64_t start = clock_ns();
     g->launched_ns = start;
     g->n_made = 0;
@@ -94,11 +90,9 @@ void group_launch(struct group *g, struct member *m, int n)
 /* Waits for the drafts that were launched. */
 static bool take(struct group *g, struct member *m, int n, struct err *e)
 {
-    for (int i = 0; i < n; i++) {
-        stepper_choose(g->s, m[i].slot);
+    for (int i = 0; i < n; i++)
         if (m[i].goes_on && m[i].makes && !m[i].drafter->looked_up && !drafter_made(m[i].drafter, g->n_made, e))
             return false;
-    }
     return true;
 }
 

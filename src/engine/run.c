@@ -230,24 +230,21 @@ static struct step_sampling for_device(const struct run *r)
     return s;
 }
 
-/* The calls of the stepper are about this answer from here on. */
-static void choose(struct run *r)
+/* Notes the time; begins the answer's steps if they have not begun. */
+static void ready_for_steps(struct run *r)
 {
     const struct sampling *how = r->p.how;
-    struct stepper *s = r->d->stepper;
     r->moved_ns = clock_ns();
-    if (r->begun) {
-        stepper_choose(s, r->q->slot);
+    if (r->begun)
         return;
-    }
     const struct step_sampling of_device = for_device(r);
-    stepper_begin(s, r->q->slot, &of_device, r->p.ids, r->p.n, how->n_answer_prefix, r->q->tl.n, how->bias_ids, how->bias, how->n_bias,
+    stepper_begin(r->drafter->slot, &of_device, r->p.ids, r->p.n, how->n_answer_prefix, r->q->tl.n, how->bias_ids, how->bias, how->n_bias,
                   r->depth == DRAFTER_AUTO ? 0 : r->depth);
     r->drafter->gate = r->d->gate;
     drafter_begin(r->drafter, r->depth, r->room, how->lookup, r->p.ids, r->p.n);
     r->begun = true;
     if (r->d->n_runs == 1)              /* what was run for answers before, or to warm up, does not count */
-        r->d->counted = stepper_counts(s);
+        r->d->counted = stepper_counts(r->d->stepper);
 }
 
 static void launch(struct run *r)
@@ -263,18 +260,18 @@ static bool keep_on_way(struct run *r, struct err *fault)
     struct decoder *d = r->d;
     if (d->dev->caps->beside_host || r->q->tl.n_run < r->kept + SNAPSHOT_ON_WAY)
         return true;
-    if (stepper_pause(d->stepper, fault) < 0)
+    if (stepper_pause(r->drafter->slot, fault) < 0)
         return false;
     sequence_keep(&d->sequences, r->q, true);
-    stepper_resume(d->stepper);
+    stepper_resume(r->drafter->slot);
     r->kept = r->q->tl.n_run;
     return true;
 }
 
-/* Takes and reports the oldest result of the answer that was chosen.  False when the device failed. */
+/* Takes and reports the oldest result of the answer.  False when the device failed. */
 static bool take_result(struct run *r, struct step_result *result, struct err *fault)
 {
-    if (!stepper_wait(r->d->stepper, result, fault))
+    if (!stepper_wait(r->drafter->slot, result, fault))
         return false;
     r->n_outstanding--;
     r->n_delivered += report(r, result);
@@ -286,7 +283,7 @@ static bool take_result(struct run *r, struct step_result *result, struct err *f
 bool run_step(struct run *r, bool ahead, struct err *fault)
 {
     struct step_result result;
-    choose(r);
+    ready_for_steps(r);
     group_disturbed(&r->d->group);
     const int most = ahead && r->d->dev->caps->beside_host ? drafter_ahead(r->drafter, AHEAD) : 1;
     while (r->n_outstanding < most)
@@ -300,7 +297,7 @@ bool run_step(struct run *r, bool ahead, struct err *fault)
 static bool catch_up(struct run *r, struct err *fault)
 {
     struct step_result result;
-    choose(r);
+    ready_for_steps(r);
     while (!r->ended && (r->n_outstanding || !r->first_ns)) {
         group_disturbed(&r->d->group);
         if (!r->n_outstanding)
@@ -336,7 +333,7 @@ static void share_drafting_bytes(struct decoder *d, struct run *const *in, int n
 static bool take_results(struct decoder *d, struct run *const *in, struct member *m, int n, struct err *fault)
 {
     for (int i = 0; i < n; i++) {
-        choose(in[i]);
+        in[i]->moved_ns = clock_ns();
         in[i]->n_sharing = n;
         in[i]->n_rows = d->group.n_rows;
         in[i]->n_outstanding++;
@@ -364,7 +361,7 @@ bool runs_step(struct run *const *all, int n, struct err *fault)
         return false;
     share_drafting_bytes(d, in, n_in);
     for (int i = 0; i < n_in; i++) {
-        choose(in[i]);
+        in[i]->moved_ns = clock_ns();
         if (m[i].goes_on && !keep_on_way(in[i], fault))
             return false;
     }
@@ -382,8 +379,7 @@ void run_stop(struct run *r)
 
 static bool end_steps(struct run *r, struct err *fault)
 {
-    choose(r);
-    const int pos = stepper_end(r->d->stepper, r->n_delivered, fault);
+    const int pos = stepper_end(r->drafter->slot, r->n_delivered, fault);
     count_bytes(r, NULL);
     CHECK(pos < 0 || pos == r->q->tl.n_run || r->out->finish == FINISH_ERROR);
     r->d->gate = r->drafter->gate;

@@ -20,7 +20,9 @@ enum {
 
 /* A conversation: its cache, and the answer under way. */
 struct stepper_slot {
+    struct stepper   *s;
     struct cache     *k;
+    int index;                          /* among the slots of `s` */
     int depth, start;                   /* most drafts a step; position at the beginning of the answer */
     int n_launched, n_taken;            /* picks: queued; whose result was taken */
     int rows;                           /* its rows of the newest step */
@@ -48,7 +50,6 @@ struct stepper {
     int    most_behind;                 /* most MTP rows that may be left out */
     struct stepper_part parts[STEP_ROWS];               /* [n_parts] of the newest step */
     int    n_parts, n_made;             /* n_parts: 0 if that was of one conversation; n_made: drafts after a step of several */
-    struct stepper_slot *on;            /* the conversation that functions act on */
     struct stepper_slot *drafting;      /* the conversation whose MTP rows are in the work space of steps */
     struct stepper_counts counts;
     /* for_step, for_whole: [rows - 1], the latter of steps that are launched with drafts in one; for_drafts: [drafts - 1] */
@@ -65,15 +66,10 @@ size_t stepper_slot_bytes(const struct model_config *c, int max_depth)
     return recorder_bytes(c, max_depth, 1) - recorder_bytes(c, max_depth, 0);
 }
 
-static int slot_on(const struct stepper *s)
+/* Returns the memory of one conversation. */
+static struct recorder_slot memory_of(const struct stepper_slot *o)
 {
-    return (int)(s->on - s->slots);
-}
-
-/* Memory of the conversation that functions act on. */
-static struct recorder_slot mine(const struct stepper *s)
-{
-    return recorder_slot(s->recorder, slot_on(s));
+    return recorder_slot(o->s->recorder, o->index);
 }
 
 struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e)
@@ -85,8 +81,7 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
                           .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present,
                           .most_behind = f->max_rows < RECORDER_BEHIND ? f->max_rows : RECORDER_BEHIND};
     for (int i = 0; i < n; i++)
-        s->slots[i].k = caches[i];
-    s->on = &s->slots[0];
+        s->slots[i] = (struct stepper_slot){.s = s, .k = caches[i], .index = i};
     const int each = max_depth + 1, most = f->dev->caps->several ? n * each : each;
     s->max_rows = most < STEP_ROWS ? most : STEP_ROWS;
     s->recorder = step_check(f, s->max_rows, e) ? recorder_open(f, caches, n, h, max_depth, e) : NULL;
@@ -110,9 +105,9 @@ void stepper_close(struct stepper *s)
 /* ---- MTP rows that were left out ---- */
 
 /* The number of tokens of the newest pick; while its result is outstanding, the most that it can be. */
-static int newest_tokens(const struct stepper *s)
+static int newest_tokens(const struct stepper_slot *o)
 {
-    return s->on->n_taken == s->on->n_launched ? s->on->tokens[(s->on->n_launched + STEP_RESULTS - 1) % STEP_RESULTS] : s->on->rows;
+    return o->n_taken == o->n_launched ? o->tokens[(o->n_launched + STEP_RESULTS - 1) % STEP_RESULTS] : o->rows;
 }
 
 /* Counts a run of the MTP block over so many rows, for n conversations the last one with its experts. */
@@ -124,110 +119,111 @@ static void count_mtp(struct stepper *s, int rows, int n)
 }
 
 /* Runs the MTP rows that were left out, except those of the newest pick, as rows of a prompt. */
-static void run_behind(struct stepper *s)
+static void run_behind(struct stepper_slot *o)
 {
-    if (!s->on->n_behind)
+    struct stepper *s = o->s;
+    if (!o->n_behind)
         return;
-    prompt_mtp(s->f, s->on->k, mine(s).behind, mine(s).behind_next, s->on->n_behind, s->on->behind_pos, NULL);
-    count_mtp(s, s->on->n_behind, 0);
-    s->counts.late_rows += s->on->n_behind;
+    prompt_mtp(s->f, o->k, memory_of(o).behind, memory_of(o).behind_next, o->n_behind, o->behind_pos, NULL);
+    count_mtp(s, o->n_behind, 0);
+    s->counts.late_rows += o->n_behind;
     s->counts.late_runs++;
-    s->on->n_behind = 0;
+    o->n_behind = 0;
 }
 
 /* Copies the inputs of the newest pick's MTP rows to those of the rows that were left out, before the next step overwrites them. */
-static void keep_fresh(struct stepper *s)
+static void keep_fresh(struct stepper_slot *o)
 {
-    const int n = newest_tokens(s), outstanding = s->on->n_launched - s->on->n_taken;
-    if (!s->on->fresh)
+    struct stepper *s = o->s;
+    const int n = newest_tokens(o), outstanding = o->n_launched - o->n_taken;
+    if (!o->fresh)
         return;
     CHECK(n <= 1 || !outstanding);
-    s->on->fresh = false;
+    o->fresh = false;
     if (!n)                             /* the answer has ended */
         return;
-    if (s->on->n_behind + n > s->most_behind)
-        run_behind(s);
-    if (!s->on->n_behind)
-        s->on->behind_pos = s->on->start - 1 + s->on->n_tokens + outstanding - n;
+    if (o->n_behind + n > s->most_behind)
+        run_behind(o);
+    if (!o->n_behind)
+        o->behind_pos = o->start - 1 + o->n_tokens + outstanding - n;
     const size_t row = (size_t)s->hidden;
-    s->dev->copy(s->dev, mine(s).behind + (size_t)s->on->n_behind * row, s->f->step.hidden + (size_t)s->on->at * row,
+    s->dev->copy(s->dev, memory_of(o).behind + (size_t)o->n_behind * row, s->f->step.hidden + (size_t)o->at * row,
                  (size_t)n * row * sizeof(float));
-    s->dev->copy(s->dev, mine(s).behind_next + s->on->n_behind, mine(s).live->mtp_next, (size_t)n * sizeof(int32_t));
-    s->on->n_behind += n;
+    s->dev->copy(s->dev, memory_of(o).behind_next + o->n_behind, memory_of(o).live->mtp_next, (size_t)n * sizeof(int32_t));
+    o->n_behind += n;
 }
 
-/* Likewise for all conversations, since a step of any of them overwrites these inputs. */
+/* Calls keep_fresh() for every conversation: a step of any of them overwrites these inputs. */
 static void keep_all_fresh(struct stepper *s)
 {
-    struct stepper_slot *on = s->on;
-    for (s->on = s->slots; s->on < s->slots + s->n_slots; s->on++)
-        keep_fresh(s);
-    s->on = on;
+    for (int i = 0; i < s->n_slots; i++)
+        keep_fresh(&s->slots[i]);
 }
 
 /* ---- an answer ---- */
 
-void stepper_choose(struct stepper *s, int slot)
+struct stepper_slot *stepper_slot(struct stepper *s, int i)
 {
-    CHECK(slot >= 0 && slot < s->n_slots);
-    s->on = &s->slots[slot];
+    CHECK(i >= 0 && i < s->n_slots);
+    return &s->slots[i];
 }
 
-void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
+void stepper_begin(struct stepper_slot *o, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
+    struct stepper *s = o->s;
     const struct step_live live = {.pos = pos};
     struct step_sampling sampling = *how;
     CHECK(depth >= 0 && depth <= s->max_depth);
-    stepper_choose(s, slot);
-    state_end_steps(&s->on->k->state);
-    state_begin_steps(&s->on->k->state, s->f->w, mine(s).live, pos);
+    state_end_steps(&o->k->state);
+    state_begin_steps(&o->k->state, s->f->w, memory_of(o).live, pos);
     uint8_t *seen = memory_zeroed(1, (size_t)s->vocab);
     for (int i = 0; i < n_prompt; i++)
         seen[prompt[i]] |= i < n_prompt - n_answer_prefix ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
-    s->dev->copy(s->dev, mine(s).seen, seen, (size_t)s->vocab);
+    s->dev->copy(s->dev, memory_of(o).seen, seen, (size_t)s->vocab);
     free(seen);
     sampling.biased = n_bias > 0;
     if (n_bias > 0) {
         float *by_id = memory_zeroed((size_t)s->vocab, sizeof *by_id);
         for (int i = 0; i < n_bias; i++)
             by_id[bias_ids[i]] += bias[i];
-        s->dev->copy(s->dev, mine(s).bias, by_id, (size_t)s->vocab * sizeof *by_id);
+        s->dev->copy(s->dev, memory_of(o).bias, by_id, (size_t)s->vocab * sizeof *by_id);
         free(by_id);
     }
-    s->dev->copy(s->dev, mine(s).sampling, &sampling, sizeof sampling);
-    s->dev->copy(s->dev, mine(s).live, &live, sizeof live);
-    s->dev->copy(s->dev, mine(s).last_hidden, s->on->k->state.last_hidden, (size_t)s->hidden * sizeof(float));
-    memset(mine(s).results, 0, STEP_RESULTS * sizeof *mine(s).results);
-    memset(mine(s).made, 0, sizeof *mine(s).made);
-    s->on->depth = s->mtp ? depth : 0;
-    s->on->start = pos;
-    s->on->n_launched = s->on->n_taken = s->on->n_made = s->on->n_tokens = s->on->n_behind = 0;
-    s->on->fresh = false;
+    s->dev->copy(s->dev, memory_of(o).sampling, &sampling, sizeof sampling);
+    s->dev->copy(s->dev, memory_of(o).live, &live, sizeof live);
+    s->dev->copy(s->dev, memory_of(o).last_hidden, o->k->state.last_hidden, (size_t)s->hidden * sizeof(float));
+    memset(memory_of(o).results, 0, STEP_RESULTS * sizeof *memory_of(o).results);
+    memset(memory_of(o).made, 0, sizeof *memory_of(o).made);
+    o->depth = s->mtp ? depth : 0;
+    o->start = pos;
+    o->n_launched = o->n_taken = o->n_made = o->n_tokens = o->n_behind = 0;
+    o->fresh = false;
     s->drafting = NULL;
 }
 
-void stepper_step(struct stepper *s, int rows)
+void stepper_step(struct stepper_slot *o, int rows)
 {
-    const bool first = s->on->n_launched == 0;
-    CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS && rows >= 1 && rows <= s->max_depth + 1);
+    struct stepper *s = o->s;
+    const bool first = o->n_launched == 0;
+    CHECK(o->n_launched - o->n_taken < STEP_RESULTS && rows >= 1 && rows <= s->max_depth + 1);
     keep_all_fresh(s);
-    recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .step_rows = rows, .first = first, .to = -1});
+    recorder_launch(s->recorder, &(struct recipe){.slot = o->index, .step_rows = rows, .first = first, .to = -1});
     if (first)                          /* the MTP block finds its input where a step would leave it */
-        s->dev->copy(s->dev, s->f->step.hidden, mine(s).last_hidden, (size_t)s->hidden * sizeof(float));
-    s->on->n_launched++;
-    s->on->n_made = 0;
-    s->on->rows = s->on->of = rows;
-    s->on->at = 0;
-    s->on->whole = false;
-    s->on->fresh = s->mtp;
+        s->dev->copy(s->dev, s->f->step.hidden, memory_of(o).last_hidden, (size_t)s->hidden * sizeof(float));
+    o->n_launched++;
+    o->n_made = 0;
+    o->rows = o->of = rows;
+    o->at = 0;
+    o->whole = false;
+    o->fresh = s->mtp;
     s->n_parts = 0;
 }
 
 /* The conversation's next pick is made of `rows` rows of a step of `of` rows, from row `at` on. */
-static void join_step(struct stepper *s, int at, int rows, int of)
+static void join_step(struct stepper_slot *o, int at, int rows, int of)
 {
-    struct stepper_slot *o = s->on;
+    const struct stepper *s = o->s;
     CHECK(rows >= 1 && rows <= s->max_depth + 1 && o->n_launched > 0 && o->n_launched - o->n_taken < STEP_RESULTS);
     o->n_launched++;
     o->n_made = 0;
@@ -258,8 +254,7 @@ void stepper_step_together(struct stepper *s, const struct stepper_part *parts, 
     CHECK(s->dev->caps->several && n >= 1 && n_rows <= s->max_rows);
     keep_all_fresh(s);
     for (int i = 0, at = 0; i < n; at += parts[i++].rows) {
-        stepper_choose(s, parts[i].slot);
-        join_step(s, at, parts[i].rows, n_rows);
+        join_step(stepper_slot(s, parts[i].slot), at, parts[i].rows, n_rows);
         draft_rows[i] = (struct step_row){.slot = parts[i].slot, .first = at};
         for (int j = 0; j < parts[i].rows; j++)
             rows[at + j] = (struct step_row){.slot = parts[i].slot, .index = j, .first = at};
@@ -282,24 +277,26 @@ static void count_drafts(struct stepper *s, int n, int n_conversations, int befo
 }
 
 /* Runs the MTP rows of the newest pick, and those left out before it.  rows: at least as many as the pick has tokens. */
-static void run_fresh(struct stepper *s, int rows)
+static void run_fresh(struct stepper_slot *o, int rows)
 {
-    run_behind(s);
-    recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .mtp_rows = rows, .to = -1});
+    struct stepper *s = o->s;
+    run_behind(o);
+    recorder_launch(s->recorder, &(struct recipe){.slot = o->index, .mtp_rows = rows, .to = -1});
     count_mtp(s, rows, 1);
-    s->on->fresh = false;
-    s->drafting = s->on;
+    o->fresh = false;
+    s->drafting = o;
 }
 
-void stepper_draft(struct stepper *s, int n)
+void stepper_draft(struct stepper_slot *o, int n)
 {
-    const int from = s->on->n_made, to = from + n - 1;
-    CHECK(s->mtp && s->on->n_launched > 0 && !s->on->at && n > 0 && to < s->max_depth);
-    if (s->on->fresh && newest_tokens(s))
-        run_fresh(s, newest_tokens(s));
-    CHECK(!s->drafting || s->drafting == s->on || !newest_tokens(s));
-    recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .from = from, .to = to});
-    s->on->n_made += n;
+    struct stepper *s = o->s;
+    const int from = o->n_made, to = from + n - 1;
+    CHECK(s->mtp && o->n_launched > 0 && !o->at && n > 0 && to < s->max_depth);
+    if (o->fresh && newest_tokens(o))
+        run_fresh(o, newest_tokens(o));
+    CHECK(!s->drafting || s->drafting == o || !newest_tokens(o));
+    recorder_launch(s->recorder, &(struct recipe){.slot = o->index, .from = from, .to = to});
+    o->n_made += n;
     count_drafts(s, n, 1, from);
 }
 
@@ -308,10 +305,10 @@ static void run_fresh_together(struct stepper *s, int n)
 {
     const int rows = count_rows(s->parts, n);
     for (int i = 0; i < n; i++) {
-        stepper_choose(s, s->parts[i].slot);
-        CHECK(s->on->fresh);
-        run_behind(s);
-        s->on->fresh = false;
+        struct stepper_slot *o = &s->slots[s->parts[i].slot];
+        CHECK(o->fresh);
+        run_behind(o);
+        o->fresh = false;
     }
     recorder_launch(s->recorder, &(struct recipe){.mtp_rows = rows, .together = true, .to = -1});
     count_mtp(s, rows, n);
@@ -332,42 +329,44 @@ void stepper_draft_together(struct stepper *s, int n_parts, int n)
     count_drafts(s, n, n_parts, from);
 }
 
-void stepper_propose(struct stepper *s, const int32_t *ids, int n)
+void stepper_propose(struct stepper_slot *o, const int32_t *ids, int n)
 {
+    struct stepper *s = o->s;
     struct { int32_t ids[STEP_ROWS - 1], n; } drafts = {.n = n};
     _Static_assert(offsetof(struct step_live, n_drafts) == offsetof(struct step_live, ids) + STEP_ROWS * sizeof(int32_t),
                    "the ids, then their number");
-    CHECK(n > 0 && n <= s->max_depth && s->on->n_taken == s->on->n_launched);
+    CHECK(n > 0 && n <= s->max_depth && o->n_taken == o->n_launched);
     memcpy(drafts.ids, ids, (size_t)n * sizeof *ids);
-    s->dev->copy(s->dev, &mine(s).live->ids[1], &drafts, sizeof drafts);
+    s->dev->copy(s->dev, &memory_of(o).live->ids[1], &drafts, sizeof drafts);
 }
 
-void stepper_launch(struct stepper *s)
+void stepper_launch(struct stepper_slot *o)
 {
-    const int n = s->on->depth;
-    if (!n || !s->on->n_launched || s->on->fresh || s->on->n_behind) {
-        stepper_step(s, 1);
+    struct stepper *s = o->s;
+    const int n = o->depth;
+    if (!n || !o->n_launched || o->fresh || o->n_behind) {
+        stepper_step(o, 1);
         if (n)
-            stepper_draft(s, n);
+            stepper_draft(o, n);
         return;
     }
-    CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS);
+    CHECK(o->n_launched - o->n_taken < STEP_RESULTS);
     keep_all_fresh(s);
-    s->drafting = s->on;
-    recorder_launch(s->recorder, &(struct recipe){.slot = slot_on(s), .step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
+    s->drafting = o;
+    recorder_launch(s->recorder, &(struct recipe){.slot = o->index, .step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
     count_mtp(s, n + 1, 1);
     s->n_parts = 0;
-    s->on->n_launched++;
-    s->on->rows = s->on->of = n + 1;
-    s->on->at = 0;
-    s->on->whole = true;
-    s->on->n_made = n;
+    o->n_launched++;
+    o->rows = o->of = n + 1;
+    o->at = 0;
+    o->whole = true;
+    o->n_made = n;
     count_drafts(s, n, 1, 0);
 }
 
-int stepper_behind(const struct stepper *s)
+int stepper_behind(const struct stepper_slot *o)
 {
-    return s->on->n_behind;
+    return o->n_behind;
 }
 
 struct stepper_counts stepper_counts(const struct stepper *s)
@@ -400,72 +399,76 @@ static bool await_serial(struct stepper *s, const volatile int32_t *serial, int3
 
 /* How long the newest result took before.  What is launched in one takes longer: sleeping for so long through a step that is launched alone
  * would make it look as slow. */
-static struct patience *patience_for(struct stepper *s)
+static struct patience *patience_for(const struct stepper_slot *o)
 {
-    struct stepper_slot *o = s->on;
+    struct stepper *s = o->s;
     return !o->n_taken ? &s->for_first : o->whole ? &s->for_whole[o->of - 1] : &s->for_step[o->of - 1];
 }
 
-bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
+bool stepper_wait(struct stepper_slot *o, struct step_result *out, struct err *e)
 {
-    const struct step_result *r = &mine(s).results[(s->on->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
-    CHECK(s->on->n_taken < s->on->n_launched);
-    if (!await_serial(s, &r->serial, s->on->n_taken + 1, patience_for(s), e))
+    struct stepper *s = o->s;
+    const struct step_result *r = &memory_of(o).results[(o->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
+    CHECK(o->n_taken < o->n_launched);
+    if (!await_serial(s, &r->serial, o->n_taken + 1, patience_for(o), e))
         return false;
     memcpy(out, r, sizeof *out);
-    s->on->tokens[s->on->n_taken % STEP_RESULTS] = out->n;
-    s->on->n_tokens += out->n;
-    s->on->n_taken++;
+    o->tokens[o->n_taken % STEP_RESULTS] = out->n;
+    o->n_tokens += out->n;
+    o->n_taken++;
     return true;
 }
 
-bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e)
+bool stepper_drafts(struct stepper_slot *o, struct step_drafts *out, struct err *e)
 {
-    if (s->on->n_made && !await_serial(s, &mine(s).made->serial, s->on->n_launched * STEP_ROWS + s->on->n_made, &s->for_drafts[s->on->n_made - 1], e))
+    struct stepper *s = o->s;
+    if (o->n_made && !await_serial(s, &memory_of(o).made->serial, o->n_launched * STEP_ROWS + o->n_made, &s->for_drafts[o->n_made - 1], e))
         return false;
-    memcpy(out, mine(s).made, sizeof *out);
+    memcpy(out, memory_of(o).made, sizeof *out);
     return true;
 }
 
-int stepper_end(struct stepper *s, int n_delivered, struct err *e)
+int stepper_end(struct stepper_slot *o, int n_delivered, struct err *e)
 {
+    struct stepper *s = o->s;
     struct step_result r;
-    while (s->on->n_taken < s->on->n_launched)
-        if (!stepper_wait(s, &r, e))
+    while (o->n_taken < o->n_launched)
+        if (!stepper_wait(o, &r, e))
             return -1;
-    s->dev->copy(s->dev, &s->on->live, mine(s).live, sizeof s->on->live);
+    s->dev->copy(s->dev, &o->live, memory_of(o).live, sizeof o->live);
     if (!s->dev->finish(s->dev, e))
         return -1;
     /* The first pick is no step.  Steps after the last result that counts are taken back. */
-    const int last = s->on->n_launched - 1, heard = n_delivered > 0 ? n_delivered - 1 : 0, back = last - heard;
-    const int tokens[2] = {s->on->tokens[last % STEP_RESULTS], s->on->tokens[(last + STEP_RESULTS - 1) % STEP_RESULTS]};
-    struct state *state = &s->on->k->state;
+    const int last = o->n_launched - 1, heard = n_delivered > 0 ? n_delivered - 1 : 0, back = last - heard;
+    const int tokens[2] = {o->tokens[last % STEP_RESULTS], o->tokens[(last + STEP_RESULTS - 1) % STEP_RESULTS]};
+    struct state *state = &o->k->state;
     CHECK(back >= 0 && back <= 2);
-    const int hidden = state_take_over(state, &s->on->live, back < last ? back : last, tokens);
-    s->dev->copy(s->dev, state->last_hidden, mine(s).last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
-    keep_fresh(s);
-    if (s->on->n_behind > state->pos - s->on->behind_pos)       /* rows of tokens that were taken back, or are after the end */
-        s->on->n_behind = state->pos > s->on->behind_pos ? state->pos - s->on->behind_pos : 0;
-    run_behind(s);
+    const int hidden = state_take_over(state, &o->live, back < last ? back : last, tokens);
+    s->dev->copy(s->dev, state->last_hidden, memory_of(o).last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
+    keep_fresh(o);
+    if (o->n_behind > state->pos - o->behind_pos)       /* rows of tokens that were taken back, or are after the end */
+        o->n_behind = state->pos > o->behind_pos ? state->pos - o->behind_pos : 0;
+    run_behind(o);
     return state->pos;
 }
 
-int stepper_pause(struct stepper *s, struct err *e)
+int stepper_pause(struct stepper_slot *o, struct err *e)
 {
-    CHECK(s->on->n_taken == s->on->n_launched);
-    return stepper_end(s, s->on->n_taken, e);
+    CHECK(o->n_taken == o->n_launched);
+    return stepper_end(o, o->n_taken, e);
 }
 
-void stepper_resume(struct stepper *s)
+void stepper_resume(struct stepper_slot *o)
 {
-    struct step_live live = s->on->live;    /* ending the steps used up the device's copy */
-    struct state *state = &s->on->k->state;
+    struct stepper *s = o->s;
+    struct step_live live = o->live;    /* ending the steps used up the device's copy */
+    struct state *state = &o->k->state;
     state_end_steps(state);             /* does nothing if saving the states has done so */
     live.pos = state->pos;
     live.parity = live.n_apply = 0;
-    state_begin_steps(state, s->f->w, mine(s).live, state->pos);
-    s->dev->copy(s->dev, mine(s).live, &live, sizeof live);
-    s->dev->copy(s->dev, mine(s).last_hidden, state->last_hidden, (size_t)s->hidden * sizeof(float));
+    state_begin_steps(state, s->f->w, memory_of(o).live, state->pos);
+    s->dev->copy(s->dev, memory_of(o).live, &live, sizeof live);
+    s->dev->copy(s->dev, memory_of(o).last_hidden, state->last_hidden, (size_t)s->hidden * sizeof(float));
 }
 
 /* ---- measurements ---- */

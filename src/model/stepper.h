@@ -21,22 +21,24 @@ void   stepper_close(struct stepper *s);
 size_t stepper_bytes(const struct model_config *c, int max_depth);      /* device memory of a stepper without caches */
 size_t stepper_slot_bytes(const struct model_config *c, int max_depth); /* ... and for each cache besides */
 
-/* Begins an answer on cache `slot`, which holds `pos` positions and the last hidden state, that of position pos - 1.  `how` is copied to the device
- * as it is, so all its members must be set.  The prompt's ids are needed for the repetition penalty, the last n_answer_prefix of them for the
+/* One of the n caches, and the answer under way on it. */
+struct stepper_slot;
+struct stepper_slot *stepper_slot(struct stepper *s, int i);
+
+/* Begins an answer on the slot's cache, which holds `pos` positions and the last hidden state, that of position pos - 1.  `how` is copied to the
+ * device as it is, so all its members must be set.  The prompt's ids are needed for the repetition penalty, the last n_answer_prefix of them for the
  * presence penalty too.  At most `depth` drafts a step; depth <= max_depth. */
-void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
+void stepper_begin(struct stepper_slot *o, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth);
-/* Each cache may have an answer under way.  The other functions act on the answer that was begun or chosen last. */
-void stepper_choose(struct stepper *s, int slot);
 /* Queues the next pick and, after it, as many drafts as stepper_begin() said.  The first pick of an answer uses the prompt's last hidden state; each
  * later one is a step that verifies the drafts.  Never waits.  At most STEP_RESULTS results may be outstanding. */
-void stepper_launch(struct stepper *s);
+void stepper_launch(struct stepper_slot *o);
 /* The same in two parts, for a caller that decides by the drafts' probabilities.  stepper_step() queues the next pick, a step that verifies rows - 1
  * of the drafts that were made (the first pick verifies none).  stepper_draft() queues n more drafts after it.  The result of a step of several rows
  * must be taken before the next step.  If no drafts are made after a pick, the MTP block's rows of its tokens are left out: they are run later, many
  * at a time, before the next drafts or within stepper_end(). */
-void stepper_step(struct stepper *s, int rows);
-void stepper_draft(struct stepper *s, int n);
+void stepper_step(struct stepper_slot *o, int rows);
+void stepper_draft(struct stepper_slot *o, int n);
 /* One step for n of the answers under way, if the device can do that (dev_caps.several).  A part is an answer that had its first pick and has no
  * result outstanding; its rows verify rows - 1 of its drafts.  All parts together have at most stepper_most_rows() rows.  Each answer gets the same
  * tokens as in steps of its own. */
@@ -47,7 +49,7 @@ int  stepper_most_rows(const struct stepper *s);
  * draft for each of them. */
 void stepper_draft_together(struct stepper *s, int n_parts, int n);
 /* How many MTP rows are left out so far, without those of the newest pick. */
-int  stepper_behind(const struct stepper *s);
+int  stepper_behind(const struct stepper_slot *o);
 /* What the MTP block has run since stepper_open(). */
 struct stepper_counts {
     long mtp_rows, mtp_runs;            /* rows of picked tokens, and runs over them; a run reads the block's weights once */
@@ -58,20 +60,20 @@ struct stepper_counts {
 };
 struct stepper_counts stepper_counts(const struct stepper *s);
 /* Replaces the drafts by these n ids, which the next step verifies.  n <= max_depth. */
-void stepper_propose(struct stepper *s, const int32_t *ids, int n);
+void stepper_propose(struct stepper_slot *o, const int32_t *ids, int n);
 /* Waits for the drafts after the newest pick.  False when the device failed. */
-bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e);
+bool stepper_drafts(struct stepper_slot *o, struct step_drafts *out, struct err *e);
 /* Waits for the oldest outstanding result.  False when the device failed. */
-bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e);
+bool stepper_wait(struct stepper_slot *o, struct step_result *out, struct err *e);
 /* Ends the answer and waits for the device.  Only the first n_delivered results count.  At most two more picks may have been queued; their tokens
  * are taken back.  Returns the position at which the cache then stands (it holds all tokens that count except the newest), or -1 when the device
  * failed. */
-int  stepper_end(struct stepper *s, int n_delivered, struct err *e);
+int  stepper_end(struct stepper_slot *o, int n_delivered, struct err *e);
 
 /* For saving in the middle of an answer, when every result was taken and counts: stepper_pause() leaves the cache as stepper_end() does and returns
  * its position (-1: the device failed); stepper_resume() goes on with the answer. */
-int  stepper_pause(struct stepper *s, struct err *e);
-void stepper_resume(struct stepper *s);
+int  stepper_pause(struct stepper_slot *o, struct err *e);
+void stepper_resume(struct stepper_slot *o);
 
 /* For measurements: the mean time of n_steps steps of `rows` rows, without drafts, from position pos on, whatever cache 0 holds there.  `overlap`:
  * experts that each row shares with the row before, -1: as routed.  *distinct: distinct experts per layer in the last step, on average.  False when

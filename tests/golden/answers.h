@@ -39,6 +39,11 @@ struct request {
     int     settle_every;               /* steps; 0: never */
 };
 
+static struct stepper_slot *asked(void)
+{
+    return stepper_slot(stepper, slot);
+}
+
 static void read_prompt(int n)
 {
     cache_reset(model.caches[slot]);
@@ -58,7 +63,7 @@ static void begin(const struct request *q)
     how.room = how.room ? how.room : MOST;
     if (!q->is_read)
         read_prompt(n_prompt(q));
-    stepper_begin(stepper, slot, &how, prompt, n_prompt(q), 0, n_prompt(q), &q->bias_id, &q->bias, q->bias != 0, q->depth);
+    stepper_begin(asked(), &how, prompt, n_prompt(q), 0, n_prompt(q), &q->bias_id, &q->bias, q->bias != 0, q->depth);
 }
 
 static void take(struct answer *a, const struct step_result *r)
@@ -81,19 +86,19 @@ static struct answer ask(const struct request *q)
     struct err e;
     begin(q);
     while (!a.ended) {
-        stepper_launch(stepper);
-        assert_true(stepper_wait(stepper, &r, &e));
+        stepper_launch(asked());
+        assert_true(stepper_wait(asked(), &r, &e));
         take(&a, &r);
         if (q->settle_every && a.n_steps % q->settle_every == 0 && !a.ended) {
             void *states = malloc(cache_saved_bytes(&model.cfg, model.kv));
-            assert_int_equal(stepper_pause(stepper, &e), n_prompt(q) + a.n - 1);
+            assert_int_equal(stepper_pause(asked(), &e), n_prompt(q) + a.n - 1);
             if (a.n_steps % 2)          /* saved or not, the answer goes on */
                 cache_state_save(model.cache, states);
-            stepper_resume(stepper);
+            stepper_resume(asked());
             free(states);
         }
     }
-    const int at = stepper_end(stepper, a.n_steps, &e);
+    const int at = stepper_end(asked(), a.n_steps, &e);
     assert_int_equal(at, n_prompt(q) + (a.n ? a.n - 1 : 0));
     return a;
 }
@@ -125,8 +130,7 @@ static void hear(struct answer *a, int i)
 {
     struct step_result r;
     struct err e;
-    stepper_choose(stepper, i);
-    assert_true(stepper_wait(stepper, &r, &e));
+    assert_true(stepper_wait(stepper_slot(stepper, i), &r, &e));
     take(a, &r);
 }
 
@@ -164,8 +168,7 @@ static void propose(struct party *p, int i, int n_right)
         ids[n++] = p->want->a.ids[at];
     const int next = p->a.n + n;
     ids[n++] = next < p->want->a.n ? (p->want->a.ids[next] + 1) % model.cfg.vocab : 0;
-    stepper_choose(stepper, i);
-    stepper_propose(stepper, ids, n);
+    stepper_propose(stepper_slot(stepper, i), ids, n);
     p->n_drafts = n;
 }
 
@@ -190,8 +193,7 @@ static void take_drafts(struct party *p, int i, int n, bool all)
 {
     struct step_drafts d;
     struct err e;
-    stepper_choose(stepper, i);
-    assert_true(stepper_drafts(stepper, &d, &e));
+    assert_true(stepper_drafts(stepper_slot(stepper, i), &d, &e));
     p->n_drafts = n;
     if (!all)                           /* rows of the MTP block that were left out round otherwise */
         return;
@@ -229,13 +231,12 @@ static void step_together(struct party *p, int n, int round, const struct way *w
 /* Conversation i goes on by itself, with drafts that the others' steps come behind. */
 static void step_alone(struct answer *a, int i)
 {
-    stepper_choose(stepper, i);
-    stepper_step(stepper, 1);
+    stepper_step(stepper_slot(stepper, i), 1);
     hear(a, i);
     if (a->ended)
         return;
-    stepper_draft(stepper, 2);
-    stepper_step(stepper, 3);
+    stepper_draft(stepper_slot(stepper, i), 2);
+    stepper_step(stepper_slot(stepper, i), 3);
     hear(a, i);
 }
 
@@ -290,14 +291,14 @@ static void drafts_of(const struct request *q, struct step_drafts *d)
     struct answer a = {0};
     struct err e;
     for (begin(q); !a.ended;) {
-        stepper_step(stepper, 1);
+        stepper_step(asked(), 1);
         hear(&a, slot);
         if (a.ended)
             break;
-        stepper_draft(stepper, 2);
-        assert_true(stepper_drafts(stepper, &d[a.n], &e));
+        stepper_draft(asked(), 2);
+        assert_true(stepper_drafts(asked(), &d[a.n], &e));
     }
-    assert_true(stepper_end(stepper, a.n_steps, &e) > 0);
+    assert_true(stepper_end(asked(), a.n_steps, &e) > 0);
 }
 
 static struct alone answer_alone(const struct request *q)
@@ -315,7 +316,7 @@ static void begin_together(struct party *p, const struct request *q, const struc
     for (slot = 0; slot < n; slot++) {
         p[slot] = (struct party){.q = &q[slot], .want = &want[slot]};
         begin(&q[slot]);
-        stepper_step(stepper, 1);
+        stepper_step(asked(), 1);
         hear(&p[slot].a, slot);
     }
     slot = 0;
@@ -340,8 +341,7 @@ static void end_together(struct party *p, int i)
     same_answer(a, want);
     if (p->q->how.n_alternatives)
         assert_memory_equal(a->logprobs, want->logprobs, (size_t)a->n * sizeof *a->logprobs);
-    stepper_choose(stepper, i);
-    assert_int_equal(stepper_end(stepper, a->n_steps, &e), n_prompt(p->q) + a->n - 1);
+    assert_int_equal(stepper_end(stepper_slot(stepper, i), a->n_steps, &e), n_prompt(p->q) + a->n - 1);
     char *states = states_of(i);
     same_states(states, p->want->states);
     free(states);
@@ -420,8 +420,7 @@ static void test_stepper__what_a_shared_step_rejects_leaves_no_trace(void **stat
                 }
             }
             for (int i = 0; i < SLOTS; i++) {
-                stepper_choose(stepper, i);
-                assert_int_equal(stepper_end(stepper, 1 + n_steps, &e), n_prompt(&crowd[i]) + n_steps);
+                assert_int_equal(stepper_end(stepper_slot(stepper, i), 1 + n_steps, &e), n_prompt(&crowd[i]) + n_steps);
                 char *states = states_of(i);
                 if (drafted) {
                     assert_memory_equal(states, plain[i], bytes);

@@ -57,6 +57,7 @@ static void read_prompt(void)
 static int answer(struct answer *a, const struct step_sampling *how, int pos, int room, int depth)
 {
     struct step_sampling s = *how;
+    struct stepper_slot *slot = stepper_slot(stepper, 0);
     struct step_result r;
     struct err e;
     int n_steps = 0;
@@ -64,10 +65,10 @@ static int answer(struct answer *a, const struct step_sampling *how, int pos, in
     s.n_ids = model.cfg.vocab;
     s.repetition_penalty = 1;
     s.room = room;
-    stepper_begin(stepper, 0, &s, ids, pos, 0, pos, NULL, NULL, 0, depth);
+    stepper_begin(slot, &s, ids, pos, 0, pos, NULL, NULL, 0, depth);
     for (bool ended = false; !ended; n_steps++) {
-        stepper_launch(stepper);
-        assert_true(stepper_wait(stepper, &r, &e));
+        stepper_launch(slot);
+        assert_true(stepper_wait(slot, &r, &e));
         for (int i = 0; i < r.n; i++) {
             a->ids[a->n] = r.ids[i];
             a->prob[a->n++] = r.prob[i];
@@ -76,7 +77,7 @@ static int answer(struct answer *a, const struct step_sampling *how, int pos, in
         ended = r.ended;
     }
     assert_int_equal(a->n, room);
-    return stepper_end(stepper, n_steps, &e);
+    return stepper_end(slot, n_steps, &e);
 }
 
 static void same_answer(const struct answer *got, const struct answer *want, const char *what, int depth)

@@ -114,11 +114,11 @@ static struct answer ask_ahead(const struct request *q, int ahead)
     begin(q);
     for (int n = 0; !a.ended;) {
         for (; n < a.n_steps + ahead; n++)
-            stepper_launch(stepper);
-        assert_true(stepper_wait(stepper, &r, &e));
+            stepper_launch(asked());
+        assert_true(stepper_wait(asked(), &r, &e));
         take(&a, &r);
     }
-    assert_int_equal(stepper_end(stepper, a.n_steps, &e), n_prompt(q) + a.n - 1);
+    assert_int_equal(stepper_end(asked(), a.n_steps, &e), n_prompt(q) + a.n - 1);
     return a;
 }
 
@@ -156,14 +156,14 @@ static void test_beside__drafts_are_those_of_a_device_that_is_waited_for(void **
             go_beside(3000000);
         begin(&(struct request){.depth = 0});
         for (int step = 0; step < 4; step++) {
-            stepper_step(stepper, 1);
-            assert_true(stepper_wait(stepper, &r, &e));
+            stepper_step(asked(), 1);
+            assert_true(stepper_wait(asked(), &r, &e));
         }
-        stepper_draft(stepper, 1);
-        assert_true(stepper_drafts(stepper, &made[i], &e));
-        stepper_draft(stepper, 2);
-        assert_true(stepper_drafts(stepper, &made[i], &e));
-        assert_true(stepper_end(stepper, 4, &e) > 0);
+        stepper_draft(asked(), 1);
+        assert_true(stepper_drafts(asked(), &made[i], &e));
+        stepper_draft(asked(), 2);
+        assert_true(stepper_drafts(asked(), &made[i], &e));
+        assert_true(stepper_end(asked(), 4, &e) > 0);
         come_back();
     }
     assert_memory_equal(made[0].ids, made[1].ids, 3 * sizeof *made[0].ids);
@@ -176,13 +176,13 @@ static void test_beside__a_device_that_fails_is_noticed_while_it_is_waited_for(v
     struct err e = {0};
     begin(&(struct request){.depth = 0});
     go_beside(0);
-    stepper_step(stepper, 1);
-    assert_true(stepper_wait(stepper, &r, &e));
+    stepper_step(asked(), 1);
+    assert_true(stepper_wait(asked(), &r, &e));
     work.lost = true;
-    stepper_step(stepper, 1);
-    assert_false(stepper_wait(stepper, &r, &e));
+    stepper_step(asked(), 1);
+    assert_false(stepper_wait(asked(), &r, &e));
     assert_string_equal(e.msg, "operation step_pick failed: the device is lost");
-    assert_int_equal(stepper_end(stepper, 1, &e), -1);
+    assert_int_equal(stepper_end(asked(), 1, &e), -1);
     come_back();
     const struct answer a = ask(&(struct request){.depth = 0}), b = ask(&(struct request){.depth = 0});
     same_answer(&a, &b);                /* nothing of it stays */
@@ -203,8 +203,8 @@ static void test_beside__what_is_proposed_is_verified(void **state)
         struct err e;
         begin(&(struct request){.depth = 0});
         for (int rows = 1; !a.ended;) {
-            stepper_step(stepper, rows);
-            assert_true(stepper_wait(stepper, &r, &e));
+            stepper_step(asked(), rows);
+            assert_true(stepper_wait(asked(), &r, &e));
             take(&a, &r);
             assert_true(rows == 1 || a.ended || r.n == n_right + 1);
             if (a.ended)
@@ -214,10 +214,10 @@ static void test_beside__what_is_proposed_is_verified(void **state)
                 const int32_t right = want.ids[a.n + i < MOST ? a.n + i : MOST - 1];
                 ids[i] = i < n_right ? right : (right + 1) % model.cfg.vocab;
             }
-            stepper_propose(stepper, ids, N);
+            stepper_propose(asked(), ids, N);
             rows = N + 1;
         }
-        assert_true(stepper_end(stepper, a.n_steps, &e) > 0);
+        assert_true(stepper_end(asked(), a.n_steps, &e) > 0);
         same_answer(&a, &want);
     }
 }
@@ -236,12 +236,12 @@ static void test_beside__more_mtp_rows_are_left_out_than_there_is_room_for(void 
         int n_steps = 0;
         begin(&(struct request){.how = {.room = LONG}, .depth = depth});
         do {
-            stepper_launch(stepper);
-            assert_true(stepper_wait(stepper, &r, &e));
+            stepper_launch(asked());
+            assert_true(stepper_wait(asked(), &r, &e));
             n_steps++;
-            most_behind = stepper_behind(stepper) > most_behind ? stepper_behind(stepper) : most_behind;
+            most_behind = stepper_behind(asked()) > most_behind ? stepper_behind(asked()) : most_behind;
         } while (!r.ended);
-        n = stepper_end(stepper, n_steps, &e);
+        n = stepper_end(asked(), n_steps, &e);
         assert_true(n > ROOM);
         if (depth)
             want = mtp_keys_of(slot);

@@ -182,11 +182,11 @@ static void states_at(int depth, int n_steps, int ahead, int n_delivered, void *
     struct err e;
     begin(&(struct request){.depth = depth});
     for (int i = 0; i < n_steps; i++) {
-        stepper_launch(stepper);
+        stepper_launch(asked());
         if (i >= ahead)
-            assert_true(stepper_wait(stepper, &r, &e));
+            assert_true(stepper_wait(asked(), &r, &e));
     }
-    *pos = stepper_end(stepper, n_delivered, &e);
+    *pos = stepper_end(asked(), n_delivered, &e);
     assert_true(*pos > 0);
     cache_state_save(model.cache, out);
 }
@@ -224,14 +224,14 @@ static int mtp_keys(const struct request *q, int n_more, float *out)
     begin(q);
     while (!ended) {
         while (n_launched <= n_taken + n_more) {
-            stepper_launch(stepper);
+            stepper_launch(asked());
             n_launched++;
         }
-        assert_true(stepper_wait(stepper, &r, &e));
+        assert_true(stepper_wait(asked(), &r, &e));
         n_taken++;
         ended = r.ended;
     }
-    const int pos = stepper_end(stepper, n_taken, &e);
+    const int pos = stepper_end(asked(), n_taken, &e);
     assert_int_equal(pos, n_prompt(q) + MOST - 1);
     memcpy(out, kv->k, (size_t)pos * row * sizeof(float));
     return pos * (int)row;
@@ -282,17 +282,17 @@ static void test_stepper__drafts_do_not_tell_what_was_left_out(void **state)
         int n = 0;
         begin(&(struct request){.how = {.room = MOST}});
         for (bool ended = false; !ended;) {
-            stepper_step(stepper, 1);
-            assert_true(stepper_wait(stepper, &r, &e));
+            stepper_step(asked(), 1);
+            assert_true(stepper_wait(asked(), &r, &e));
             ended = r.ended;
             if (!ended && n++ % every == 0) {
-                stepper_draft(stepper, 2);
-                assert_true(stepper_drafts(stepper, every == 1 ? &want[n] : &got, &e));
+                stepper_draft(asked(), 2);
+                assert_true(stepper_drafts(asked(), every == 1 ? &want[n] : &got, &e));
                 if (every > 1)
                     assert_memory_equal(got.ids, want[n].ids, 2 * sizeof *got.ids);
             }
         }
-        assert_true(stepper_end(stepper, MOST, &e) > 0);
+        assert_true(stepper_end(asked(), MOST, &e) > 0);
     }
 }
 

@@ -424,7 +424,8 @@ void forward_keep_hidden(struct cache *k, const float *hidden) { memcpy(k->s.las
 enum { FAKE_UNDO = 4 };
 
 /* A conversation. */
-struct fake_slot {
+struct stepper_slot {
+    struct stepper *s;
     struct cache *k;
     int depth;
     struct picker *picker;
@@ -445,7 +446,7 @@ struct fake_slot {
 struct stepper {
     struct forward *f;
     int max_depth, n;
-    struct fake_slot *slots, *on;       /* on: the one that calls are about */
+    struct stepper_slot *slots;
     struct stepper_part parts[STEP_ROWS];               /* of the newest step of several */
     int n_parts;
     struct stepper_counts counts;
@@ -459,8 +460,7 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
     *s = (struct stepper){.f = f, .max_depth = max_depth, .n = n, .slots = calloc((size_t)n, sizeof *s->slots)};
     CHECK(s->slots);
     for (int i = 0; i < n; i++)
-        s->slots[i] = (struct fake_slot){.k = caches[i], .picker = picker_open(f->vocab)};
-    s->on = s->slots;
+        s->slots[i] = (struct stepper_slot){.s = s, .k = caches[i], .picker = picker_open(f->vocab)};
     return s;
 }
 
@@ -486,38 +486,39 @@ size_t stepper_bytes(const struct model_config *c, int max_depth)
     return (size_t)max_depth * 100;
 }
 
-void stepper_choose(struct stepper *s, int slot)
+struct stepper_slot *stepper_slot(struct stepper *s, int i)
 {
-    CHECK(slot >= 0 && slot < s->n);
-    s->on = &s->slots[slot];
+    CHECK(i >= 0 && i < s->n);
+    return &s->slots[i];
 }
 
-void stepper_begin(struct stepper *s, int slot, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
+void stepper_begin(struct stepper_slot *o, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
-    stepper_choose(s, slot);
-    CHECK(pos == s->on->k->s.pos && !s->on->k->n_staged && depth >= 0 && depth <= s->max_depth && how->room > 0);
-    CHECK(fake_decode(s->on->k->s.last) == s->on->k->s.chain || isnan(s->on->k->s.last[0]));
-    s->on->how = (struct sampling){
+    struct stepper *s = o->s;
+    CHECK(pos == o->k->s.pos && !o->k->n_staged && depth >= 0 && depth <= s->max_depth && how->room > 0);
+    CHECK(fake_decode(o->k->s.last) == o->k->s.chain || isnan(o->k->s.last[0]));
+    o->how = (struct sampling){
 #define SAMPLING_NUMBER(name, ...) .name = how->name,
 #include "config/sampling_numbers.def"
         .top_k = how->top_k, .n_ids = how->n_ids,
         .n_stop = how->n_stop, .bias_ids = bias_ids, .bias = bias, .n_bias = n_bias, .n_answer_prefix = n_answer_prefix,
         .n_alternatives = how->n_alternatives,
     };
-    s->on->how.seed = how->rng - (sampler_stream(&s->on->how) - s->on->how.seed);           /* the device's stream stands behind n_answer_prefix
+    o->how.seed = how->rng - (sampler_stream(&o->how) - o->how.seed);           /* the device's stream stands behind n_answer_prefix
                                                                                              * already */
-    memcpy(s->on->how.stop, how->stop, sizeof s->on->how.stop);
-    picker_begin(s->on->picker, &s->on->how, prompt, n_prompt);
-    s->on->depth = depth;
-    s->on->live = (struct fake_live){.room = how->room};
-    s->on->n_launched = s->on->n_taken = 0;
+    memcpy(o->how.stop, how->stop, sizeof o->how.stop);
+    picker_begin(o->picker, &o->how, prompt, n_prompt);
+    o->depth = depth;
+    o->live = (struct fake_live){.room = how->room};
+    o->n_launched = o->n_taken = 0;
 }
 
 /* Picks row by row from `hidden` of at most n rows. */
-static struct step_result fake_pick(struct stepper *s, const float *hidden, int n_drafts)
+static struct step_result fake_pick(struct stepper_slot *o, const float *hidden, int n_drafts)
 {
-    struct fake_live *v = &s->on->live;
+    struct stepper *s = o->s;
+    struct fake_live *v = &o->live;
     struct step_result r = {.n_drafts = n_drafts < v->room - 1 ? n_drafts : v->room - 1};
     for (bool agreed = true; agreed && !r.ended;) {
         float logits[64] = {0};
@@ -525,7 +526,7 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
         struct err e;
         int i = r.n++;
         prompt_head(s->f, HEAD_BF16, hidden + i * FAKE_HIDDEN, 1, logits);
-        if (!picker_pick(s->on->picker, logits, &p, &e)) {
+        if (!picker_pick(o->picker, logits, &p, &e)) {
             r.n = 0;
             r.ended = 4;
             for (int id = s->f->vocab - 1; id >= 0; id--)
@@ -544,8 +545,8 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
         memcpy(r.logprobs[i].ids, p.logprobs.ids, sizeof p.logprobs.ids);
         memcpy(r.logprobs[i].probs, p.logprobs.probs, sizeof p.logprobs.probs);
         r.ended = --v->room ? 0 : 2;
-        for (int j = 0; j < s->on->how.n_stop; j++)
-            if (s->on->how.stop[j] == p.id)
+        for (int j = 0; j < o->how.n_stop; j++)
+            if (o->how.stop[j] == p.id)
                 r.ended = 1;
     }
     v->done = r.ended != 0;
@@ -555,89 +556,92 @@ static struct step_result fake_pick(struct stepper *s, const float *hidden, int 
 }
 
 /* MTP rows of the n newest positions. */
-static void fake_mtp_rows(struct stepper *s, const float *hidden, const int32_t *next, int n)
+static void fake_mtp_rows(struct stepper_slot *o, const float *hidden, const int32_t *next, int n)
 {
+    struct stepper *s = o->s;
     float out[STEP_ROWS * FAKE_HIDDEN];
-    s->on->live.n_drafts = 0;
+    o->live.n_drafts = 0;
     if (!s->max_depth || !n)
         return;
-    prompt_mtp(s->f, s->on->k, hidden, next, n, s->on->k->s.pos - n, out);
-    memcpy(s->on->chain, out + (n - 1) * FAKE_HIDDEN, sizeof s->on->chain);
+    prompt_mtp(s->f, o->k, hidden, next, n, o->k->s.pos - n, out);
+    memcpy(o->chain, out + (n - 1) * FAKE_HIDDEN, sizeof o->chain);
 }
 
-static void fake_draft(struct stepper *s, int n)
+static void fake_draft(struct stepper_slot *o, int n)
 {
-    struct fake_live *v = &s->on->live;
+    struct stepper *s = o->s;
+    struct fake_live *v = &o->live;
     CHECK(v->n_drafts + n <= s->max_depth);
     s->counts.drafts += n;
     s->counts.heads += n;
     for (; n && !v->done; n--) {
         float logits[64] = {0}, h[FAKE_HIDDEN];
         const int i = v->n_drafts++;
-        memcpy(h, s->on->chain, sizeof h);
+        memcpy(h, o->chain, sizeof h);
         if (i)
-            prompt_mtp(s->f, s->on->k, h, &v->drafts[i - 1], 1, s->on->k->s.pos + i - 1, s->on->chain);
-        prompt_head(s->f, HEAD_BF16, s->on->chain, 1, logits);
-        s->on->made.ids[i] = v->drafts[i] = sampler_argmax(logits, s->on->how.n_ids);
-        s->on->made.prob[i] = (float)((v->drafts[i] * 37 + i) % 100) / 100;
+            prompt_mtp(s->f, o->k, h, &v->drafts[i - 1], 1, o->k->s.pos + i - 1, o->chain);
+        prompt_head(s->f, HEAD_BF16, o->chain, 1, logits);
+        o->made.ids[i] = v->drafts[i] = sampler_argmax(logits, o->how.n_ids);
+        o->made.prob[i] = (float)((v->drafts[i] * 37 + i) % 100) / 100;
     }
 }
 
 /* Behind a step that was not heard of the host knows only that it gives one token. */
-void stepper_draft(struct stepper *s, int n)
+void stepper_draft(struct stepper_slot *o, int n)
 {
-    const struct fake_slot *o = s->on;
     const bool early = o->n_taken < o->n_launched;
     const int room = early ? o->before[(o->n_launched - 1) % FAKE_UNDO].room - 1 : o->live.room;
     fake.n_early += !o->depth && early;
     fake.n_in_vain += !o->depth && o->live.n_drafts + n > room - 1;
-    fake_draft(s, n);
+    fake_draft(o, n);
 }
 
-void stepper_propose(struct stepper *s, const int32_t *ids, int n)
+void stepper_propose(struct stepper_slot *o, const int32_t *ids, int n)
 {
-    struct fake_live *v = &s->on->live;
-    CHECK(n > 0 && n <= s->max_depth && s->on->n_taken == s->on->n_launched);
+    struct stepper *s = o->s;
+    struct fake_live *v = &o->live;
+    CHECK(n > 0 && n <= s->max_depth && o->n_taken == o->n_launched);
     memcpy(v->drafts, ids, (size_t)n * sizeof *ids);
     v->n_drafts = n;
 }
 
-bool stepper_drafts(struct stepper *s, struct step_drafts *out, struct err *e)
+bool stepper_drafts(struct stepper_slot *o, struct step_drafts *out, struct err *e)
 {
-    *out = s->on->made;
+    *out = o->made;
     return fake_finish(NULL, e);
 }
 
-void stepper_step(struct stepper *s, int n_rows)
+void stepper_step(struct stepper_slot *o, int n_rows)
 {
-    struct fake_live *v = &s->on->live;
+    struct stepper *s = o->s;
+    struct fake_live *v = &o->live;
     struct step_result r = {0};
     float hidden[STEP_ROWS * FAKE_HIDDEN];
-    CHECK(s->on->n_launched - s->on->n_taken < STEP_RESULTS);
-    v->states = s->on->k->s;
-    fake.n_in_vain += !s->on->depth && n_rows > v->room;
-    s->on->before[s->on->n_launched % FAKE_UNDO] = *v;
-    if (!s->on->n_launched) {
-        memcpy(hidden, s->on->k->s.last, sizeof s->on->k->s.last);
-        r = fake_pick(s, hidden, 0);
-        fake_mtp_rows(s, hidden, r.ids, r.n);
+    CHECK(o->n_launched - o->n_taken < STEP_RESULTS);
+    v->states = o->k->s;
+    fake.n_in_vain += !o->depth && n_rows > v->room;
+    o->before[o->n_launched % FAKE_UNDO] = *v;
+    if (!o->n_launched) {
+        memcpy(hidden, o->k->s.last, sizeof o->k->s.last);
+        r = fake_pick(o, hidden, 0);
+        fake_mtp_rows(o, hidden, r.ids, r.n);
     } else {
         int32_t ids[STEP_ROWS] = {v->newest};
         const int n_drafts = v->n_drafts < n_rows - 1 ? v->n_drafts : n_rows - 1;
         long rows_run = fake.rows_run;
         memcpy(ids + 1, v->drafts, (size_t)n_drafts * sizeof *ids);
-        step_run(s->f, s->on->k, ids, n_rows, s->on->k->s.pos);    /* also after the end */
+        step_run(s->f, o->k, ids, n_rows, o->k->s.pos);    /* also after the end */
         fake.rows_run = rows_run;
         memcpy(hidden, forward_hidden(s->f), (size_t)n_rows * FAKE_HIDDEN * sizeof *hidden);
         if (!v->done)
-            r = fake_pick(s, hidden, n_drafts);
-        cache_accept(s->on->k, r.n);
+            r = fake_pick(o, hidden, n_drafts);
+        cache_accept(o->k, r.n);
         if (r.n)
-            forward_keep_hidden(s->on->k, hidden + (r.n - 1) * FAKE_HIDDEN);
-        fake_mtp_rows(s, hidden, r.ids, r.n);
+            forward_keep_hidden(o->k, hidden + (r.n - 1) * FAKE_HIDDEN);
+        fake_mtp_rows(o, hidden, r.ids, r.n);
     }
-    r.serial = ++s->on->n_launched;
-    s->on->results[(s->on->n_launched - 1) % STEP_RESULTS] = r;
+    r.serial = ++o->n_launched;
+    o->results[(o->n_launched - 1) % STEP_RESULTS] = r;
 }
 
 int stepper_most_rows(const struct stepper *s)
@@ -650,9 +654,9 @@ void stepper_step_together(struct stepper *s, const struct stepper_part *parts, 
 {
     int rows = 0;
     for (int i = 0; i < n; i++) {
-        stepper_choose(s, parts[i].slot);
-        CHECK(s->on->n_launched && s->on->n_taken == s->on->n_launched);
-        stepper_step(s, parts[i].rows);
+        struct stepper_slot *o = stepper_slot(s, parts[i].slot);
+        CHECK(o->n_launched && o->n_taken == o->n_launched);
+        stepper_step(o, parts[i].rows);
         rows += parts[i].rows;
     }
     CHECK(n >= 1 && rows <= stepper_most_rows(s));
@@ -667,44 +671,43 @@ void stepper_draft_together(struct stepper *s, int n_parts, int n)
     const struct stepper_counts before = s->counts;
     CHECK(n_parts <= s->n_parts);
     for (int i = 0; i < n_parts; i++) {
-        stepper_choose(s, s->parts[i].slot);
         s->counts = before;             /* one run for all of them */
-        fake_draft(s, n);
+        fake_draft(stepper_slot(s, s->parts[i].slot), n);
     }
     fake.n_drafts_together += n_parts > 1 ? (long)n * n_parts : 0;
 }
 
-void stepper_launch(struct stepper *s)
+void stepper_launch(struct stepper_slot *o)
 {
-    stepper_step(s, 1 + s->on->depth);
-    if (s->on->depth)
-        stepper_draft(s, s->on->depth);
+    stepper_step(o, 1 + o->depth);
+    if (o->depth)
+        stepper_draft(o, o->depth);
 }
 
-bool stepper_wait(struct stepper *s, struct step_result *out, struct err *e)
+bool stepper_wait(struct stepper_slot *o, struct step_result *out, struct err *e)
 {
-    CHECK(s->on->n_taken < s->on->n_launched);
-    *out = s->on->results[s->on->n_taken++ % STEP_RESULTS];
+    CHECK(o->n_taken < o->n_launched);
+    *out = o->results[o->n_taken++ % STEP_RESULTS];
     return fake_finish(NULL, e);
 }
 
-int stepper_end(struct stepper *s, int n_delivered, struct err *e)
+int stepper_end(struct stepper_slot *o, int n_delivered, struct err *e)
 {
-    CHECK(n_delivered <= s->on->n_taken && s->on->n_taken - n_delivered <= 1 && s->on->n_launched - n_delivered <= 2);
-    if (n_delivered < s->on->n_launched)
-        s->on->k->s = s->on->before[n_delivered % FAKE_UNDO].states;
-    return fake_finish(NULL, e) ? s->on->k->s.pos : -1;
+    CHECK(n_delivered <= o->n_taken && o->n_taken - n_delivered <= 1 && o->n_launched - n_delivered <= 2);
+    if (n_delivered < o->n_launched)
+        o->k->s = o->before[n_delivered % FAKE_UNDO].states;
+    return fake_finish(NULL, e) ? o->k->s.pos : -1;
 }
 
-int stepper_pause(struct stepper *s, struct err *e)
+int stepper_pause(struct stepper_slot *o, struct err *e)
 {
-    CHECK(s->on->n_taken == s->on->n_launched);
-    return stepper_end(s, s->on->n_taken, e);
+    CHECK(o->n_taken == o->n_launched);
+    return stepper_end(o, o->n_taken, e);
 }
 
-void stepper_resume(struct stepper *s) { (void)s; }
+void stepper_resume(struct stepper_slot *o) { (void)o; }
 
-int stepper_behind(const struct stepper *s) { return (void)s, 0; }
+int stepper_behind(const struct stepper_slot *o) { return (void)o, 0; }
 struct stepper_counts stepper_counts(const struct stepper *s) { return s->counts; }
 
 /* A step moves a hundred bytes and one more for each row, a draft ten. */
