@@ -2,28 +2,28 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/move.h"
-#include "base/quiet.h"
+#include "base/worker.h"
+
+#define INTERVAL_NS 1000000000          /* between two syncs that are not urgent */
 
 struct syncer {
-    int fd, wake;                       /* wake: an eventfd, for the owner */
-    char *name;                         /* its directory is still to be synced; the thread's */
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    struct worker worker;
+    int  fd, event;                     /* event: an eventfd, for the owner */
+    char *name;                         /* its directory is still to be synced; used by the thread only */
+    int64_t next_ns;                    /* the earliest time of the next sync that is not urgent */
     bool wanted, urgent;                /* urgent: not only when a second is over */
-    bool syncs, ending;
+    bool syncs;
     int  failed;
 };
 
-/* errno; 0: all is on disk. */
+/* Syncs the file, and its directory if its name is new.  Returns errno; 0: all is on disk. */
 static int sync_all(struct syncer *s)
 {
     if (fdatasync(s->fd) && errno != EINVAL)    /* EINVAL: this kind of file cannot be synced */
@@ -35,136 +35,101 @@ static int sync_all(struct syncer *s)
     return 0;
 }
 
-static bool is_before(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
-}
-
-static void *sync_thread(void *arg)
+static int64_t sync_step(void *arg)
 {
     struct syncer *s = arg;
-    struct timespec next = {0};         /* the earliest time of the next sync that is not urgent */
-    pthread_mutex_lock(&s->lock);
-    while (!s->ending) {
-        struct timespec now;
-        if (!s->wanted) {
-            pthread_cond_wait(&s->changed, &s->lock);
-            continue;
-        }
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        if (!s->urgent && is_before(&now, &next)) {
-            pthread_cond_timedwait(&s->changed, &s->lock, &next);
-            continue;
-        }
-        s->wanted = s->urgent = false;
-        s->syncs = true;
-        pthread_mutex_unlock(&s->lock);
-        int failed = sync_all(s);
-        clock_gettime(CLOCK_MONOTONIC, &next);
-        next.tv_sec++;
-        pthread_mutex_lock(&s->lock);
-        s->syncs = false;
-        s->failed = failed ? failed : s->failed;
-        if (failed || !s->wanted)
-            eventfd_write(s->wake, 1);
-        pthread_cond_broadcast(&s->changed);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return NULL;
-}
-
-static void free_syncer(struct syncer *s)
-{
-    if (s->fd >= 0)
-        close(s->fd);
-    if (s->wake >= 0)
-        close(s->wake);
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
-    free(s->name);
-    free(s);
+    if (!s->wanted)
+        return WORKER_IDLE;
+    if (!s->urgent && clock_ns() < s->next_ns)
+        return s->next_ns;
+    s->wanted = s->urgent = false;
+    s->syncs = true;
+    worker_unlock(&s->worker);
+    const int failed = sync_all(s);
+    worker_lock(&s->worker);
+    s->next_ns = clock_ns() + INTERVAL_NS;
+    s->syncs = false;
+    s->failed = failed ? failed : s->failed;
+    if (failed || !s->wanted)
+        eventfd_write(s->event, 1);
+    return WORKER_AGAIN;
 }
 
 struct syncer *syncer_open(int fd, const char *name)
 {
     struct syncer *s = memory_zeroed(1, sizeof *s);
-    pthread_condattr_t attr;
     s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->name = name ? memory_strdup(name) : NULL;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &attr);
-    pthread_condattr_destroy(&attr);
-    if (s->fd >= 0 && s->wake >= 0 && !quiet_thread(&s->thread, sync_thread, s))
+    if (s->fd >= 0 && s->event >= 0 && worker_start(&s->worker, 1, sync_step, s))
         return s;
-    free_syncer(s);
+    syncer_close(s);
     return NULL;
 }
 
-static void want(struct syncer *s, bool urgent)
+static void request_sync(struct syncer *s, bool urgent)
 {
-    pthread_mutex_lock(&s->lock);
+    worker_lock(&s->worker);
     s->wanted = true;
     s->urgent = s->urgent || urgent;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    worker_wake(&s->worker);
+    worker_unlock(&s->worker);
 }
 
 void syncer_want(struct syncer *s)
 {
-    want(s, false);
+    request_sync(s, false);
 }
 
 void syncer_now(struct syncer *s)
 {
-    want(s, true);
+    request_sync(s, true);
 }
 
 int syncer_fd(const struct syncer *s)
 {
-    return s->wake;
+    return s->event;
 }
 
 bool syncer_settled(struct syncer *s)
 {
     eventfd_t v;
-    pthread_mutex_lock(&s->lock);
-    eventfd_read(s->wake, &v);
+    worker_lock(&s->worker);
+    eventfd_read(s->event, &v);
     bool settled = !s->wanted && !s->syncs;
-    pthread_mutex_unlock(&s->lock);
+    worker_unlock(&s->worker);
     return settled;
 }
 
 int syncer_failed(struct syncer *s)
 {
-    pthread_mutex_lock(&s->lock);
+    worker_lock(&s->worker);
     int failed = s->failed;
     s->failed = 0;
-    pthread_mutex_unlock(&s->lock);
+    worker_unlock(&s->worker);
     return failed;
 }
 
 void syncer_wait(struct syncer *s)
 {
-    pthread_mutex_lock(&s->lock);
+    worker_lock(&s->worker);
     s->urgent = true;
-    pthread_cond_broadcast(&s->changed);
+    worker_wake(&s->worker);
     while (s->wanted || s->syncs)
-        pthread_cond_wait(&s->changed, &s->lock);
+        worker_wait(&s->worker, WORKER_IDLE);
     s->urgent = false;
-    pthread_mutex_unlock(&s->lock);
+    worker_unlock(&s->worker);
 }
 
 void syncer_close(struct syncer *s)
 {
     if (!s)
         return;
-    pthread_mutex_lock(&s->lock);
-    s->ending = true;
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-    pthread_join(s->thread, NULL);
-    free_syncer(s);
+    worker_stop(&s->worker);
+    if (s->fd >= 0)
+        close(s->fd);
+    if (s->event >= 0)
+        close(s->event);
+    free(s->name);
+    free(s);
 }

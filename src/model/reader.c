@@ -2,17 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-
-enum { MAX_THREADS = 64 };
+#include "base/worker.h"
 
 struct file {
     int         fd, direct;             /* direct: opened with O_DIRECT; -1 when the file system refuses that */
@@ -22,16 +20,13 @@ struct file {
 struct reader {
     struct reader_options o;
     struct file    *files;
-    pthread_t       threads[MAX_THREADS];
-    int             n_threads;
 
-    pthread_mutex_t lock;               /* guards what is below */
-    pthread_cond_t  filled, freed;
+    struct worker   worker;             /* its lock guards what is below */
     int             next_job;
     int            *free_buffers, n_free;
     struct read_block *blocks;          /* ring of n_buffers */
     int             first, n_blocks;
-    bool            stop, failed;
+    bool            failed;
     struct err      why;
 };
 
@@ -75,38 +70,24 @@ static bool fill(struct reader *r, struct read_block *b, struct err *e)
     return !r->o.check || r->o.check(r->o.arg, b->job, b->data, e);
 }
 
-/* A job and a buffer for it; false at the end. */
-static bool take_job(struct reader *r, struct read_block *b)
-{
-    pthread_mutex_lock(&r->lock);
-    while (!r->stop && r->next_job < r->o.n_jobs && !r->n_free)
-        pthread_cond_wait(&r->freed, &r->lock);
-    bool more = !r->stop && r->next_job < r->o.n_jobs;
-    if (more)
-        *b = (struct read_block){.job = r->next_job++, .buffer = r->free_buffers[--r->n_free]};
-    pthread_mutex_unlock(&r->lock);
-    return more;
-}
-
-static void *run(void *arg)
+/* Reads the next job into a free buffer. */
+static int64_t read_step(void *arg)
 {
     struct reader *r = arg;
-    struct read_block b;
-    while (take_job(r, &b)) {
-        struct err e = {0};
-        bool ok = fill(r, &b, &e);
-        pthread_mutex_lock(&r->lock);
-        if (ok) {
-            r->blocks[(r->first + r->n_blocks++) % r->o.n_buffers] = b;
-        } else if (!r->failed) {
-            r->failed = r->stop = true;
-            r->why = e;
-            pthread_cond_broadcast(&r->freed);
-        }
-        pthread_cond_signal(&r->filled);
-        pthread_mutex_unlock(&r->lock);
+    if (r->failed || r->next_job == r->o.n_jobs || !r->n_free)
+        return WORKER_IDLE;
+    struct read_block b = {.job = r->next_job++, .buffer = r->free_buffers[--r->n_free]};
+    struct err e = {0};
+    worker_unlock(&r->worker);
+    const bool ok = fill(r, &b, &e);
+    worker_lock(&r->worker);
+    if (ok) {
+        r->blocks[(r->first + r->n_blocks++) % r->o.n_buffers] = b;
+    } else if (!r->failed) {
+        r->failed = true;
+        r->why = e;
     }
-    return NULL;
+    return WORKER_AGAIN;
 }
 
 static bool open_files(struct reader *r, struct err *e)
@@ -125,45 +106,28 @@ static bool open_files(struct reader *r, struct err *e)
 
 struct reader *reader_open(const struct reader_options *o, struct err *e)
 {
-    pthread_condattr_t monotonic;
     struct reader *r = memory_zeroed(1, sizeof *r);
-    CHECK(o->n_buffers > 0 && o->n_threads > 0 && o->n_threads <= MAX_THREADS);
+    CHECK(o->n_buffers > 0 && o->n_threads > 0);
     r->o = *o;
     r->files = memory_zeroed((size_t)o->n_paths + 1, sizeof *r->files);
     r->free_buffers = memory_zeroed((size_t)o->n_buffers, sizeof *r->free_buffers);
     r->blocks = memory_zeroed((size_t)o->n_buffers, sizeof *r->blocks);
     for (int i = 0; i < o->n_buffers; i++)
         r->free_buffers[r->n_free++] = i;
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->filled, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_cond_init(&r->freed, NULL);
     if (!open_files(r, e)) {
         reader_close(r);
         return NULL;
     }
-    for (; r->n_threads < o->n_threads; r->n_threads++)
-        if (pthread_create(&r->threads[r->n_threads], NULL, run, r))
-            break;
-    CHECK(r->n_threads);
+    CHECK(worker_start(&r->worker, o->n_threads, read_step, r));
     return r;
 }
 
 enum read_result reader_next(struct reader *r, struct read_block *out, int timeout_ms, struct err *e)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += timeout_ms % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
+    const int64_t until_ns = clock_ns() + (int64_t)timeout_ms * 1000000;
     enum read_result result = READ_NOTHING_YET;
-    pthread_mutex_lock(&r->lock);
-    while (!r->failed && !r->n_blocks && pthread_cond_timedwait(&r->filled, &r->lock, &until) != ETIMEDOUT)
+    worker_lock(&r->worker);
+    while (!r->failed && !r->n_blocks && worker_wait(&r->worker, until_ns))
         ;
     if (r->failed) {
         *e = r->why;
@@ -174,16 +138,16 @@ enum read_result reader_next(struct reader *r, struct read_block *out, int timeo
         r->n_blocks--;
         result = READ_BLOCK;
     }
-    pthread_mutex_unlock(&r->lock);
+    worker_unlock(&r->worker);
     return result;
 }
 
 void reader_give_back(struct reader *r, int buffer)
 {
-    pthread_mutex_lock(&r->lock);
+    worker_lock(&r->worker);
     r->free_buffers[r->n_free++] = buffer;
-    pthread_cond_signal(&r->freed);
-    pthread_mutex_unlock(&r->lock);
+    worker_wake(&r->worker);
+    worker_unlock(&r->worker);
 }
 
 bool reader_is_direct(const struct reader *r)
@@ -198,21 +162,13 @@ void reader_close(struct reader *r)
 {
     if (!r)
         return;
-    pthread_mutex_lock(&r->lock);
-    r->stop = true;
-    pthread_cond_broadcast(&r->freed);
-    pthread_mutex_unlock(&r->lock);
-    for (int i = 0; i < r->n_threads; i++)
-        pthread_join(r->threads[i], NULL);
+    worker_stop(&r->worker);
     for (int i = 0; i < r->o.n_paths; i++) {
         if (r->files[i].fd >= 0)
             close(r->files[i].fd);
         if (r->files[i].direct >= 0)
             close(r->files[i].direct);
     }
-    pthread_cond_destroy(&r->filled);
-    pthread_cond_destroy(&r->freed);
-    pthread_mutex_destroy(&r->lock);
     free(r->files);
     free(r->free_buffers);
     free(r->blocks);

@@ -1,12 +1,11 @@
 #include "remote/asker.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/quiet.h"
+#include "base/worker.h"
 #include "fetch/http.h"
 
 enum { MAX_LINE = 16 << 20, FOREVER_S = 1 << 30 };
@@ -22,14 +21,14 @@ struct asked {
 struct asker {
     char *socket;
     struct mailbox *out;
-    pthread_t thread;
-    pthread_mutex_t lock;               /* over what follows */
-    pthread_cond_t woken;
-    struct asked *waiting;              /* the first one */
-    uint32_t now;                       /* tag of the one that is asked; 0: none is */
-    bool quit;
+    struct worker worker;               /* its lock guards the queue */
+    struct asked *waiting;              /* the first request of the queue */
+    uint32_t now;                       /* tag of the request under way; 0: there is no request */
     atomic_bool stop;                   /* the request under way ends */
-    struct buf line;                    /* the thread's own: the beginning of the next one */
+
+    /* used by the thread only */
+    struct http *http;
+    struct buf line;                    /* the beginning of the next line */
 };
 
 static void tell(struct asker *a, enum asker_what what, uint32_t tag, const char *text, size_t n)
@@ -60,7 +59,7 @@ static bool take(void *arg, const void *bytes, size_t n, struct err *e)
     return a->line.len <= MAX_LINE || err_set(e, "a line of the answer has more than %d MiB", MAX_LINE >> 20);
 }
 
-static void ask(struct asker *a, struct http *h, const struct asked *q)
+static void send_request(struct asker *a, const struct asked *q)
 {
     struct buf url = {0}, refused = {0};
     struct http_reply r = {0};
@@ -71,7 +70,7 @@ static void ask(struct asker *a, struct http *h, const struct asked *q)
         .stall_s = q->silence_s ? q->silence_s : FOREVER_S, .stop = &a->stop, .begin = begin, .take = take, .arg = a, .refusal = &refused,
     };
     buf_reset(&a->line);
-    enum http_result result = http_ask(h, &request, &r, &e);
+    enum http_result result = http_ask(a->http, &request, &r, &e);
     if (atomic_load(&a->stop) || (result == HTTP_ANSWERED && r.status == 200))
         tell(a, ASKER_ENDED, q->tag, "", 0);
     else if (result == HTTP_ANSWERED)
@@ -90,32 +89,23 @@ static void asked_free(struct asked *q)
     free(q);
 }
 
-/* NULL: the end. */
-static struct asked *next(struct asker *a)
-{
-    struct asked *q = NULL;
-    pthread_mutex_lock(&a->lock);
-    a->now = 0;
-    while (!a->waiting && !a->quit)
-        pthread_cond_wait(&a->woken, &a->lock);
-    if (!a->quit) {
-        q = a->waiting;
-        a->waiting = q->next;
-        a->now = q->tag;
-        atomic_store(&a->stop, false);
-    }
-    pthread_mutex_unlock(&a->lock);
-    return q;
-}
-
-static void *run(void *arg)
+static int64_t ask_step(void *arg)
 {
     struct asker *a = arg;
-    struct http *h = http_open();
-    for (struct asked *q; (q = next(a)); asked_free(q))
-        ask(a, h, q);
-    http_close(h);
-    return NULL;
+    struct asked *q = a->waiting;
+    if (!q)
+        return WORKER_IDLE;
+    a->waiting = q->next;
+    a->now = q->tag;
+    atomic_store(&a->stop, false);
+    worker_unlock(&a->worker);
+    if (!a->http)
+        a->http = http_open();
+    send_request(a, q);
+    asked_free(q);
+    worker_lock(&a->worker);
+    a->now = 0;
+    return WORKER_AGAIN;
 }
 
 /* ---- the owner's side ---- */
@@ -126,8 +116,7 @@ static void asker_free(struct asker *a)
         after = q->next;
         asked_free(q);
     }
-    pthread_cond_destroy(&a->woken);
-    pthread_mutex_destroy(&a->lock);
+    http_close(a->http);
     buf_free(&a->line);
     free(a->socket);
     free(a);
@@ -138,9 +127,7 @@ struct asker *asker_open(const char *socket, struct mailbox *out, struct err *e)
     struct asker *a = memory_zeroed(1, sizeof *a);
     a->socket = memory_strdup(socket);
     a->out = out;
-    pthread_mutex_init(&a->lock, NULL);
-    pthread_cond_init(&a->woken, NULL);
-    if (!quiet_thread(&a->thread, run, a))
+    if (worker_start(&a->worker, 1, ask_step, a))
         return a;
     err_set(e, "cannot start a thread that asks another q35chat");
     asker_free(a);
@@ -151,12 +138,11 @@ void asker_close(struct asker *a)
 {
     if (!a)
         return;
-    pthread_mutex_lock(&a->lock);
-    a->quit = true;
+    worker_lock(&a->worker);
+    a->worker.ending = true;            /* first, so that no further request begins and clears `stop` */
     atomic_store(&a->stop, true);
-    pthread_cond_signal(&a->woken);
-    pthread_mutex_unlock(&a->lock);
-    pthread_join(a->thread, NULL);
+    worker_unlock(&a->worker);
+    worker_stop(&a->worker);
     asker_free(a);
 }
 
@@ -168,19 +154,19 @@ void asker_ask(struct asker *a, uint32_t tag, const char *path, struct buf *body
     q->body = *body;
     q->silence_s = silence_s;
     *body = (struct buf){0};
-    pthread_mutex_lock(&a->lock);
+    worker_lock(&a->worker);
     struct asked **end = &a->waiting;
     while (*end)
         end = &(*end)->next;
     *end = q;
-    pthread_cond_signal(&a->woken);
-    pthread_mutex_unlock(&a->lock);
+    worker_wake(&a->worker);
+    worker_unlock(&a->worker);
 }
 
 void asker_stop(struct asker *a, uint32_t tag)
 {
     struct asked *dropped = NULL;
-    pthread_mutex_lock(&a->lock);
+    worker_lock(&a->worker);
     for (struct asked **at = &a->waiting; *at && !dropped; at = dropped ? at : &(*at)->next)
         if ((*at)->tag == tag) {
             dropped = *at;
@@ -188,7 +174,7 @@ void asker_stop(struct asker *a, uint32_t tag)
         }
     if (!dropped && a->now == tag)
         atomic_store(&a->stop, true);
-    pthread_mutex_unlock(&a->lock);
+    worker_unlock(&a->worker);
     if (dropped) {
         tell(a, ASKER_ENDED, tag, "", 0);
         asked_free(dropped);

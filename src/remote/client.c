@@ -1,7 +1,6 @@
 #include "remote/client.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 #include "base/clock.h"
 #include "base/mailbox.h"
 #include "base/memory.h"
-#include "base/quiet.h"
+#include "base/worker.h"
 #include "fetch/http.h"
 #include "remote/body.h"
 
@@ -27,11 +26,8 @@ struct client {
     int n_taken;                        /* events of the last drain, whose texts are still to be freed */
     struct client_event *taken;
 
-    pthread_t thread;
-    pthread_mutex_t lock;               /* over what follows */
-    pthread_cond_t  woken;
-    enum { NOTHING, QUESTION, CHOICE } order;   /* what is to be done next */
-    bool quit;
+    struct worker worker;               /* its lock guards what follows */
+    enum { FIND, NOTHING, QUESTION, CHOICE } order;     /* what is to be done next */
     struct buf ordered;                 /* body of the question, or name of the model; "": which there are */
     bool goes_on;                       /* ... whose answer continues one */
     size_t most;                        /* ... and has at most so many bytes */
@@ -273,10 +269,10 @@ static enum client_end try_answer(struct client *c, struct buf *body, struct com
     struct http_reply r = {0};
     struct buf refused = {0};
     enum client_end how = CLIENT_FAILED;
-    pthread_mutex_lock(&c->lock);
+    worker_lock(&c->worker);
     t.answer = completion_open(on_delta, &t, c->goes_on);
     completion_limit(t.answer, c->most);
-    pthread_mutex_unlock(&c->lock);
+    worker_unlock(&c->worker);
     enum http_result result = ask(c, "/chat/completions", body, c->silence_s, &t, &r, &refused, e);
     bool ok = result == HTTP_ANSWERED && r.status == 200 && completion_end(t.answer, e) && !is_interrupted(c, t.answer, e);
     *again = !t.told && result == HTTP_BROKEN;
@@ -291,10 +287,10 @@ static enum client_end try_answer(struct client *c, struct buf *body, struct com
     }
     completion_cut(t.answer);
     *figures = completion_figures(t.answer);
-    pthread_mutex_lock(&c->lock);
+    worker_lock(&c->worker);
     if (completion_reasoning_name(t.answer))
         c->reasoning = completion_reasoning_name(t.answer);
-    pthread_mutex_unlock(&c->lock);
+    worker_unlock(&c->worker);
     completion_close(t.answer);
     http_reply_free(&r);
     buf_free(&refused);
@@ -374,33 +370,8 @@ static void choose(struct client *c, const char *name)
 
 /* ---- the thread ---- */
 
-/* What to do next, and with what; false: the end. */
-static bool next_order(struct client *c, int *order, struct buf *with)
-{
-    pthread_mutex_lock(&c->lock);
-    while (c->order == NOTHING && !c->quit)
-        pthread_cond_wait(&c->woken, &c->lock);
-    bool go_on = !c->quit;
-    *order = c->order;
-    *with = c->ordered;
-    c->ordered = (struct buf){0};
-    c->order = NOTHING;
-    pthread_mutex_unlock(&c->lock);
-    return go_on;
-}
-
-static void obey(struct client *c, int order, struct buf *with)
-{
-    if (order == QUESTION)
-        answer(c, with);
-    else if (with->len)
-        choose(c, with->data);
-    else
-        list_again(c);
-}
-
-/* False: there is none. */
-static bool begin_with_model(struct client *c)
+/* Finds the model when the client opens, and posts the result. */
+static void begin_with_model(struct client *c)
 {
     struct err e = {{0}};
     bool found = find_model(c, &e), several = !found && !c->model.len && c->names.len;
@@ -410,21 +381,32 @@ static bool begin_with_model(struct client *c)
         offer(c);
     else
         post_text(c, CLIENT_FATAL, e.msg);
-    return found || several;
 }
 
-static void *run(void *arg)
+/* Carries out the order. */
+static int64_t client_step(void *arg)
 {
     struct client *c = arg;
-    struct buf with;
-    c->http = http_open();
-    int order;
-    for (bool on = begin_with_model(c); on && next_order(c, &order, &with);) {
-        obey(c, order, &with);
-        buf_free(&with);
-    }
-    http_close(c->http);
-    return NULL;
+    const int order = c->order;
+    struct buf with = c->ordered;
+    if (order == NOTHING)
+        return WORKER_IDLE;
+    c->ordered = (struct buf){0};
+    c->order = NOTHING;
+    worker_unlock(&c->worker);
+    if (!c->http)
+        c->http = http_open();
+    if (order == FIND)
+        begin_with_model(c);
+    else if (order == QUESTION)
+        answer(c, &with);
+    else if (with.len)
+        choose(c, with.data);
+    else
+        list_again(c);
+    buf_free(&with);
+    worker_lock(&c->worker);
+    return WORKER_AGAIN;
 }
 
 /* ---- the owner's side ---- */
@@ -464,18 +446,15 @@ static void release(struct client *c)
     for (int i = 0; i < c->n_dropped; i++)
         buf_free(&c->dropped[i]);
     remote_model_free(&c->found);
-    pthread_cond_destroy(&c->woken);
-    pthread_mutex_destroy(&c->lock);
+    http_close(c->http);
     free(c);
 }
 
 struct client *client_open(const struct client_options *o, struct err *e)
 {
     struct client *c = memory_zeroed(1, sizeof *c);
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->woken, NULL);
     c->out.fd = -1;
-    if (!set_up(c, o, e) || (quiet_thread(&c->thread, run, c) && !err_set(e, "cannot start a thread for the endpoint"))) {
+    if (!set_up(c, o, e) || !(worker_start(&c->worker, 1, client_step, c) || err_set(e, "cannot start a thread for the endpoint"))) {
         release(c);
         return NULL;
     }
@@ -486,12 +465,11 @@ void client_close(struct client *c)
 {
     if (!c)
         return;
-    pthread_mutex_lock(&c->lock);
-    c->quit = true;
+    worker_lock(&c->worker);
+    c->worker.ending = true;            /* first, so that no order given before clears `stop` */
     atomic_store(&c->stop, true);
-    pthread_cond_signal(&c->woken);
-    pthread_mutex_unlock(&c->lock);
-    pthread_join(c->thread, NULL);
+    worker_unlock(&c->worker);
+    worker_stop(&c->worker);
     release(c);
 }
 
@@ -519,25 +497,25 @@ static void give_order(struct client *c, int order, struct buf *with)
     *with = (struct buf){0};
     c->order = order;
     atomic_store(&c->stop, false);
-    pthread_cond_signal(&c->woken);
+    worker_wake(&c->worker);
 }
 
 void client_ask(struct client *c, struct buf *body, bool goes_on, size_t most)
 {
-    pthread_mutex_lock(&c->lock);
+    worker_lock(&c->worker);
     c->goes_on = goes_on;
     c->most = most;
     give_order(c, QUESTION, body);
-    pthread_mutex_unlock(&c->lock);
+    worker_unlock(&c->worker);
 }
 
 void client_choose(struct client *c, const char *name)
 {
     struct buf with = {0};
     buf_adds(&with, name);
-    pthread_mutex_lock(&c->lock);
+    worker_lock(&c->worker);
     give_order(c, CHOICE, &with);
-    pthread_mutex_unlock(&c->lock);
+    worker_unlock(&c->worker);
 }
 
 void client_stop(struct client *c)
@@ -553,8 +531,8 @@ const struct remote_model *client_model(const struct client *c)
 const char *client_reasoning_name(const struct client *c)
 {
     struct client *own = (struct client *)c;
-    pthread_mutex_lock(&own->lock);
+    worker_lock(&own->worker);
     const char *name = c->reasoning;
-    pthread_mutex_unlock(&own->lock);
+    worker_unlock(&own->worker);
     return name;
 }
