@@ -14,7 +14,7 @@ while read -r from allowed; do
 done <<'RULES'
 src/base     base/
 src/text     base/|text/|config/
-kernels      base/log.h|kernels/
+kernels      base/(err|log).h|kernels/
 src/backend  base/|kernels/|backend/|config/
 src/model    base/|kernels/[a-z_]*\.h|backend/dev.h|model/|config/
 src/engine   base/|model/|backend/[a-z]*\.h|kernels/tensor.h|kernels/splitmix.h|engine/|config/

@@ -1,24 +1,7 @@
-/* Bump allocator: many small allocations with one lifetime.  Plain value, valid as {0}.  Memory is zeroed and aligned to
- * 64 bytes for pieces of 64 bytes or more, to 16 otherwise.  Allocation failure aborts. */
+/* See base/memory.h. */
 #ifndef Q35_BASE_ARENA_H
 #define Q35_BASE_ARENA_H
 
-#include <stddef.h>
-
-struct arena_block;
-struct arena {
-    struct arena_block *head;
-    size_t total;                       /* bytes handed out */
-};
-
-void *arena_alloc(struct arena *a, size_t n);
-void *arena_array(struct arena *a, size_t count, size_t size);   /* aborts if the product overflows */
-/* Makes room for one more element of `size` bytes after the n elements of `array` (NULL at first): when full, doubles *cap.
- * Returns the array, which may have moved; the old one stays until the arena is freed. */
-void *arena_grow(struct arena *a, const void *array, int n, int *cap, size_t size);
-char *arena_strdup(struct arena *a, const char *s);
-char *arena_strndup(struct arena *a, const char *s, size_t n);
-char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void  arena_free(struct arena *a);      /* frees everything; the arena can be used again */
+#include "base/memory.h"
 
 #endif

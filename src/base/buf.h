@@ -24,25 +24,20 @@ void buf_consume(struct buf *b, size_t n);              /* drops the first n byt
 void buf_free(struct buf *b);
 const char *buf_str(const struct buf *b);               /* never NULL */
 
-/* Reads the whole file.  False, with the reason, if it is not a regular file (checked without blocking) or has more than `max`
- * bytes. */
-struct err;
-bool buf_read_file(struct buf *b, const char *path, size_t max, struct err *e);
-/* The same, but also from a pipe, a FIFO or a device, which must reach its end within `patience_ms`. */
-bool buf_read_stream(struct buf *b, const char *path, size_t max, int patience_ms, struct err *e);
-/* Reads the rest of an open file of any kind. */
-bool buf_read_fd(struct buf *b, int fd, const char *path, size_t max, struct err *e);
-/* Appends the next line of a stream, without its newline.  A last line needs none.  After BUF_LINE_INTERRUPTED, which a signal causes, another
- * call continues the line; BUF_LINE_UNREADABLE leaves the reason in errno. */
-enum buf_line { BUF_LINE, BUF_LINE_END, BUF_LINE_INTERRUPTED, BUF_LINE_TOO_LONG, BUF_LINE_UNREADABLE };
-enum buf_line buf_read_line(struct buf *b, FILE *in, size_t max);
-/* Writes all n bytes, with as many write() calls as needed; false with errno. */
-bool buf_write(int fd, const void *bytes, size_t n);
-/* Appends to a file, which is made if need be; false with errno.  Does not wait for the reader of a FIFO. */
-bool buf_append_file(const char *path, const void *bytes, size_t n);
-/* Replaces the file atomically by a new one that only its owner can read; false with errno, and the old file is unchanged. */
-bool buf_replace_file(const char *path, const void *bytes, size_t n);
-/* The same for the thread of the screen, which does not wait for the disk: if power fails soon, the file may be the old one, or empty. */
-bool buf_replace_file_unsynced(const char *path, const void *bytes, size_t n);
+#include "base/file.h"
+#define buf_read_file file_read
+#define buf_read_stream file_read_stream
+#define buf_read_fd file_read_fd
+#define buf_read_line file_read_line
+#define buf_write file_write
+#define buf_append_file file_append
+#define buf_replace_file file_replace
+#define buf_replace_file_unsynced file_replace_unsynced
+#define buf_line file_line
+#define BUF_LINE FILE_LINE
+#define BUF_LINE_END FILE_LINE_END
+#define BUF_LINE_INTERRUPTED FILE_LINE_INTERRUPTED
+#define BUF_LINE_TOO_LONG FILE_LINE_TOO_LONG
+#define BUF_LINE_UNREADABLE FILE_LINE_UNREADABLE
 
 #endif

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 
@@ -28,7 +28,7 @@ void json_escape(struct buf *out, const char *json, size_t n)
     size_t from = 0;
     for (size_t i = 0; i < n;) {
         uint32_t cp;
-        size_t k = unicode_decode(json + i, n - i, &cp, NULL);
+        size_t k = utf8_decode(json + i, n - i, &cp, NULL);
         if (is_odd(cp)) {
             buf_add(out, json + from, i - from);
             add_escaped(out, cp);

@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/grow.h"
+#include "base/memory.h"
 
 bool mailbox_init(struct mailbox *m, size_t item_size)
 {
@@ -36,7 +36,7 @@ void mailbox_post(struct mailbox *m, const void *item)
     pthread_mutex_lock(&m->lock);
     struct mailbox_list *l = &m->lists[m->in];
     bool was_empty = l->n == 0;
-    l->items = grow(l->items, l->n, &l->cap, m->item_size);
+    l->items = memory_grow(l->items, l->n, &l->cap, m->item_size);
     memcpy(l->items + (size_t)l->n * m->item_size, item, m->item_size);
     l->n++;
     if (was_empty)

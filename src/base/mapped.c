@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/unicode.h"
+#include "base/utf8.h"
 
 /* The signal handler reads this table: a row is valid while `end` is not 0. */
 enum { ROWS = 1024 };
@@ -31,7 +31,7 @@ void mapped_add(const void *at, size_t n, const char *path)
         if (!rows[i].end) {             /* no row is free: the message will not name this file */
             rows[i].begin = (uintptr_t)at;
             rows[i].path = memory_strdup(path);
-            rows[i].path[unicode_plain(rows[i].path, strlen(path), '?')] = 0;
+            rows[i].path[utf8_plain(rows[i].path, strlen(path), '?')] = 0;
             rows[i].end = (uintptr_t)at + n;
             break;
         }

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/move.h"
+#include "base/file.h"
 #include "base/worker.h"
 
 #define INTERVAL_NS 1000000000          /* between two syncs that are not urgent */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/unicode.h"
+#include "base/utf8.h"
 
 struct text text_of(const char *s)
 {
@@ -71,7 +72,7 @@ static size_t space_before_end(struct text t)
 {
     uint32_t cp;
     for (size_t n = 1; n <= 3 && n <= t.n; n++)
-        if (unicode_decode(t.p + t.n - n, n, &cp, NULL) == n && text_space(cp))
+        if (utf8_decode(t.p + t.n - n, n, &cp, NULL) == n && text_space(cp))
             return n;
     return 0;
 }
@@ -80,7 +81,7 @@ struct text text_trim(struct text t)
 {
     uint32_t cp;
     size_t n;
-    while (t.n && (n = unicode_decode(t.p, t.n, &cp, NULL), text_space(cp)))
+    while (t.n && (n = utf8_decode(t.p, t.n, &cp, NULL), text_space(cp)))
         t.p += n, t.n -= n;
     while ((n = space_before_end(t)))
         t.n -= n;

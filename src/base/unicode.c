@@ -1,4 +1,3 @@
-#include "base/memory.h"
 #include "base/unicode.h"
 
 #include <stdlib.h>
@@ -7,65 +6,8 @@
 
 #include <utf8proc.h>
 
-#include "base/log.h"
-
-/* Length of a character whose first byte is `b` (0: none), and the range of its second byte (Unicode Standard, table 3-7). */
-static int lead(unsigned char b, unsigned char *lo, unsigned char *hi)
-{
-    *lo = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
-    *hi = b == 0xED ? 0x9F : b == 0xF4 ? 0x8F : 0xBF;
-    return b < 0x80 ? 1 : b < 0xC2 ? 0 : b < 0xE0 ? 2 : b < 0xF0 ? 3 : b < 0xF5 ? 4 : 0;
-}
-
-size_t unicode_decode(const char *s, size_t n, uint32_t *cp, bool *ok)
-{
-    const unsigned char *p = (const unsigned char *)s;
-    unsigned char lo, hi;
-    int need = lead(p[0], &lo, &hi);
-    uint32_t c = p[0];
-    if (need > 1)
-        c &= 0x7Fu >> need;
-    size_t i = 1;
-    for (; (int)i < need && i < n && p[i] >= lo && p[i] <= hi; i++) {
-        c = c << 6 | (p[i] & 0x3F);
-        lo = 0x80;
-        hi = 0xBF;
-    }
-    bool good = (int)i == need;
-    if (ok)
-        *ok = good;
-    *cp = good ? c : UNICODE_REPLACEMENT;
-    return i;
-}
-
-size_t unicode_encode(uint32_t cp, char out[4])
-{
-    return (size_t)utf8proc_encode_char((utf8proc_int32_t)cp, (utf8proc_uint8_t *)out);
-}
-
-bool unicode_valid(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        uint32_t cp;
-        bool ok;
-        i += unicode_decode(s + i, n - i, &cp, &ok);
-        if (!ok)
-            return false;
-    }
-    return true;
-}
-
-size_t unicode_complete(const char *s, size_t n)
-{
-    for (size_t k = 1; k <= 3 && k <= n; k++) {
-        unsigned char lo, hi;
-        if (lead((unsigned char)s[n - k], &lo, &hi) <= (int)k)
-            continue;
-        uint32_t cp;
-        return unicode_decode(s + n - k, k, &cp, NULL) == k ? n - k : n;
-    }
-    return n;
-}
+#include "base/err.h"
+#include "base/memory.h"
 
 void unicode_replace(struct buf *out, const char *s, size_t n)
 {
@@ -73,7 +15,7 @@ void unicode_replace(struct buf *out, const char *s, size_t n)
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         bool ok;
-        size_t k = unicode_decode(s + i, n - i, &cp, &ok);
+        size_t k = utf8_decode(s + i, n - i, &cp, &ok);
         if (!ok) {
             buf_add(out, s + from, i - from);
             buf_adds(out, "\xEF\xBF\xBD");
@@ -155,7 +97,7 @@ bool unicode_nfc_quick(const char *s, size_t n)
         }
         uint32_t cp;
         bool ok;
-        i += unicode_decode(s + i, n - i, &cp, &ok);
+        i += utf8_decode(s + i, n - i, &cp, &ok);
         if (!ok || !inert(cp))
             return false;
     }
@@ -206,7 +148,7 @@ static void nfc_part(struct buf *out, const char *s, size_t n)
     for (size_t i = 0; i < n;) {
         uint32_t c;
         int boundary = 0;
-        i += unicode_decode(s + i, n - i, &c, NULL);
+        i += utf8_decode(s + i, n - i, &c, NULL);
         utf8proc_ssize_t k = utf8proc_decompose_char((utf8proc_int32_t)c, cp + m, (utf8proc_ssize_t)(cap - m),
                                                      UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &boundary);
         CHECK(k > 0 && m + (size_t)k <= cap);
@@ -217,7 +159,7 @@ static void nfc_part(struct buf *out, const char *s, size_t n)
     CHECK(k >= 0);
     for (utf8proc_ssize_t i = 0; i < k; i++) {
         char utf8[4];
-        buf_add(out, utf8, unicode_encode((uint32_t)cp[i], utf8));
+        buf_add(out, utf8, utf8_encode((uint32_t)cp[i], utf8));
     }
     free(cp);
 }
@@ -230,7 +172,7 @@ void unicode_nfc(struct buf *out, const char *s, size_t n)
     size_t from = 0;
     for (size_t i = 0; i < n;) {
         uint32_t cp;
-        size_t k = unicode_decode(s + i, n - i, &cp, NULL);
+        size_t k = utf8_decode(s + i, n - i, &cp, NULL);
         if (i - from >= NFC_PART && inert(cp)) {
             nfc_part(out, s + from, i - from);
             from = i;
@@ -261,11 +203,11 @@ size_t unicode_grapheme(const char *s, size_t n, int *width)
 {
     uint32_t prev, cp;
     utf8proc_int32_t state = 0;
-    size_t i = unicode_decode(s, n, &prev, NULL);
+    size_t i = utf8_decode(s, n, &prev, NULL);
     int w = unicode_width(prev);
     w = w < 0 ? 0 : w;
     while (i < n) {
-        size_t k = unicode_decode(s + i, n - i, &cp, NULL);
+        size_t k = utf8_decode(s + i, n - i, &cp, NULL);
         if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)prev, (utf8proc_int32_t)cp, &state))
             break;
         /* A flag is two regional indicators; U+FE0F selects the wide emoji form of a narrow character. */
@@ -281,44 +223,20 @@ size_t unicode_grapheme(const char *s, size_t n, int *width)
     return i;
 }
 
-static bool is_bidi_control(uint32_t cp)
-{
-    return cp == 0x61C || cp == 0x200E || cp == 0x200F || (cp >= 0x202A && cp <= 0x202E) || (cp >= 0x2066 && cp <= 0x2069);
-}
-
 void unicode_safe(struct buf *out, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
         uint32_t cp;
-        size_t k = unicode_decode(s + i, n - i, &cp, NULL);
+        size_t k = utf8_decode(s + i, n - i, &cp, NULL);
         char utf8[4];
         if (cp < 0x20 && cp != '\n' && cp != '\t')
-            buf_add(out, utf8, unicode_encode(0x2400 + cp, utf8));
+            buf_add(out, utf8, utf8_encode(0x2400 + cp, utf8));
         else if (cp == 0x7F)
             buf_adds(out, "\xE2\x90\xA1");
-        else if ((cp >= 0x80 && cp < 0xA0) || is_bidi_control(cp))
+        else if ((cp >= 0x80 && cp < 0xA0) || utf8_is_bidi_control(cp))
             buf_addf(out, "<U+%04X>", cp);
         else
-            buf_add(out, utf8, unicode_encode(cp, utf8));
+            buf_add(out, utf8, utf8_encode(cp, utf8));
         i += k;
     }
-}
-
-size_t unicode_plain(char *s, size_t n, char instead)
-{
-    size_t to = 0;
-    n = unicode_complete(s, n);
-    for (size_t i = 0; i < n;) {
-        uint32_t cp;
-        bool ok;
-        size_t k = unicode_decode(s + i, n - i, &cp, &ok);
-        if (!ok || cp < 0x20 || (cp >= 0x7F && cp < 0xA0) || is_bidi_control(cp)) {
-            s[to++] = instead;
-        } else {
-            memmove(s + to, s + i, k);
-            to += k;
-        }
-        i += k;
-    }
-    return to;
 }

@@ -1,5 +1,5 @@
-/* UTF-8 and Unicode: decode, NFC, classes, widths, graphemes, text made safe for a terminal.  The only user of utf8proc.
- * Invalid UTF-8 is decoded as U+FFFD, one per maximal ill-formed part, as CPython's errors="replace" does. */
+/* Unicode's tables: NFC, classes, widths, graphemes, text made safe for a terminal.  The only user of utf8proc.
+ * Ill-formed UTF-8 is read as utf8_decode() reads it. */
 #ifndef Q35_BASE_UNICODE_H
 #define Q35_BASE_UNICODE_H
 
@@ -8,19 +8,17 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/utf8.h"
 
-#define UNICODE_REPLACEMENT 0xFFFDu
+#define UNICODE_REPLACEMENT UTF8_REPLACEMENT
+#define unicode_decode utf8_decode
+#define unicode_encode utf8_encode
+#define unicode_valid utf8_valid
+#define unicode_complete utf8_complete
+#define unicode_plain utf8_plain
 
-/* Decodes the first code point of s[0..n), n > 0, and returns its length in bytes.  *ok (may be NULL) is false if the bytes are
- * ill-formed and cp is U+FFFD. */
-size_t unicode_decode(const char *s, size_t n, uint32_t *cp, bool *ok);
-/* cp as UTF-8 in out[0..4); returns the length. */
-size_t unicode_encode(uint32_t cp, char out[4]);
-bool   unicode_valid(const char *s, size_t n);
-/* Length of the longest prefix that does not end inside a character that more bytes could complete: n, n-1, n-2 or n-3. */
-size_t unicode_complete(const char *s, size_t n);
 /* Appends s with ill-formed parts replaced. */
-void   unicode_replace(struct buf *out, const char *s, size_t n);
+void unicode_replace(struct buf *out, const char *s, size_t n);
 
 /* True only if s is well-formed and in NFC.  False does not mean that it is not. */
 bool unicode_nfc_quick(const char *s, size_t n);
@@ -48,8 +46,5 @@ size_t unicode_grapheme(const char *s, size_t n, int *width);
 /* Appends s without control characters: C0 controls but \n and \t become their pictures (ESC is U+241B),
  * DEL is U+2421, C1 controls and the bidirectional controls become <U+009B>; ill-formed parts are replaced. */
 void unicode_safe(struct buf *out, const char *s, size_t n);
-/* The same in place, for a line: each control (C0, DEL, C1, bidirectional) and each ill-formed part becomes `instead`; an
- * incomplete character at the end is dropped.  Returns the new length, at most n; no NUL is added. */
-size_t unicode_plain(char *s, size_t n, char instead);
 
 #endif

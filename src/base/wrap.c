@@ -113,7 +113,7 @@ void wrap_push(struct wrap *w, const char *text, size_t n, int columns, struct b
             w->inside = false;
         } else {
             uint32_t cp;
-            k = unicode_decode(text + i, n - i, &cp, NULL);
+            k = utf8_decode(text + i, n - i, &cp, NULL);
             add_character(w, text + i, k, columns, out);
         }
         if (columns > 0 && w->word.len >= (size_t)columns && columns_of(&w->word, 0) >= columns) {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "engine/decode.h"
 
 enum { PROMPT = 64, WARM_TOKENS = 8, TOKENS = 64 };

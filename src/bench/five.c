@@ -2,7 +2,7 @@
  * The model is loaded twice, first as a chat does it, then with the stepper alone, which tells the bytes of a step; never both at a time. */
 #include <math.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "bench/answers.h"
 #include "bench/crowd.h"
 #include "bench/sweep.h"

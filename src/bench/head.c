@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/kth.h"
 #include "base/memory.h"
 #include "bench/report.h"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "bench/subject.h"
 
 enum { MAX_FILES = 256, MAX_THREADS = 64, THREADS = 8, BLOCK = 8 << 20 };

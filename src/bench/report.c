@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "bench/version.h"
 
 static void quote(struct buf *out, const char *s)
@@ -192,7 +192,7 @@ int report_close(struct report *r, const struct err *failure)
     bool ok = !failure;
     fflush(stdout);
     if (failure)
-        log_warn("%s", failure->msg);
+        err_warn("%s", failure->msg);
     r->at = 0;                          /* a failure may have cut a row */
     end_table(r);
     write_json(r, &json);
@@ -203,7 +203,7 @@ int report_close(struct report *r, const struct err *failure)
         ok = f && fputs(buf_str(&json), f) >= 0;
         ok = f && !fclose(f) && ok;
         if (!ok)
-            log_warn("cannot write %s: %s", r->o->out_file, strerror(errno));
+            err_warn("cannot write %s: %s", r->o->out_file, strerror(errno));
     }
     buf_free(&json);
     buf_free(&r->facts);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "model/synthetic.h"
 
 /* `bench write --synthetic NAME DIR`. */
@@ -13,7 +13,7 @@ int bench_write(const struct bench_options *o)
     size_t bytes;
     int64_t start = clock_ns();
     if (!synthetic_write(o->synthetic, o->n_layers, o->write_dir, (uint64_t)o->seed, o->n_threads, &bytes, &e)) {
-        log_warn("%s", e.msg);
+        err_warn("%s", e.msg);
         return 1;
     }
     double ms = clock_ms_since(start);

@@ -1,5 +1,6 @@
 #include "bench/text.h"
 
+#include "base/file.h"
 #include "text/tokenizer.h"
 
 bool text_ids(const struct model *m, const char *path, int least, int most, struct ids *out, struct err *e)
@@ -7,7 +8,7 @@ bool text_ids(const struct model *m, const char *path, int least, int most, stru
     enum { LONGEST = 256 << 20, PATIENCE_MS = 10000 };
     struct buf text = {0};
     struct tokenizer *t = tokenizer_open(m->dir, e);
-    bool ok = t && buf_read_stream(&text, path, LONGEST, PATIENCE_MS, e);
+    bool ok = t && file_read_stream(&text, path, LONGEST, PATIENCE_MS, e);
     if (ok)
         tokenizer_encode(t, buf_str(&text), text.len, true, out);
     out->n = out->n < most ? out->n : most;

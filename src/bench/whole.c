@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "bench/answers.h"
 #include "bench/host.h"
 #include "bench/sweep.h"
@@ -147,7 +147,7 @@ int bench_report(const struct bench_options *o)
         report_cut(&r, "stopped before its end");
     } else if (!ok) {
         report_cut(&r, "ended by a failure, of which stderr tells");
-        log_warn("%s", e.msg);          /* it may name a file, so it is not in the report */
+        err_warn("%s", e.msg);          /* it may name a file, so it is not in the report */
     }
     return report_close(&r, NULL) || !ok;
 }

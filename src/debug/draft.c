@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "debug/lines.h"
 #include "debug/request.h"
@@ -119,7 +119,7 @@ int debug_draft(const struct draft_options *o, FILE *in, FILE *out)
     if (room(&j, 1, &e))
         status = debug_lines(in, out, answer, &j);
     else
-        log_warn("%s", e.msg);
+        err_warn("%s", e.msg);
     job_close(&j);
     return status;
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "debug/lines.h"
 #include "debug/request.h"
 #include "engine/engine.h"
@@ -98,7 +98,7 @@ int debug_generate(const struct engine_options *o, FILE *in, FILE *out)
     if (j.g && wait_ready(&j, &e))
         status = debug_lines(in, out, answer, &j);
     else
-        log_warn("%s", e.msg);
+        err_warn("%s", e.msg);
     engine_close(j.g);
     return status;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "debug/lines.h"
 #include "debug/request.h"
@@ -160,13 +160,13 @@ int debug_logits(const struct logits_options *o, FILE *in, FILE *out)
     struct err e = {0};
     int status = 1;
     if (!j.data)
-        log_warn("cannot make a temporary file: %s", strerror(errno));
+        err_warn("cannot make a temporary file: %s", strerror(errno));
     else if (!room(&j, 1, &e))
-        log_warn("%s", e.msg);
+        err_warn("%s", e.msg);
     else {
         status = debug_lines(in, out, answer, &j);
         if (!write_file(&j, &e)) {
-            log_warn("%s", e.msg);
+            err_warn("%s", e.msg);
             status = 1;
         }
     }

@@ -2,8 +2,8 @@
 
 #include <limits.h>
 
-#include "base/arena.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "debug/lines.h"
 #include "text/pyjson.h"
 #include "text/stream.h"

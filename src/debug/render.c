@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "debug/lines.h"
 #include "text/template.h"
 

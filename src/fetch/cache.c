@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/grow.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 /* $NAME with "~/" expanded, and what is below it. */
@@ -89,7 +89,7 @@ bool cache_commit(const char *folder, const char *revision, char commit[FETCH_HA
     struct buf path = {0}, text = {0};
     struct stat st;
     buf_addf(&path, "%s/refs/%s", folder, revision);
-    bool ok = buf_read_file(&text, path.data, 1000, NULL);
+    bool ok = file_read(&text, path.data, 1000, NULL);
     while (text.len && strchr(" \r\n", text.data[text.len - 1]))
         text.data[--text.len] = 0;
     if (!ok) {
@@ -144,7 +144,7 @@ static void walk(struct walk *w, const char *dir, const char *below, int depth)
             walk(w, path.data, name.data, depth + 1);
         } else if (S_ISREG(st.st_mode)) {
             struct fetch_repo *r = w->r;
-            r->files = grow(r->files, r->n_files, &w->cap, sizeof *r->files);
+            r->files = memory_grow(r->files, r->n_files, &w->cap, sizeof *r->files);
             struct fetch_file *f = &r->files[r->n_files++];
             *f = (struct fetch_file){.path = memory_strdup(name.data), .bytes = (uint64_t)st.st_size};
             hash_of_link(path.data, f);
@@ -220,7 +220,7 @@ bool cache_set_ref(const char *folder, const char *revision, const char *commit,
         return true;
     buf_addf(&path, "%s/refs/%s", folder, revision);
     bool ok = cache_make_parents(path.data, e) &&
-              (buf_replace_file(path.data, commit, strlen(commit)) || err_set(e, "cannot write %s: %s", path.data, strerror(errno)));
+              (file_replace(path.data, commit, strlen(commit)) || err_set(e, "cannot write %s: %s", path.data, strerror(errno)));
     buf_free(&path);
     return ok;
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 
 struct digest {

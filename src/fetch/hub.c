@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/grow.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "fetch/cache.h"
 
@@ -46,7 +46,7 @@ static bool read_token(struct fetch *f, struct err *e)
     else if (cache_home(&path, NULL))
         buf_adds(&path, "/token");
     if (path.len && access(path.data, F_OK) == 0)
-        ok = buf_read_file(&f->token, path.data, LONGEST, e);
+        ok = file_read(&f->token, path.data, LONGEST, e);
     trim(&f->token);
     if (ok && strpbrk(buf_str(&f->token), " \t\r\n"))
         ok = err_set(e, "%s holds more than one word; a token was expected", path.len ? path.data : "HF_TOKEN");
@@ -126,7 +126,7 @@ struct http *hub_take(struct fetch *f)
 void hub_give(struct fetch *f, struct http *h)
 {
     pthread_mutex_lock(&f->lock);
-    f->idle = grow(f->idle, f->n_idle, &f->cap_idle, sizeof *f->idle);
+    f->idle = memory_grow(f->idle, f->n_idle, &f->cap_idle, sizeof *f->idle);
     f->idle[f->n_idle++] = h;
     pthread_mutex_unlock(&f->lock);
 }

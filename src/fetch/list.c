@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/grow.h"
 #include "base/memory.h"
 #include "fetch/cache.h"
 #include "fetch/hub.h"
@@ -149,7 +148,7 @@ static bool add_file(struct fetch_repo *r, int *cap, json_t *entry, struct err *
         return err_set(e, "the hub's list of %s has an entry without path, size or hash", r->name);
     if (!is_safe(path))
         return err_set(e, "the hub's list of %s has the file name \"%s\", which is not a safe relative path", r->name, path);
-    r->files = grow(r->files, r->n_files, cap, sizeof *r->files);
+    r->files = memory_grow(r->files, r->n_files, cap, sizeof *r->files);
     struct fetch_file *f = &r->files[r->n_files++];
     *f = (struct fetch_file){.path = memory_strdup(path), .bytes = (uint64_t)json_integer_value(size), .lfs = json_is_object(lfs)};
     memcpy(f->hash, hash, strlen(hash) + 1);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "fetch/cache.h"
 #include "fetch/hub.h"
 

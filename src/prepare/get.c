@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "fetch/cache.h"
 #include "fetch/digest.h"

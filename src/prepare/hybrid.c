@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "fetch/cache.h"
 #include "model/weights.h"

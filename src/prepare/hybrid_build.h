@@ -3,7 +3,7 @@
 #ifndef Q35_PREPARE_HYBRID_BUILD_H
 #define Q35_PREPARE_HYBRID_BUILD_H
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "model/config.h"
 #include "model/safetensors_write.h"
 #include "model/shards.h"

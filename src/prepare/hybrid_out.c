@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "prepare/place.h"
 
 #define REQUEST_FILE ".request.json"    /* describes the sources of OUT.part */
@@ -59,7 +60,7 @@ bool hybrid_out_start(struct hybrid *b, int *lock)
         return err_set(b->e, "cannot use %s: %s", b->part, errno == EWOULDBLOCK ? "another q35chat is building there" : strerror(errno));
     buf_addf(&path, "%s/" REQUEST_FILE, b->part);
     provenance_print(&b->p, &wanted);
-    bool ok, there = buf_read_file(&found, buf_str(&path), 1 << 20, NULL);
+    bool ok, there = file_read(&found, buf_str(&path), 1 << 20, NULL);
     if (there && found.len == wanted.len && !memcmp(found.data, wanted.data, found.len))
         ok = true;
     else if (!there && !is_empty(b->part))

@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "base/log.h"
+#include "base/err.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "prepare/hash.h"
 
@@ -139,7 +140,7 @@ static bool fingerprint_int4(struct hybrid *b)
 {
     struct buf text = {0}, path = {0};
     buf_addf(&path, "%s/config.json", b->dir);
-    bool ok = buf_read_file(&text, buf_str(&path), 64 << 20, b->e);
+    bool ok = file_read(&text, buf_str(&path), 64 << 20, b->e);
     for (int i = 0; i < b->s.n && ok; i++) {
         const struct shard_tensor *t = &b->s.list[i];
         buf_addf(&text, "%s %s %llu %llu %d\n", t->name, hybrid_base_name(shards_file(&b->s, t)->path), (unsigned long long)t->t->offset,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 
 static int by_name(const void *a, const void *b)
 {
@@ -20,7 +21,7 @@ bool index_write_text(const char *dir, const char *name, const char *text, uint6
     buf_addf(&path, "%s/%s", dir, name);
     buf_addf(&tmp, "%s/.%s.tmp", dir, name);
     int fd = open(buf_str(&tmp), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    bool ok = fd >= 0 && buf_write(fd, text, n) && !fsync(fd);
+    bool ok = fd >= 0 && file_write(fd, text, n) && !fsync(fd);
     if (fd >= 0 && close(fd))
         ok = false;
     ok = ok && !rename(buf_str(&tmp), buf_str(&path));

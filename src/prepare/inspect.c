@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "backend/dev.h"
+#include "base/err.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "engine/load.h"
 #include "model/cache.h"

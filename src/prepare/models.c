@@ -9,11 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/grow.h"
 #include "base/memory.h"
-#include "option/paths.h"
 #include "fetch/cache.h"
 #include "model/config.h"
+#include "option/paths.h"
 #include "prepare/part.h"
 #include "prepare/repos.h"
 
@@ -112,7 +111,7 @@ static struct models_item *add_model(struct models *m, enum models_place place, 
     buf_free(&path);
     if (has_config && !known)
         return NULL;
-    m->items = grow(m->items, m->n, &m->cap, sizeof *m->items);
+    m->items = memory_grow(m->items, m->n, &m->cap, sizeof *m->items);
     struct models_item *it = &m->items[m->n++];
     *it = (struct models_item){.name = memory_strdup(name), .dir = memory_strdup(dir), .place = place, .bytes = bytes_below(dir),
                                .changed_s = st.st_mtime};

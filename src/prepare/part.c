@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/memory.h"
-#include "base/move.h"
 #include "fetch/cache.h"
 #include "fetch/digest.h"
 
@@ -113,7 +113,7 @@ static bool read_journal(struct part *p)
     enum { LONGEST = 32 << 20 };
     struct buf text = {0};
     struct stat st;
-    bool ok = !fstat(p->fd, &st) && (uint64_t)st.st_size == p->f->bytes && buf_read_file(&text, p->journal.data, LONGEST, NULL) &&
+    bool ok = !fstat(p->fd, &st) && (uint64_t)st.st_size == p->f->bytes && file_read(&text, p->journal.data, LONGEST, NULL) &&
               parse_journal(p, buf_str(&text));
     buf_free(&text);
     return ok;
@@ -355,7 +355,7 @@ static bool replace(const char *path, const struct buf *text)
     struct buf fresh = {0};
     buf_addf(&fresh, "%s.new", path);
     int fd = open(fresh.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && buf_write(fd, text->data, text->len) && !fdatasync(fd);
+    bool ok = fd >= 0 && file_write(fd, text->data, text->len) && !fdatasync(fd);
     if (fd >= 0)
         ok = !close(fd) && ok;
     ok = ok && !rename(fresh.data, path);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 const char *const placing_names[] = {"hard link", "clone", "copy", "there already"};
@@ -26,7 +27,7 @@ static bool copy_bytes(int in, int out, uint64_t n)
         if (r < 0 && (buf || errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)) {
             buf = buf ? buf : memory_alloc(SMALL);
             r = pread(in, buf, SMALL, (off_t)done);
-            if (r > 0 && !(lseek(out, (off_t)done, SEEK_SET) >= 0 && buf_write(out, buf, (size_t)r)))
+            if (r > 0 && !(lseek(out, (off_t)done, SEEK_SET) >= 0 && file_write(out, buf, (size_t)r)))
                 r = -1;
         }
         if (r < 0 && errno == EINTR)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 
@@ -141,7 +142,7 @@ bool provenance_read(struct provenance *p, const char *dir, bool *there, struct 
     *p = (struct provenance){0};
     buf_addf(&path, "%s/" PROVENANCE_FILE, dir);
     *there = !access(buf_str(&path), F_OK);
-    bool ok = buf_read_file(&text, buf_str(&path), MAX_FILE, e);
+    bool ok = file_read(&text, buf_str(&path), MAX_FILE, e);
     json_t *root = ok ? json_loadb(buf_str(&text), text.len, JSON_REJECT_DUPLICATES, &je) : NULL;
     const char *wrong = root ? read_fields(p, root) : NULL;
     if (ok && !root)

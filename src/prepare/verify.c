@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "fetch/cache.h"
 #include "model/weights.h"
@@ -166,7 +167,7 @@ static void read_index(struct look *k)
     json_error_t je;
     if (access(path_of(k, INDEX_FILE), F_OK))
         return;
-    json_t *root = buf_read_file(&text, path_of(k, INDEX_FILE), MAX_INDEX, &e) 
+    json_t *root = file_read(&text, path_of(k, INDEX_FILE), MAX_INDEX, &e) 
                        ? json_loadb(buf_str(&text), text.len, JSON_REJECT_DUPLICATES, &je) : NULL;
     k->index = json_incref(json_object_get(root, "weight_map"));
     if (!json_object_size(k->index)) {

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/arena.h"
 #include "base/err.h"
+#include "base/memory.h"
 
 struct finding {
     bool        fault;                  /* false: a note; q35chat works with it */

@@ -7,7 +7,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/grow.h"
 #include "base/memory.h"
 #include "fetch/cache.h"
 #include "prepare/part.h"
@@ -21,7 +20,7 @@ static void add_files_of(struct wanted *w, struct wanted_repo *r, bool small)
         const struct fetch_file *f = &r->list.files[i];
         if (small && repos_is_weight(f->path))
             continue;
-        w->files = grow(w->files, w->n_files, &w->cap_files, sizeof *w->files);
+        w->files = memory_grow(w->files, w->n_files, &w->cap_files, sizeof *w->files);
         w->files[w->n_files++] = (struct wanted_file){.repo = r, .f = f};
         struct wanted_file *it = &w->files[w->n_files - 1];
         if (w->to || !f->hash[0])
