@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "session/held.h"
-#include "session/sessions.h"
+#include "session/list.h"
 #include "prepare/models.h"
 #include "ui/exits.h"
 

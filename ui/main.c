@@ -17,7 +17,7 @@
 #include "chat/attach.h"
 #include "option/endpoint.h"
 #include "option/options.h"
-#include "session/session.h"
+#include "session/file.h"
 #include "ui/batch.h"
 #include "ui/choose_model.h"
 #include "ui/completions.h"

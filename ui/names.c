@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "option/endpoint.h"
-#include "session/session.h"
-#include "session/sessions.h"
+#include "session/file.h"
+#include "session/list.h"
 #include "tool/tool.h"
 #include "ui/tui/action.h"
 

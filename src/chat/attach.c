@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/unicode.h"
-#include "session/fence.h"
+#include "session/export.h"
 #include "option/paths.h"
 #include "chat/sent.h"
 

@@ -1,4 +1,8 @@
+#include <string.h>
+
 #include "chat/state.h"
+#include "session/export.h"
+#include "session/title.h"
 
 static bool is_user(const struct entry *m)
 {
@@ -151,4 +155,25 @@ bool branch_take_back(struct chat *c, bool is_new, struct buf *text)
         c->edit.on = true;
     }
     return true;
+}
+
+void chat_node_title(const struct chat_node *n, struct buf *out)
+{
+    struct buf call = {0};
+    size_t start = out->len;
+    title_of_message(out, text_of(n->text));
+    if (out->len > start)
+        return;
+    if (n->call) {
+        buf_adds(&call, "$ ");
+        call_line(&call, n->call, n->arguments);
+        title_of_message(out, text_of(n->answer));
+        bool answered = out->len > start;
+        buf_adds(out, answered ? "  (" : "");
+        title_of_message(out, text_of(buf_str(&call)));
+        buf_adds(out, answered ? ")" : "");
+        buf_free(&call);
+    } else {
+        buf_adds(out, strcmp(n->role, "assistant") ? "(empty)" : "(no answer, only reasoning)");
+    }
 }

@@ -209,6 +209,8 @@ struct chat_node {
 };
 int  chat_n_nodes(const struct chat *c);                /* all messages of the tree, in the order in which they were made: parents before children */
 struct chat_node chat_node(const struct chat *c, int k);
+/* Appends a line: the message; else the answer after its calls, and the first call; else in brackets what it is. */
+void chat_node_title(const struct chat_node *n, struct buf *out);
 bool chat_go(struct chat *c, int node, struct err *e);  /* makes this node the end of the path */
 
 /* --- tokens of assistant message i, or (i = -1) of the last request of the answer under way --- */

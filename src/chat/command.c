@@ -8,7 +8,7 @@
 #include "chat/commands.h"
 #include "session/export.h"
 #include "option/flags.h"
-#include "session/sessions.h"
+#include "session/list.h"
 #include "session/title.h"
 
 enum completion { NOTHING, COMMANDS, OPTIONS, FILES, SESSIONS, DELETED, PRESETS, THEMES, FORMATS };

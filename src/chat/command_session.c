@@ -5,7 +5,7 @@
 
 #include "chat/commands.h"
 #include "session/export.h"
-#include "session/sessions.h"
+#include "session/list.h"
 #include "session/trash.h"
 
 enum command_result command_new(struct typed *c)

@@ -116,7 +116,7 @@ static const char *sign(const char *role)
 static void node_line(struct buf *out, struct chat_node k)
 {
     buf_adds(out, sign(k.role));
-    title_of_node(out, &k);
+    chat_node_title(&k, out);
     buf_addc(out, '\n');
 }
 

@@ -42,22 +42,39 @@ bool persist_can_leave(struct chat *c, struct err *e)
     return !c->persist.unsaved || err_set(e, "this conversation could not be saved; /save PATH keeps it somewhere else");
 }
 
-/* Records go to the file one by one as long as every one of them got there. */
+/* Returns the file, if all earlier records are in it. */
 static struct session *session_for_records(const struct chat *c)
 {
     return c->persist.unsaved ? NULL : c->persist.session;
 }
 
-/* On disk a stopped answer that goes on stays on the path until there is more of it. */
+/* Appends a record, and frees it. */
+static void put_record(struct chat *c, struct buf *line)
+{
+    struct err e = {0};
+    struct session *s = session_for_records(c);
+    if (s)
+        kept(c, session_put(s, line, &e), &e);
+    buf_free(line);
+}
+
+/* Moves the end of the path in the file to a stopped answer that is being continued: there the answer stays until there is more of it. */
 static bool keep_continued(const struct chat *c, struct session *s, struct err *e)
 {
-    return !c->turn.continued || session_go(s, c->turn.continued->number, e);
+    struct buf line = {0};
+    if (!c->turn.continued)
+        return true;
+    record_go(&line, c->turn.continued->number);
+    return session_put(s, &line, e);
 }
 
 struct session *persist_fresh(const struct chat *c, const struct transcript *t, const char *name, struct err *e)
 {
     struct session *s = session_create(name, state_model(c), e);
-    if (!s || (session_add(s, t, e) && (t != &c->t || keep_continued(c, s, e))))
+    struct buf lines = {0};
+    if (s)
+        record_transcript(&lines, t);
+    if (!s || (session_put(s, &lines, e) && (t != &c->t || keep_continued(c, s, e))))
         return s;
     unlink(session_path(s));
     session_close(s);
@@ -77,10 +94,11 @@ static struct session *own_session(struct chat *c, struct err *e)
 void persist_entry(struct chat *c, struct entry *m)
 {
     struct err e = {0};
+    struct buf line = {0};
     m->time_s = time(NULL);
-    struct session *s = session_for_records(c);
-    if (s) {
-        kept(c, (c->persist.place == INSTEAD ? session_replace : c->persist.place == BESIDE ? session_beside : session_append)(s, m, &e), &e);
+    if (session_for_records(c)) {
+        (c->persist.place == INSTEAD ? record_instead : c->persist.place == BESIDE ? record_beside : record_entry)(&line, m);
+        put_record(c, &line);
     } else if (c->persist.wanted && !c->persist.session && !c->persist.unsaved) {
         c->persist.session = own_session(c, &e);
         kept(c, c->persist.session != NULL, &e);
@@ -100,13 +118,12 @@ void persist_instead(struct chat *c, const struct entry *old)
 
 void persist_cut(struct chat *c, int n)
 {
-    struct err e = {0};
-    struct session *s = session_for_records(c);
+    struct buf line = {0};
     if (n == c->t.n)
         return;
     transcript_cut(&c->t, n);
-    if (s)
-        kept(c, session_keep(s, n, &e), &e);
+    record_keep(&line, n);
+    put_record(c, &line);
 }
 
 /* --- the answer under way ---------------------------------------------------------------------------------------- */
@@ -170,49 +187,45 @@ void persist_part(struct chat *c)
 
 void persist_go(struct chat *c, const struct entry *end)
 {
-    struct err e = {0};
-    struct session *s = session_for_records(c);
+    struct buf line = {0};
     if (!end) {
         persist_cut(c, 0);
         return;
     }
     transcript_go(&c->t, end);
-    if (s)
-        kept(c, session_go(s, end->number, &e), &e);
+    record_go(&line, end->number);
+    put_record(c, &line);
 }
 
 void persist_forget(struct chat *c)
 {
-    struct err e = {0};
-    struct session *s = session_for_records(c);
+    struct buf line = {0};
     if (!transcript_can_forget(&c->t)) {
         persist_cut(c, c->t.n - 1);
         return;
     }
     transcript_forget(&c->t);
-    if (s)
-        kept(c, session_forget(s, c->t.n, &e), &e);
+    record_forget(&line, c->t.n);
+    put_record(c, &line);
 }
 
 void persist_system(struct chat *c)
 {
     const char *wanted = options_text(c->o, OPT_system), *have = c->t.system ? c->t.system : "";
-    struct err e = {0};
-    struct session *s = session_for_records(c);
+    struct buf line = {0};
     if (!strcmp(wanted, have))
         return;
     transcript_system(&c->t, wanted);
-    if (s)
-        kept(c, session_system(s, wanted, &e), &e);
+    record_system(&line, wanted);
+    put_record(c, &line);
 }
 
 void persist_mark(struct chat *c, struct entry *m, int file, enum mark mark)
 {
-    struct err e = {0};
-    struct session *s = session_for_records(c);
+    struct buf line = {0};
     entry_mark(m, file, mark);
-    if (s)
-        kept(c, session_mark(s, m, file, &e), &e);
+    record_mark(&line, m, file);
+    put_record(c, &line);
 }
 
 /* The file was written anew: of an answer under way it has what that began with, and gets the rest with the next drain. */
@@ -274,9 +287,8 @@ void persist_retry(struct chat *c)
 
 void persist_title(struct chat *c, const char *title)
 {
-    struct err e = {0};
-    struct session *s = session_for_records(c);
+    struct buf line = {0};
     transcript_title(&c->t, title);
-    if (s)
-        kept(c, session_title(s, title, &e), &e);
+    record_title(&line, title);
+    put_record(c, &line);
 }

@@ -2,7 +2,7 @@
 #ifndef Q35_CHAT_PERSIST_H
 #define Q35_CHAT_PERSIST_H
 
-#include "session/session.h"
+#include "session/file.h"
 #include "session/transcript.h"
 
 struct chat;

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "session/held.h"
-#include "session/sessions.h"
+#include "session/list.h"
 #include "chat/state.h"
 #include "session/title.h"
 #include "session/trash.h"

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "session/session.h"
+#include "session/file.h"
 
 #define SUFFIX ".jsonl" SESSION_CHECKPOINT
 

@@ -10,32 +10,53 @@
 #include "base/log.h"
 #include "base/unicode.h"
 #include "base/when.h"
-#include "session/callline.h"
-#include "session/fence.h"
 #include "option/paths.h"
 #include "session/record.h"
 #include "session/title.h"
 
 const char *const export_formats[] = {"md", "json", "txt", NULL};
 
-static void add(struct buf *out, struct text t)
+void fence_add(struct buf *out, const char *language, struct text t)
 {
+    int n = 3, run = 0;                 /* longer than any run of backticks in the text */
+    for (size_t i = 0; i < t.n; i++) {
+        run = t.p[i] == '`' ? run + 1 : 0;
+        n = run >= n ? run + 1 : n;
+    }
+    for (int i = 0; i < n; i++)
+        buf_addc(out, '`');
+    buf_addf(out, "%s\n", language);
     if (t.n)
         buf_add(out, t.p, t.n);
+    if (t.n && t.p[t.n - 1] != '\n')
+        buf_addc(out, '\n');
+    for (int i = 0; i < n; i++)
+        buf_addc(out, '`');
 }
 
-/* A paragraph and an empty line. */
-static void paragraph(struct buf *out, struct text t)
+bool call_line(struct buf *out, const char *name, const char *arguments)
+{
+    json_t *o = json_loads(arguments, 0, NULL);
+    const char *text = json_object_size(o) == 1 ? json_string_value(json_object_iter_value(json_object_iter(o))) : NULL;
+    bool empty = !*arguments || !strcmp(arguments, "{}");
+    buf_addf(out, "%s%s%s", name, empty ? "" : " ", text ? text : empty ? "" : arguments);
+    json_decref(o);
+    return text || empty;
+}
+
+/* Appends a text and an empty line; nothing if the text is empty. */
+static void add_paragraph(struct buf *out, struct text t)
 {
     if (!t.n)
         return;
-    add(out, t);
+    buf_add(out, t.p, t.n);
     buf_adds(out, "\n\n");
 }
 
 /* --- markdown ---------------------------------------------------------------------------------------------------- */
 
-static void quoted(struct buf *out, struct text t)
+/* Appends a text as a quote, each line after "> ". */
+static void add_quote(struct buf *out, struct text t)
 {
     for (size_t at = 0; at < t.n;) {
         const char *end = memchr(t.p + at, '\n', t.n - at);
@@ -49,14 +70,8 @@ static void quoted(struct buf *out, struct text t)
         buf_addc(out, '\n');
 }
 
-static void fenced(struct buf *out, const char *language, struct text t)
-{
-    fence_add(out, language, t);
-    buf_adds(out, "\n\n");
-}
-
-/* "You (2026-01-31 14:02)"; without the time if that is not known. */
-static void speaker(struct buf *out, const struct entry *m)
+/* Appends "You (2026-01-31 14:02)", without the time if that is not known. */
+static void add_speaker(struct buf *out, const struct entry *m)
 {
     if (m->m.role == ROLE_TOOL)
         buf_addf(out, "Tool %.*s", (int)m->tool.n, m->tool.p);
@@ -69,22 +84,26 @@ static void speaker(struct buf *out, const struct entry *m)
     }
 }
 
+/* Appends a message with its files and calls. */
 static void md_entry(struct buf *out, const struct entry *m)
 {
     buf_adds(out, "## ");
-    speaker(out, m);
+    add_speaker(out, m);
     buf_adds(out, "\n\n");
-    quoted(out, m->m.reasoning);
-    if (m->m.role == ROLE_TOOL)
-        fenced(out, "", m->m.content);
-    else
-        paragraph(out, m->m.content);
+    add_quote(out, m->m.reasoning);
+    if (m->m.role == ROLE_TOOL) {
+        fence_add(out, "", m->m.content);
+        buf_adds(out, "\n\n");
+    } else {
+        add_paragraph(out, m->m.content);
+    }
     for (int i = 0; i < m->n_files; i++)
         buf_addf(out, "Attached: %.*s (%zu bytes%s)\n\n", (int)m->files[i].path.n, m->files[i].path.p, m->files[i].bytes,
                  m->files[i].dropped ? ", dropped" : "");
     for (int i = 0; i < m->m.n_calls; i++) {
         buf_addf(out, "Calls %.*s:\n\n", (int)m->m.calls[i].name.n, m->m.calls[i].name.p);
-        fenced(out, "json", m->m.calls[i].arguments);
+        fence_add(out, "json", m->m.calls[i].arguments);
+        buf_adds(out, "\n\n");
     }
     if (m->stopped)
         buf_adds(out, "(stopped)\n\n");
@@ -99,7 +118,7 @@ static void md(const struct transcript *t, struct buf *out)
     buf_adds(out, "\n\n");
     if (t->system) {
         buf_adds(out, "## System\n\n");
-        paragraph(out, text_of(t->system));
+        add_paragraph(out, text_of(t->system));
     }
     for (int i = 0; i < t->n; i++)
         md_entry(out, t->entries[i]);
@@ -107,7 +126,7 @@ static void md(const struct transcript *t, struct buf *out)
 
 /* --- plain text --------------------------------------------------------------------------------------------------- */
 
-/* "[calculator 17 + 25 = 42]"; a result of several lines begins on a line of its own. */
+/* Appends "[calculator 17 + 25 = 42]"; a result of several lines begins on a line of its own. */
 static void txt_call(struct buf *out, const struct call *call, const struct entry *result)
 {
     struct buf name = {0}, arguments = {0};
@@ -117,7 +136,8 @@ static void txt_call(struct buf *out, const struct call *call, const struct entr
     call_line(out, buf_str(&name), buf_str(&arguments));
     const struct text said = text_trim(result ? result->m.content : text_of("(no result)"));
     buf_adds(out, memchr(said.p, '\n', said.n) ? " =\n" : " = ");
-    add(out, said);
+    if (said.n)
+        buf_add(out, said.p, said.n);
     buf_adds(out, "]\n\n");
     buf_free(&name);
     buf_free(&arguments);
@@ -129,9 +149,9 @@ static void txt(const struct transcript *t, struct buf *out)
         const struct entry *m = t->entries[i];
         if (m->m.role == ROLE_TOOL || !(m->m.content.n || m->m.n_calls))
             continue;
-        speaker(out, m);
+        add_speaker(out, m);
         buf_adds(out, ":\n");
-        paragraph(out, m->m.content);
+        add_paragraph(out, m->m.content);
         for (int k = 0; k < m->m.n_calls; k++) {
             const struct entry *next = i + 1 + k < t->n ? t->entries[i + 1 + k] : NULL;
             txt_call(out, &m->m.calls[k], next && next->m.role == ROLE_TOOL ? next : NULL);
@@ -141,7 +161,7 @@ static void txt(const struct transcript *t, struct buf *out)
 
 /* --- JSON ---------------------------------------------------------------------------------------------------------- */
 
-/* As in a session's file. */
+/* Returns the message as its session file has it, without token ids and with its mark. */
 static json_t *json_entry(const struct entry *m)
 {
     struct buf line = {0};
@@ -176,7 +196,7 @@ static void json(const struct transcript *t, struct buf *out)
     buf_free(&system);
 }
 
-/* --- which, and where to -------------------------------------------------------------------------------------------- */
+/* --- formats and files ---------------------------------------------------------------------------------------------- */
 
 bool export_transcript(const struct transcript *t, const char *format, struct buf *out, struct err *e)
 {
@@ -209,7 +229,7 @@ bool export_choose(const char **format, const char *file, struct err *e)
     *format = said ? find_format(said) : file ? find_format(dot ? dot + 1 : NULL) : "md";
     if (*format)
         return true;
-    const char *first = said ? said : file;             /* "html", "html talk.html": what was meant is a format */
+    const char *first = said ? said : file;             /* "html", "html talk.html": a format was meant */
     size_t n = strcspn(first, " ./");
     if (said || !first[n] || first[n] == ' ')
         return err_set(e, "unknown format %.*s; the formats are md, json and txt", (int)n, first);

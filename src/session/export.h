@@ -9,14 +9,19 @@
 #include "base/err.h"
 #include "session/transcript.h"
 
-extern const char *const export_formats[];              /* NULL behind the last */
+extern const char *const export_formats[];              /* ended by NULL */
 
 bool export_transcript(const struct transcript *t, const char *format, struct buf *out, struct err *e);
 bool export_is_format(const char *word);
-/* Completes *format (NULL: not said) for `file` (NULL: stdout, or a name of ours): what was said must be a format, else the file's
- * ending must be one; without both it is md. */
+/* Checks *format, or (NULL) chooses it by the ending of `file`; md without both.  file NULL: stdout, or a name that the program makes. */
 bool export_choose(const char **format, const char *file, struct err *e);
-/* Writes a new file; never over one that is there. */
+/* Writes a new file; never replaces one. */
 bool export_write(const char *file, const struct buf *text, struct err *e);
+
+/* Appends a text between two Markdown fences that no line of it can close; no line feed after the last fence. */
+void fence_add(struct buf *out, const char *language, struct text t);
+/* Appends a tool call in a line, "weather Paris": the tool's name and its arguments, the text alone if it is the only argument, else the JSON as it
+ * came.  True: the arguments are not shown as JSON. */
+bool call_line(struct buf *out, const char *name, const char *arguments);
 
 #endif

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "option/endpoint.h"
-#include "session/session.h"
+#include "session/file.h"
 
 enum { MAX_LINE = 64 << 10 };
 
@@ -33,21 +33,12 @@ bool held_with(const char *name, struct buf *model)
     return names;
 }
 
-/* The length of the address, and the name behind it; "": none. */
-static size_t split(const char *model, const char **name)
+/* Returns the length of the address, and the name after it; "": no name. */
+static size_t split_model(const char *model, const char **name)
 {
     size_t n = strcspn(model, " ");
     *name = model + n + (model[n] == ' ');
     return n;
-}
-
-static bool same_directory(const char *a, const char *b)
-{
-    char *x = realpath(a, NULL), *y = realpath(b, NULL);
-    bool same = x && y && !strcmp(x, y);
-    free(x);
-    free(y);
-    return same;
 }
 
 bool held_same(const char *a, const char *b)
@@ -55,9 +46,16 @@ bool held_same(const char *a, const char *b)
     const char *of_a, *of_b;
     if (!strcmp(a, b))
         return true;
-    if (is_directory(a) || is_directory(b))
-        return is_directory(a) && is_directory(b) && same_directory(a, b);
-    size_t n = split(a, &of_a), m = split(b, &of_b);
+    if (is_directory(a) != is_directory(b))
+        return false;
+    if (is_directory(a)) {
+        char *x = realpath(a, NULL), *y = realpath(b, NULL);
+        bool same = x && y && !strcmp(x, y);
+        free(x);
+        free(y);
+        return same;
+    }
+    size_t n = split_model(a, &of_a), m = split_model(b, &of_b);
     return n == m && !strncmp(a, b, n) && (!*of_a || !*of_b || !strcmp(of_a, of_b));
 }
 
@@ -85,11 +83,12 @@ static const char *configured(const struct options *o, const char *url)
     return found;
 }
 
+/* Chooses a server; `trusted`: its address may come from the file alone. */
 static bool choose_server(struct options *o, const char *model, bool trusted)
 {
     struct buf url = {0};
     const char *name;
-    buf_add(&url, model, split(model, &name));
+    buf_add(&url, model, split_model(model, &name));
     const char *known = configured(o, url.data), *endpoint = known ? known : trusted ? url.data : NULL;
     bool ok = endpoint && (endpoint == options_text(o, OPT_endpoint) || options_set(o, OPT_endpoint, endpoint, FROM_COMMAND_LINE, NULL));
     ok = ok && (!*name || options_set(o, OPT_model, name, FROM_COMMAND_LINE, NULL));
@@ -118,7 +117,7 @@ void held_words(const char *model, void (*fn)(const char *word, void *arg), void
     struct buf url = {0};
     const char *name = model;
     if (!is_directory(model)) {
-        buf_add(&url, model, split(model, &name));
+        buf_add(&url, model, split_model(model, &name));
         fn("--endpoint", arg);
         fn(url.data, arg);
     }

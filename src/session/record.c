@@ -14,8 +14,8 @@ enum { FORMAT = 1 };
 
 /* --- writing ---------------------------------------------------------------------------------------------------- */
 
-/* Takes `record`. */
-static void put(struct buf *out, json_t *record)
+/* Appends the record as a line, and frees it. */
+static void add_line(struct buf *out, json_t *record)
 {
     char *text = memory_got(json_dumps(record, JSON_COMPACT));
     json_decref(record);
@@ -51,7 +51,7 @@ void record_header(struct buf *out, const char *model)
     json_object_set_new(r, "q35chat", json_integer(FORMAT));
     set_time(r, "created", time(NULL));
     json_object_set_new(r, "model", string(text_of(model)));
-    put(out, r);
+    add_line(out, r);
 }
 
 bool record_header_model(struct buf *header, const char *model)
@@ -61,7 +61,7 @@ bool record_header_model(struct buf *header, const char *model)
     if (changes) {
         json_object_set(r, "model", now);
         buf_reset(header);
-        put(header, r);
+        add_line(header, r);
     } else {
         json_decref(r);
     }
@@ -78,8 +78,8 @@ static void set_ids(json_t *r, const int32_t *ids, int n)
         json_object_set_new(r, "ids", list);
 }
 
-/* `place` says where it stands, if that is not behind the path; it is taken, and may be NULL. */
-static void entry(struct buf *out, const struct entry *m, const char *key, json_t *place)
+/* Appends an entry.  `key` and `place`, which is freed, give its place unless it follows the path; place NULL: it does. */
+static void add_entry(struct buf *out, const struct entry *m, const char *key, json_t *place)
 {
     static const char *const names[] = {"system", "user", "assistant", "tool", "other"};
     json_t *r = json_object();
@@ -118,23 +118,23 @@ static void entry(struct buf *out, const struct entry *m, const char *key, json_
         json_object_set_new(r, "cut", json_true());
     if (m->summary)
         json_object_set_new(r, "summary", json_true());
-    put(out, r);
+    add_line(out, r);
 }
 
 void record_entry(struct buf *out, const struct entry *m)
 {
-    entry(out, m, NULL, NULL);
+    add_entry(out, m, NULL, NULL);
 }
 
-/* One line, since a write may be torn between two. */
+/* Writes one line, since a crash may separate two. */
 void record_instead(struct buf *out, const struct entry *m)
 {
-    entry(out, m, "instead", json_true());
+    add_entry(out, m, "instead", json_true());
 }
 
 void record_beside(struct buf *out, const struct entry *m)
 {
-    entry(out, m, "after", json_integer(m->depth));
+    add_entry(out, m, "after", json_integer(m->depth));
 }
 
 void record_part(struct buf *out, const struct answer_part *p)
@@ -147,7 +147,7 @@ void record_part(struct buf *out, const struct answer_part *p)
     if (p->content.n)
         json_object_set_new(r, "content", string(p->content));
     set_ids(r, p->ids, p->n_ids);
-    put(out, r);
+    add_line(out, r);
 }
 
 void record_system(struct buf *out, const char *text)
@@ -155,14 +155,14 @@ void record_system(struct buf *out, const char *text)
     json_t *r = json_object();
     json_object_set_new(r, "role", json_string("system"));
     json_object_set_new(r, "content", string(text_of(text)));
-    put(out, r);
+    add_line(out, r);
 }
 
 void record_title(struct buf *out, const char *text)
 {
     json_t *r = json_object();
     json_object_set_new(r, "title", string(text_of(text)));
-    put(out, r);
+    add_line(out, r);
 }
 
 void record_keep(struct buf *out, int n)
@@ -191,7 +191,8 @@ void record_mark(struct buf *out, const struct entry *m, int file)
     buf_addf(out, "\"as\":\"%s\"}\n", mark_names[mark]);
 }
 
-static void marks(struct buf *out, const struct entry *m)
+/* Appends the marks of a message and its files. */
+static void add_marks(struct buf *out, const struct entry *m)
 {
     if (m->mark)
         record_mark(out, m, -1);
@@ -200,12 +201,12 @@ static void marks(struct buf *out, const struct entry *m)
             record_mark(out, m, i);
 }
 
-/* What reading the lines that were written so far would have made. */
+/* The state that reading the lines written so far would give. */
 struct replay {
     const struct transcript *t;
     struct buf *out;
-    const struct entry  *end;           /* of the path */
-    const struct entry **shown;         /* [n_all + 1] below entry i, below none at n_all */
+    const struct entry  *end;           /* the end of the path */
+    const struct entry **shown;         /* [n_all + 1] the child shown below entry i; the root at n_all */
 };
 
 static const struct entry **shown_below(struct replay *r, const struct entry *m)
@@ -213,7 +214,8 @@ static const struct entry **shown_below(struct replay *r, const struct entry *m)
     return &r->shown[m ? m->number : r->t->n_all];
 }
 
-static void go(struct replay *r, const struct entry *end)
+/* Appends a move of the end of the path, unless it is there already. */
+static void move_end(struct replay *r, const struct entry *end)
 {
     if (r->end == end)
         return;
@@ -226,7 +228,7 @@ static void go(struct replay *r, const struct entry *end)
         *shown_below(r, m->parent) = m;
 }
 
-/* Entries in their order, then the ways that were shown last, the deepest first: going one way changes those above it. */
+/* Writes the entries in their order, then the paths that were shown last, the deepest first, since each move changes what is shown above it. */
 void record_transcript(struct buf *out, const struct transcript *t)
 {
     struct replay r = {.t = t, .out = out, .shown = memory_zeroed((size_t)t->n_all + 1, sizeof *r.shown)};
@@ -235,17 +237,17 @@ void record_transcript(struct buf *out, const struct transcript *t)
     if (t->named)
         record_title(out, t->title ? t->title : "");
     for (int i = 0; i < t->n_all; i++) {
-        go(&r, t->all[i]->parent);
+        move_end(&r, t->all[i]->parent);
         record_entry(out, t->all[i]);
-        marks(out, t->all[i]);
+        add_marks(out, t->all[i]);
         r.end = *shown_below(&r, r.end) = t->all[i];
     }
     for (int i = t->n_all - 1; i >= 0; i--)
         if (*shown_below(&r, t->all[i]) != t->all[i]->shown)
-            go(&r, t->all[i]->shown);
+            move_end(&r, t->all[i]->shown);
     if (*shown_below(&r, NULL) != t->shown)
-        go(&r, t->shown);
-    go(&r, t->n ? t->entries[t->n - 1] : NULL);
+        move_end(&r, t->shown);
+    move_end(&r, t->n ? t->entries[t->n - 1] : NULL);
     free(r.shown);
 }
 
@@ -257,7 +259,7 @@ static struct text field(const json_t *object, const char *key)
     return (struct text){json_is_string(s) ? json_string_value(s) : "", json_is_string(s) ? json_string_length(s) : 0};
 }
 
-/* The time of the line, as set_time() writes it; 0: the line has none. */
+/* Returns the time of the line, as set_time() writes it; 0: the line has no time. */
 static int64_t read_time(const json_t *r)
 {
     struct tm tm = {0};
@@ -266,7 +268,7 @@ static int64_t read_time(const json_t *r)
     return time_s > 0 ? time_s : 0;
 }
 
-/* All or none of them: the text is what counts. */
+/* Reads all ids, or none if one is wrong: ids are optional, the text is not. */
 static bool read_ids(const json_t *list, struct ids *ids)
 {
     const json_t *item;
@@ -283,7 +285,7 @@ static bool read_ids(const json_t *list, struct ids *ids)
     return true;
 }
 
-/* A whole number below `end`; false for anything else. */
+/* Reads a whole number below `end`; false for anything else. */
 static bool number(const json_t *j, int end, int *out)
 {
     json_int_t v = json_integer_value(j);
@@ -291,7 +293,7 @@ static bool number(const json_t *j, int end, int *out)
     return json_is_integer(j) && v >= 0 && v < end;
 }
 
-/* The path then ends where the message comes. */
+/* Moves the end of the path to the place of the message. */
 static bool make_place(const json_t *r, enum role role, struct transcript *t)
 {
     const json_t *after = json_object_get(r, "after");
@@ -393,13 +395,14 @@ void unfinished_free(struct unfinished *u)
     *u = (struct unfinished){0};
 }
 
-/* The stopped answer at the path's end, which the one under way goes on with; NULL: it is a new one. */
+/* Returns the stopped answer at the end of the path, which the answer under way continues; NULL: it is a new answer. */
 static struct entry *stopped_answer(const struct transcript *t)
 {
     struct entry *last = t->n ? t->entries[t->n - 1] : NULL;
     return last && last->m.role == ROLE_ASSISTANT && last->stopped ? last : NULL;
 }
 
+/* Cuts the text to the length `at`, and appends to it. */
 static bool add_at(struct buf *b, const json_t *at, struct text more)
 {
     int n;

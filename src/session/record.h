@@ -11,8 +11,8 @@
 #include "base/ids.h"
 #include "session/transcript.h"
 
-/* What the answer under way has gained since its last such line.  Offsets count from the beginning of the answer; an answer that goes on from a
- * stopped one counts from the beginning of that one. */
+/* The text that an answer under way has gained since its last such line.  Offsets count from the beginning of the answer; if the answer continues a
+ * stopped one, from the beginning of that one. */
 struct answer_part {
     size_t reasoning_at, content_at;    /* bytes */
     int    ids_at;                      /* ids */
@@ -22,12 +22,12 @@ struct answer_part {
     int    n_ids;
 };
 
-/* An answer gathered from these lines.  Plain value, valid as {0}. */
+/* An answer collected from these lines.  Plain value, valid as {0}. */
 struct unfinished {
     bool any, no_ids;                   /* any: there was such a line; no_ids: one of them had none, so the ids are incomplete and not used */
     struct buf reasoning, content;
     struct ids ids;
-    int64_t time_s;                     /* of the last line; 0: not known */
+    int64_t time_s;                     /* time of the last line; 0: not known */
 };
 
 /* Changes the model that a header line names.  False: it names this one already. */
@@ -41,7 +41,7 @@ void record_beside(struct buf *out, const struct entry *m);             /* entry
 void record_system(struct buf *out, const char *text);                  /* the system prompt; "": none */
 void record_title(struct buf *out, const char *text);                   /* the title; "": none */
 void record_keep(struct buf *out, int n);               /* cuts the path after n entries */
-void record_forget(struct buf *out, int n);             /* cuts the path after n entries, and removes the entry behind them from the tree */
+void record_forget(struct buf *out, int n);             /* cuts the path after n entries, and removes the next entry from the tree */
 void record_part(struct buf *out, const struct answer_part *p);
 void record_go(struct buf *out, int number);            /* the path ends with the entry of this number */
 void record_mark(struct buf *out, const struct entry *m, int file);    /* the mark of the message, or (file >= 0) of that file of it */
@@ -51,11 +51,11 @@ void record_transcript(struct buf *out, const struct transcript *t);
 /* Readers take a line without its newline.  Kinds of lines that they do not know are skipped: a later version may have written them. */
 bool record_read_header(const char *line, size_t n, const char *path, struct err *e);
 enum record_kind { RECORD_DAMAGED, RECORD_PART, RECORD_MOVE, RECORD_OTHER };    /* PART: of an answer; MOVE: changes the path */
-/* Applies the line to `t`; parts of an answer gather in `u` until a line of another kind comes. */
+/* Applies the line to `t`; collects parts of an answer in `u` until a line of another kind comes. */
 enum record_kind record_read(const char *line, size_t n, struct transcript *t, struct unfinished *u);
 /* For a damaged line: if it was a message, an empty entry takes its place, since later lines count entries.  False: it was no message. */
 bool record_read_damaged(const char *line, size_t n, struct transcript *t, struct unfinished *u);
-/* At the end of the file: makes an entry of the gathered parts of an answer, and appends the lines that do the same to `out`.  False: there were no
+/* At the end of the file: makes an entry of the collected parts of an answer, and appends the lines that do the same to `out`.  False: there were no
  * parts. */
 bool record_finish(struct transcript *t, struct unfinished *u, struct buf *out);
 void unfinished_free(struct unfinished *u);

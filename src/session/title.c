@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/unicode.h"
-#include "session/callline.h"
 
 void title_clean(struct buf *out, struct text given)
 {
@@ -15,8 +14,8 @@ void title_clean(struct buf *out, struct text given)
     buf_free(&valid);
 }
 
-/* The longest beginning of whole characters that has at most `columns`. */
-static size_t fit(const struct buf *line, int columns)
+/* Returns the length of the longest beginning of whole characters that has at most `columns`. */
+static size_t fitting_bytes(const struct buf *line, int columns)
 {
     size_t at = 0;
     while (at < line->len) {
@@ -38,17 +37,17 @@ void title_of_message(struct buf *out, struct text message)
     size_t n = t.n < FIRST ? t.n : unicode_complete(t.p, FIRST);
     const char *end = n ? memchr(t.p, '\n', n) : NULL;
     title_clean(&line, (struct text){t.p, end ? (size_t)(end - t.p) : n});
-    size_t whole = fit(&line, TITLE_COLUMNS);
+    size_t whole = fitting_bytes(&line, TITLE_COLUMNS);
     if (whole == line.len) {
         buf_add(out, buf_str(&line), line.len);
     } else {
-        buf_add(out, line.data, fit(&line, TITLE_COLUMNS - (int)strlen(dots)));
+        buf_add(out, line.data, fitting_bytes(&line, TITLE_COLUMNS - (int)strlen(dots)));
         buf_adds(out, dots);
     }
     buf_free(&line);
 }
 
-/* Without the signs that some models put around a title. */
+/* Removes the signs that some models put around a title. */
 static struct text unquoted(struct text t)
 {
     static const char *const before[] = {"Title:", "**", "*", "#", "\"", "'", "`", "\u201c", "\u201e", "\u00ab", "\u300c"};
@@ -68,7 +67,7 @@ static struct text unquoted(struct text t)
     return t;
 }
 
-/* Two to eight words; or one, of a script that has no blanks between words. */
+/* True for two to eight words; for one in a script without blanks between words. */
 static bool has_words(const struct buf *title)
 {
     enum { LEAST_COLUMNS = 4, MOST_WORDS = 8 };
@@ -96,27 +95,6 @@ bool title_written(struct buf *out, const char *answer)
         buf_add(out, title.data, title.len);
     buf_free(&title);
     return ok;
-}
-
-void title_of_node(struct buf *out, const struct chat_node *n)
-{
-    struct buf call = {0};
-    size_t start = out->len;
-    title_of_message(out, text_of(n->text));
-    if (out->len > start)
-        return;
-    if (n->call) {
-        buf_adds(&call, "$ ");
-        call_line(&call, n->call, n->arguments);
-        title_of_message(out, text_of(n->answer));
-        bool answered = out->len > start;
-        buf_adds(out, answered ? "  (" : "");
-        title_of_message(out, text_of(buf_str(&call)));
-        buf_adds(out, answered ? ")" : "");
-        buf_free(&call);
-    } else {
-        buf_adds(out, strcmp(n->role, "assistant") ? "(empty)" : "(no answer, only reasoning)");
-    }
 }
 
 void title_of(struct buf *out, const struct transcript *t)

@@ -18,13 +18,13 @@ static void push(struct entry ***list, int *n, int *cap, struct entry *m)
     (*list)[(*n)++] = m;
 }
 
-/* Where the one is noted that was shown last below m (NULL: the root). */
+/* Returns the place of the child of m (NULL: of the root) that was shown last. */
 static struct entry **shown_below(struct transcript *t, struct entry *m)
 {
     return m ? &m->shown : &t->shown;
 }
 
-/* Where the one is noted that was made last below m (NULL: the root). */
+/* Returns the place of the child of m (NULL: of the root) that was made last. */
 static struct entry **youngest_below(struct transcript *t, struct entry *m)
 {
     return m ? &m->youngest : &t->youngest;

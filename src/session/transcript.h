@@ -15,7 +15,7 @@
 #include "base/message.h"
 #include "chat/tokens.h"
 
-/* What the user wants to become of an entry in later prompts.  Dropped: they leave it out; pinned: no summary replaces it. */
+/* The fate of an entry in later prompts, set by the user.  Dropped: prompts leave it out; pinned: no summary replaces it. */
 enum mark { MARK_NONE, MARK_DROPPED, MARK_PINNED };
 
 struct entry_file {

@@ -11,8 +11,8 @@
 
 #include "base/move.h"
 #include "option/paths.h"
-#include "session/session.h"
-#include "session/sessions.h"
+#include "session/file.h"
+#include "session/list.h"
 
 #define SUFFIX ".jsonl"
 #define UNSENT ".unsent"                /* what a front end keeps beside a session */
@@ -33,7 +33,7 @@ static void move_unsent(const struct buf *from, const struct buf *to)
     struct buf a = {0}, b = {0};
     buf_addf(&a, "%s" UNSENT, from->data);
     buf_addf(&b, "%s" UNSENT, to->data);
-    file_move(a.data, b.data);          /* mostly there is none */
+    file_move(a.data, b.data);          /* rarely exists */
     buf_free(&a);
     buf_free(&b);
 }
@@ -56,7 +56,7 @@ bool trash_put(struct buf *name, struct buf *path, struct err *e)
     if (ok) {
         move_unsent(&from, path);
         session_checkpoint(from.data, &beside);
-        unlink(beside.data);            /* large, and made again from the conversation */
+        unlink(beside.data);            /* large, and can be computed again */
         buf_reset(name);
         buf_adds(name, as.data);
     }
@@ -91,7 +91,7 @@ static bool ends_in(const char *name, size_t n, const char *end)
     return n > strlen(end) && !strncmp(name + n - strlen(end), end, strlen(end));
 }
 
-/* "NAME.jsonl.Ab12Cd", as mkstemp() makes it, "NAME.jsonl.unsent.Ab12Cd" or "NAME.jsonl.checkpoint.Ab12Cd". */
+/* True for "NAME.jsonl.Ab12Cd", as mkstemp() makes it, "NAME.jsonl.unsent.Ab12Cd" and "NAME.jsonl.checkpoint.Ab12Cd". */
 static bool is_temporary(const char *file)
 {
     enum { RANDOM = 6 };
@@ -123,13 +123,14 @@ static bool is_left_over(const char *file, const struct stat *st, int64_t now_s)
     return now_s - st->st_mtim.tv_sec > DAY_S && (is_temporary(file) || (is_session(file) && !st->st_size));
 }
 
-/* Since a file was moved its time of change is that. */
+/* True for a file that was moved here long ago: moving sets its time of change. */
 static bool is_outdated(const char *file, const struct stat *st, int64_t now_s)
 {
     (void)file;
     return now_s - st->st_ctim.tv_sec > (int64_t)TRASH_DAYS * DAY_S;
 }
 
+/* Deletes a file unless a program has locked it. */
 static void delete_unused(int dir, const char *file)
 {
     int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
@@ -139,7 +140,7 @@ static void delete_unused(int dir, const char *file)
         close(fd);
 }
 
-/* Of no session. */
+/* Deletes checkpoint files whose session file is gone. */
 static void delete_orphans(void)
 {
     struct buf path = {0}, session = {0};
@@ -158,7 +159,8 @@ static void delete_orphans(void)
     buf_free(&session);
 }
 
-static void sweep(const char *folder, bool (*is_due)(const char *, const struct stat *, int64_t), int64_t now_s)
+/* Deletes the files of a directory that are due. */
+static void sweep_folder(const char *folder, bool (*is_due)(const char *, const struct stat *, int64_t), int64_t now_s)
 {
     struct buf path = {0};
     struct stat st;
@@ -173,14 +175,14 @@ static void sweep(const char *folder, bool (*is_due)(const char *, const struct 
 
 void trash_sweep(int64_t now_s)
 {
-    sweep("trash", is_outdated, now_s);
-    sweep("sessions", is_left_over, now_s);
+    sweep_folder("trash", is_outdated, now_s);
+    sweep_folder("sessions", is_left_over, now_s);
     delete_orphans();
 }
 
 /* --- room for checkpoints ------------------------------------------------------------------------------------------- */
 
-/* The oldest but `own`; false: there is none.  *all: bytes of all. */
+/* Finds the oldest checkpoint other than `own`; false: there is no other.  *all: bytes of all checkpoints. */
 static bool oldest_checkpoint(DIR *d, const char *own, struct buf *name, size_t *all)
 {
     struct timespec oldest = {0};

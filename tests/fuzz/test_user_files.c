@@ -12,7 +12,7 @@
 
 #include "tool/calc.h"
 #include "option/options.h"
-#include "session/session.h"
+#include "session/file.h"
 #include "tool/tool.h"
 #include "tests/fuzz/long_run.h"
 #include "tests/tmpdir.h"

@@ -23,7 +23,7 @@
 #include "base/log.h"
 #include "chat/chat.h"
 #include "responder/local.h"
-#include "session/session.h"
+#include "session/file.h"
 
 static const char question[] = "Tell me a story";
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "chat/chat.h"
 #include "responder/local.h"
-#include "session/session.h"
+#include "session/file.h"
 #include "fake_engine.h"
 
 static struct options *o;

@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
+#include "session/file.h"
+#include "tests/put.h"
 #include "session/record.h"
-#include "session/session.h"
 
 static char dir[64], path[80];
 
@@ -83,9 +84,9 @@ static struct session *save(const struct transcript *t)
     struct session *s = session_create(path, "dir", &e);
     if (!s)
         fail_msg("%s", e.msg);
-    assert_true(session_system(s, t->system ? t->system : "", &e));
+    assert_true(put_system(s, t->system ? t->system : "", &e));
     for (int i = 0; i < t->n; i++)
-        assert_true(session_append(s, t->entries[i], &e));
+        assert_true(put_entry(s, t->entries[i], &e));
     return s;
 }
 
@@ -195,9 +196,9 @@ static void test_session__taking_back_is_a_record_too(void **state)
     (void)state;
     fill(&t);
     struct session *s = save(&t);
-    assert_true(session_keep(s, 1, &e));
-    assert_true(session_append(s, t.entries[2], &e));
-    assert_true(session_system(s, "", &e));
+    assert_true(put_keep(s, 1, &e));
+    assert_true(put_entry(s, t.entries[2], &e));
+    assert_true(put_system(s, "", &e));
     session_close(s);
     s = session_open(path, &back, &note, &e);
     assert_non_null(s);
@@ -230,7 +231,7 @@ static void test_session__a_file_cut_anywhere_loses_at_most_its_last_line(void *
         if (!s)
             fail_msg("%zu: %s", n, e.msg);
         assert_int_equal(note.len > 0, whole.data[n - 1] != '\n');
-        assert_true(session_append(s, t.entries[0], &e));
+        assert_true(put_entry(s, t.entries[0], &e));
         session_close(s);
         int before = back.n;
         transcript_free(&back);
@@ -473,7 +474,7 @@ static void add_something(struct session *s, struct transcript *t, struct err *e
     snprintf(text, sizeof text, "text %d", below(1000000));
     struct entry *m = transcript_add(t, roles[below(3)], text, strlen(text));
     m->time_s = below(2) ? 1 + below(INT32_MAX) : 0;
-    assert_true(session_append(s, m, e));
+    assert_true(put_entry(s, m, e));
 }
 
 static void do_something(struct session *s, struct transcript *t, struct err *e)
@@ -485,7 +486,7 @@ static void do_something(struct session *s, struct transcript *t, struct err *e)
     case 0:
         k = below(t->n + 1);
         transcript_cut(t, k);
-        assert_true(session_keep(s, k, e));
+        assert_true(put_keep(s, k, e));
         break;
     case 1:
     case 2:
@@ -493,20 +494,20 @@ static void do_something(struct session *s, struct transcript *t, struct err *e)
             break;
         k = below(t->n_all);
         transcript_go(t, t->all[k]);
-        assert_true(session_go(s, k, e));
+        assert_true(put_go(s, k, e));
         break;
     case 3:
         add_something(s, t, e);
         transcript_forget(t);
-        assert_true(session_forget(s, t->n, e));
+        assert_true(put_forget(s, t->n, e));
         break;
     case 4:
         if (below(2)) {
             transcript_system(t, text);
-            assert_true(session_system(s, text, e));
+            assert_true(put_system(s, text, e));
         } else {
             transcript_title(t, text);
-            assert_true(session_title(s, text, e));
+            assert_true(put_title(s, text, e));
         }
         break;
     default:
@@ -536,7 +537,7 @@ static void test_session__any_tree_is_loaded_as_it_was(void **state)
         transcript_free(&back);
 
         struct session *c = session_create(copy, "dir", &e);
-        assert_true(session_add(c, &t, &e));
+        assert_true(put_transcript(c, &t, &e));
         assert_true(session_rewrite(s, &t, &e));
         for (int k = 0; k < 2; k++) {
             struct session *one = k ? s : c;
@@ -618,7 +619,7 @@ static void test_session__the_first_line_gets_another_model_and_keeps_the_rest(v
     (void)state;
     struct session *s = session_create(path, "http://host", &e);
     transcript_add(&t, ROLE_USER, "Q", 1);
-    assert_true(session_append(s, t.entries[0], &e) && buf_read_file(&before, path, 1 << 20, &e));
+    assert_true(put_entry(s, t.entries[0], &e) && buf_read_file(&before, path, 1 << 20, &e));
     assert_false(session_model(s, "http://host"));
     assert_true(session_model(s, "http://host tiny \xff"));
     assert_true(session_rewrite(s, &t, &e) && buf_read_file(&after, path, 1 << 20, &e));
@@ -650,7 +651,7 @@ static void test_session__a_rewrite_that_fails_leaves_the_file(void **state)
     assert_false(session_rewrite(s, &t, &e));
     assert_non_null(strstr(e.msg, path));
     assert_int_equal(rename(gone, dir), 0);
-    assert_true(session_append(s, t.entries[0], &e));
+    assert_true(put_entry(s, t.entries[0], &e));
     assert_true(read_only(path, &back, &e));
     assert_int_equal(back.n, 4);
     session_close(s);
@@ -723,13 +724,13 @@ static void test_session__an_answer_under_way_is_there_in_parts(void **state)
     struct session *s = save(&t);
     part(s, 0, 0, 0, "wh", "", 1);
     part(s, 2, 0, 1, "y", "A\xc3\xa9", 2);
-    assert_true(session_title(s, "a title in the middle", &e));
+    assert_true(put_title(s, "a title in the middle", &e));
     part(s, 3, 3, 2, "", " B", 3);
     for (int i = 0; i < 3; i++) {       /* opened and left: nothing has changed */
         s = reopen(s, &t);
         is_cut(&t, 1, "why", "A\xc3\xa9 B", 3);
     }
-    assert_true(session_append(s, transcript_add(&t, ROLE_USER, "next", 4), &e));
+    assert_true(put_entry(s, transcript_add(&t, ROLE_USER, "next", 4), &e));
     s = reopen(s, &t);                  /* now it is a line of the file */
     assert_int_equal(t.n, 3);
     assert_int_equal(t.n_all, 3);
@@ -738,7 +739,7 @@ static void test_session__an_answer_under_way_is_there_in_parts(void **state)
     assert_string_equal(t.title, "a title in the middle");
     t.n = 3;
     part(s, 0, 0, 0, "", "half", 1);
-    assert_true(session_append(s, transcript_add(&t, ROLE_ASSISTANT, "half and half", 13), &e));
+    assert_true(put_entry(s, transcript_add(&t, ROLE_ASSISTANT, "half and half", 13), &e));
     s = reopen(s, &t);                  /* the finished answer takes their place */
     assert_int_equal(t.n, 4);
     holds(t.entries[3]->m.content, "half and half", 13);
@@ -760,14 +761,14 @@ static void test_session__parts_make_a_stopped_answer_longer(void **state)
         ids_add(&m->ids, 1);
         struct session *s = save(&t);
         if (others) {                   /* came since */
-            assert_true(session_append(s, transcript_add(&t, ROLE_USER, "R", 1), &e));
-            assert_true(session_keep(s, 2, &e));
+            assert_true(put_entry(s, transcript_add(&t, ROLE_USER, "R", 1), &e));
+            assert_true(put_keep(s, 2, &e));
         }
         part(s, 0, 4, 1, "", "two", 2);
         s = reopen(s, &t);
         is_cut(&t, 1, "", "One two", 2);
         assert_int_equal(t.n_all, others ? 4 : 2);
-        assert_true(session_title(s, "x", &e));
+        assert_true(put_title(s, "x", &e));
         s = reopen(s, &t);
         is_cut(&t, 1, "", "One two", 2);
         assert_int_equal(t.n_all, others ? 4 : 2);
@@ -796,8 +797,8 @@ static void test_session__parts_of_finished_answers_do_not_stay_for_ever(void **
     struct session *s = save(&t);
     for (size_t i = 0; i < 50; i++)
         part(s, 0, i * (sizeof piece - 1), (int)i, "", piece, (int32_t)i + 1);
-    assert_true(session_append(s, transcript_add(&t, ROLE_ASSISTANT, "done", 4), &e));
-    assert_true(session_append(s, transcript_add(&t, ROLE_USER, "R", 1), &e));
+    assert_true(put_entry(s, transcript_add(&t, ROLE_ASSISTANT, "done", 4), &e));
+    assert_true(put_entry(s, transcript_add(&t, ROLE_USER, "R", 1), &e));
     f = fopen(path, "a");
     fputs("{\"colour\":\"of a later version\"}\n", f);
     fclose(f);
@@ -812,7 +813,7 @@ static void test_session__parts_of_finished_answers_do_not_stay_for_ever(void **
     assert_non_null(strstr(text.data, "colour"));
     s = reopen(s, &t);
     is_cut(&t, 3, "", "under way", 1);
-    assert_true(session_append(s, transcript_add(&t, ROLE_USER, "S", 1), &e));
+    assert_true(put_entry(s, transcript_add(&t, ROLE_USER, "S", 1), &e));
     s = reopen(s, &t);
     assert_int_equal(t.n, 5);
     holds(t.entries[3]->m.content, "under way", 9);

@@ -11,9 +11,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "session/scan.h"
-#include "session/session.h"
-#include "session/sessions.h"
+#include "session/file.h"
+#include "tests/put.h"
+#include "session/list.h"
+#include "session/search.h"
 
 static char dir[64];
 
@@ -43,7 +44,7 @@ static struct session *talk(const char *name, int age, const char *const *texts)
     if (!s)
         fail_msg("%s", e.msg);
     for (int i = 0; texts[i]; i++)
-        assert_true(session_append(s, transcript_add(&t, i % 2 ? ROLE_ASSISTANT : ROLE_USER, texts[i], strlen(texts[i])), &e));
+        assert_true(put_entry(s, transcript_add(&t, i % 2 ? ROLE_ASSISTANT : ROLE_USER, texts[i], strlen(texts[i])), &e));
     transcript_free(&t);
     const struct timespec times[2] = {{.tv_sec = 1700000000 - age}, {.tv_sec = 1700000000 - age}};
     assert_int_equal(utimensat(AT_FDCWD, session_path(s), times, 0), 0);
@@ -97,8 +98,8 @@ static void test_sessions__the_newest_is_first_with_its_title_and_figures(void *
     kept("old", 100, TEXTS("Where is Oslo?\nAnd why?", "In Norway."));
     kept("new", 1, TEXTS("\n  Hello", "Hi.", "And now?", "What?", "\"quoted\""));
     struct session *s = talk("named", 50, TEXTS("x"));
-    assert_true(session_title(s, "First title", &e));
-    assert_true(session_title(s, "Trip to Oslo", &e));
+    assert_true(put_title(s, "First title", &e));
+    assert_true(put_title(s, "Trip to Oslo", &e));
     session_close(s);
     struct sessions l = list(NULL);
     assert_int_equal(l.n, 3);
@@ -150,14 +151,14 @@ static void test_sessions__a_turn_whose_answer_was_replaced_counts(void **state)
     struct entry *m = NULL;
     for (int i = 0; i < 4; i++)
         m = transcript_add(&t, i % 2 ? ROLE_ASSISTANT : ROLE_USER, "x", 1);
-    assert_true(session_append(s, m, &e));
-    assert_true(session_system(s, "Be brief.", &e));
-    assert_true(session_replace(s, m, &e));
+    assert_true(put_entry(s, m, &e));
+    assert_true(put_system(s, "Be brief.", &e));
+    assert_true(put_instead(s, m, &e));
     struct sessions l = list(NULL);
     assert_int_equal(l.items[0].n_turns, 2);
     sessions_free(&l);
-    assert_true(session_forget(s, 3, &e));
-    assert_true(session_forget(s, 2, &e));
+    assert_true(put_forget(s, 3, &e));
+    assert_true(put_forget(s, 2, &e));
     l = list(NULL);
     assert_int_equal(l.items[0].n_turns, 1);
     sessions_free(&l);

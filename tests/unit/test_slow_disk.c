@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "session/session.h"
+#include "session/file.h"
 #include "stage.h"
 #include "tests/slow_disk.h"
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "session/sessions.h"
+#include "session/list.h"
 #include "chat/state.h"
 #include "session/title.h"
 #include "tests/tmpdir.h"

@@ -17,8 +17,9 @@
 #include <unistd.h>
 
 #include "base/move.h"
-#include "session/session.h"
-#include "session/sessions.h"
+#include "session/file.h"
+#include "tests/put.h"
+#include "session/list.h"
 #include "session/trash.h"
 
 enum { DAY_S = 24 * 60 * 60 };
@@ -63,7 +64,7 @@ static struct session *talk(const char *name, const char *text)
     struct session *s = session_create(name, "m", &e);
     if (!s)
         fail_msg("%s", e.msg);
-    assert_true(session_append(s, transcript_add(&t, ROLE_USER, text, strlen(text)), &e));
+    assert_true(put_entry(s, transcript_add(&t, ROLE_USER, text, strlen(text)), &e));
     transcript_free(&t);
     return s;
 }

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "session/callline.h"
+#include "session/export.h"
 #include "ui/tui/items.h"
 #include "ui/tui/search.h"
 #include "ui/tui/sentence.h"

@@ -9,9 +9,9 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "base/when.h"
-#include "session/scan.h"
-#include "session/session.h"
-#include "session/sessions.h"
+#include "session/file.h"
+#include "session/list.h"
+#include "session/search.h"
 #include "session/title.h"
 #include "session/trash.h"
 #include "ui/tui/figure.h"
@@ -184,7 +184,7 @@ static void add_node(struct picker *p, const struct chat *c, int k, int depth)
     struct popup_row *row = add_row(p, NULL, k);
     struct buf line = {0};
     if (!node.text[strspn(node.text, " \n\t")])
-        title_of_node(&line, &node);
+        chat_node_title(&node, &line);
     row->text = first_line(p, 2 * depth, strcmp(node.role, "user") ? "" : "you: ", line.len ? line.data : node.text);
     buf_free(&line);
     row->here = node.on_path;

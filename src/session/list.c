@@ -1,4 +1,4 @@
-#include "session/sessions.h"
+#include "session/list.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,11 +13,11 @@
 #include "base/grow.h"
 #include "base/memory.h"
 #include "base/when.h"
-#include "session/export.h"
 #include "option/paths.h"
-#include "session/session.h"
+#include "session/export.h"
+#include "session/file.h"
+#include "session/search.h"
 #include "session/title.h"
-#include "session/words.h"
 
 #define MAX_FILE ((size_t)1 << 30)
 #define SUFFIX ".jsonl"
@@ -55,11 +55,11 @@ static void list_add(struct list *l, const char *file, const struct stat *st)
     l->items[l->n++] = (struct found){memory_got(strndup(file, n - suffix)), st->st_mtim, (size_t)st->st_size};
 }
 
-/* folder: "sessions", "trash" */
+/* Lists the files of "sessions" or "trash", newest first. */
 static bool list_read(struct list *l, const char *folder, struct err *e)
 {
     struct stat st;
-    bool ok = paths_machine(&l->dir) || paths_state(&l->dir, folder, e);        /* the latter has the reason; reading makes no folder */
+    bool ok = paths_machine(&l->dir) || paths_state(&l->dir, folder, e);        /* the latter gives the reason; listing makes no directory */
     if (ok)
         buf_addf(&l->dir, "/%s", folder);
     DIR *d = ok ? opendir(l->dir.data) : NULL;
@@ -83,7 +83,7 @@ static void list_free(struct list *l)
     buf_free(&l->dir);
 }
 
-/* --- a file: its lines are looked at, and only those read that are needed ------------------------------------------ */
+/* --- a file, of which only the lines that matter are parsed --------------------------------------------------------- */
 
 static const char *field(const json_t *object, const char *key)
 {
@@ -91,7 +91,7 @@ static const char *field(const json_t *object, const char *key)
     return s ? s : "";
 }
 
-/* Behind `text`, and the blanks before it; NULL: something else stands there. */
+/* Returns the place after `text` and the blanks before it; NULL: p is something else. */
 static const char *after(const char *p, const char *text)
 {
     size_t n = strlen(text);
@@ -101,7 +101,7 @@ static const char *after(const char *p, const char *text)
     return strncmp(p, text, n) ? NULL : p + n;
 }
 
-/* The line's first key, and its value if that is a string: {"role":"user",... */
+/* True if this is the first key of the line, with this value (NULL: any): {"role":"user",... */
 static bool begins(const char *line, const char *key, const char *value)
 {
     const char *p = after(line, "{");
@@ -113,8 +113,8 @@ static bool begins(const char *line, const char *key, const char *value)
     return p && !strncmp(p, value, strlen(value)) && p[strlen(value)] == '"';
 }
 
-/* Of a writer that has the keys in another order: the key that matters first. */
-static void in_our_order(const char *line, struct buf *out)
+/* Reorders the keys of a line that another program wrote: the key that identifies the record comes first. */
+static void reorder_keys(const char *line, struct buf *out)
 {
     static const char *const keys[] = {"q35chat", "role", "instead", "after", "title", "keep", "go"};
     json_t *r = json_loadb(line, strcspn(line, "\n"), JSON_ALLOW_NUL, NULL), *sorted = json_object();
@@ -131,14 +131,14 @@ static void in_our_order(const char *line, struct buf *out)
     json_decref(r);
 }
 
-/* Its beginning as we would have written it; `tmp` may hold it. */
+/* Returns a line that begins as we write it: the line itself, or a copy in `tmp`. */
 static const char *as_ours(const char *line, struct buf *tmp)
 {
     static const char *const keys[] = {"q35chat", "role", "title", "keep", "go", "answering"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (begins(line, keys[i], NULL))
             return line;
-    in_our_order(line, tmp);
+    reorder_keys(line, tmp);
     return tmp->data;
 }
 
@@ -165,7 +165,7 @@ static char *title_in(const char *title_line, const char *first_line)
     return out.len ? out.data : (buf_free(&out), memory_strdup(""));
 }
 
-/* The tree of a file as far as turns go: who said each message, and where the path ends. */
+/* The tree of a file, reduced to turns: whether each message is the user's, and where the path ends. */
 struct node { int parent, depth; bool user; size_t at; };       /* at: byte of the file where its line begins */
 struct tree { struct node *at; int n, cap, end; };      /* end: the last message of the path, -1: it is empty */
 
@@ -176,7 +176,7 @@ static void tree_add(struct tree *t, bool user, size_t at)
     t->end = t->n++;
 }
 
-/* What docs/formats.md says of `keep` and `go`; what cannot be is left out, for who opens the file to tell. */
+/* Applies `keep` and `go` (docs/formats.md).  Impossible moves are skipped here, and reported when the file is opened. */
 static void tree_move(struct tree *t, const char *line)
 {
     json_t *r = json_loadb(line, strcspn(line, "\n"), 0, NULL), *keep = json_object_get(r, "keep"), *to = json_object_get(r, "go");
@@ -190,8 +190,8 @@ static void tree_move(struct tree *t, const char *line)
     json_decref(r);
 }
 
-/* Has the user said anything? */
-static bool tree_says(const struct tree *t)
+/* True if there is a message of the user. */
+static bool tree_has_user(const struct tree *t)
 {
     int i = 0;
     while (i < t->n && !t->at[i].user)
@@ -207,8 +207,8 @@ static int tree_turns(const struct tree *t)
     return n;
 }
 
-/* The message that tells this conversation from others with the same title: the last question of the path, or the answer to the only one.
- * -1: there is none. */
+/* Returns the message that distinguishes this conversation from others with the same title: the last question of the path, or the answer to the only
+ * question.  -1: there is no such message. */
 static int tree_apart(const struct tree *t)
 {
     int last = -1, answer = -1, n = 0;
@@ -220,7 +220,7 @@ static int tree_apart(const struct tree *t)
     return n > 1 ? last : answer;
 }
 
-/* An answer may say where it stands, as its second key: in place of the newest message, or behind the path's first messages. */
+/* Applies the second key of an answer, its place: instead of the newest message, or after the first messages of the path. */
 static void tree_make_place(struct tree *t, const char *line)
 {
     const char *p = after(line, "{\"role\":\"assistant\",\""), *depth = after(p, "after\":");
@@ -230,7 +230,8 @@ static void tree_make_place(struct tree *t, const char *line)
         t->end = t->at[t->end].parent;
 }
 
-static size_t checkpoint_bytes(const char *file, struct buf *path)
+/* Returns the disk space of the checkpoint of this session file. */
+static size_t checkpoint_size(const char *file, struct buf *path)
 {
     struct stat st;
     session_checkpoint(file, path);
@@ -240,13 +241,13 @@ static size_t checkpoint_bytes(const char *file, struct buf *path)
 size_t sessions_checkpoint_bytes(const char *name)
 {
     struct buf path = {0}, beside = {0};
-    size_t n = session_path_of(name, &path, NULL) ? checkpoint_bytes(path.data, &beside) : 0;
+    size_t n = session_path_of(name, &path, NULL) ? checkpoint_size(path.data, &beside) : 0;
     buf_free(&path);
     buf_free(&beside);
     return n;
 }
 
-/* Reads a session file whole, if its beginning is that of one. */
+/* Reads a whole file if it begins as a session does. */
 static bool read_file(struct buf *file, const char *path)
 {
     enum { HEAD = 4096 };
@@ -265,7 +266,7 @@ static bool read_file(struct buf *file, const char *path)
     return ok;
 }
 
-/* False: it cannot be read, has no message, or does not have the words. */
+/* Fills in an item.  False: the file cannot be read, has no message of the user, or does not have the words. */
 static bool item_read(struct sessions_item *item, const struct list *l, const struct found *f, const struct words *words)
 {
     struct buf path = {0}, file = {0}, tmp = {0};
@@ -279,7 +280,7 @@ static bool item_read(struct sessions_item *item, const struct list *l, const st
             continue;
         } else if (begins(line, "role", NULL)) {
             bool user = begins(line, "role", "user");
-            first = user && !tree_says(&tree) ? p : first;
+            first = user && !tree_has_user(&tree) ? p : first;
             tree_make_place(&tree, line);
             tree_add(&tree, user, (size_t)(p - file.data));
         } else if (begins(line, "title", NULL)) {
@@ -289,7 +290,7 @@ static bool item_read(struct sessions_item *item, const struct list *l, const st
         }
     }
     *item = (struct sessions_item){0};
-    if (ok && tree_says(&tree))
+    if (ok && tree_has_user(&tree))
         item->title = title_in(title, first);
     ok = item->title && words_in_file(words, f->name, item->title, &file, &item->hit);
     if (ok) {
@@ -298,7 +299,7 @@ static bool item_read(struct sessions_item *item, const struct list *l, const st
         item->model = string_in(file.data, "model");
         item->changed_s = f->changed.tv_sec;
         item->bytes = f->bytes;
-        item->checkpoint_bytes = checkpoint_bytes(path.data, &tmp);
+        item->checkpoint_bytes = checkpoint_size(path.data, &tmp);
         item->n_turns = tree_turns(&tree);
         int apart = tree_apart(&tree);
         item->apart_in.at = apart >= 0 ? tree.at[apart].at : 0;
@@ -313,7 +314,7 @@ static bool item_read(struct sessions_item *item, const struct list *l, const st
     return ok;
 }
 
-static void item_free(struct sessions_item *item)
+static void free_item(struct sessions_item *item)
 {
     free(item->name);
     free(item->path);
@@ -323,6 +324,7 @@ static void item_free(struct sessions_item *item)
     free(item->hit);
 }
 
+/* Reads the words that distinguish this conversation. */
 static void read_apart(struct sessions_item *item)
 {
     struct buf line = {0}, words = {0};
@@ -349,7 +351,7 @@ static int by_title(const void *a, const void *b)
 }
 
 /* Fills in `apart` where several have the same title. */
-static void tell_apart(struct sessions *s)
+static void distinguish(struct sessions *s)
 {
     struct sessions_item **all = memory_zeroed((size_t)s->n + 1, sizeof *all);
     for (int i = 0; i < s->n; i++)
@@ -371,7 +373,7 @@ static bool list_folder(struct sessions *s, const char *folder, const char *find
     s->items = memory_zeroed((size_t)l.n + 1, sizeof *s->items);
     for (int i = 0; i < l.n; i++)
         s->n += item_read(&s->items[s->n], &l, &l.items[i], &words);
-    tell_apart(s);
+    distinguish(s);
     words_free(&words);
     list_free(&l);
     return ok;
@@ -410,11 +412,11 @@ void sessions_complete(struct sessions *s, const char *typed)
         if (named && !fits)
             *item = (struct sessions_item){.name = memory_strdup(f->name)};
         if (read && !named && !title_has(item, &words))
-            item_free(item);
+            free_item(item);
         else
             s->n += read || (named && !fits);
     }
-    tell_apart(s);
+    distinguish(s);
     words_free(&words);
     list_free(&l);
 }
@@ -427,7 +429,7 @@ bool sessions_list_trash(struct sessions *s, struct err *e)
 void sessions_free(struct sessions *s)
 {
     for (int i = 0; i < s->n; i++)
-        item_free(&s->items[i]);
+        free_item(&s->items[i]);
     free(s->items);
     *s = (struct sessions){0};
 }
@@ -442,7 +444,7 @@ bool sessions_newest(struct buf *name)
         if (item_read(&item, &l, &l.items[i], &(struct words){0})) {
             buf_reset(name);
             buf_adds(name, item.name);
-            item_free(&item);
+            free_item(&item);
             found = true;
         }
     list_free(&l);
@@ -503,7 +505,7 @@ bool sessions_delete(const char *name, struct err *e)
     if (ok) {
         session_checkpoint(path.data, &beside);
         unlink(beside.data);
-        buf_adds(&path, ".unsent");     /* what a front end kept beside it */
+        buf_adds(&path, ".unsent");     /* kept there by a front end */
         unlink(path.data);
     }
     if (fd >= 0)
@@ -529,7 +531,10 @@ bool sessions_rename(const char *name, const char *title, struct err *e)
     struct buf note = {0}, clean = {0};
     struct session *s = session_open(name, &t, &note, e);
     title_clean(&clean, text_of(title));
-    bool ok = s && session_title(s, buf_str(&clean), e) && session_wait(s, e);
+    struct buf line = {0};
+    record_title(&line, buf_str(&clean));
+    bool ok = s && session_put(s, &line, e) && session_wait(s, e);
+    buf_free(&line);
     session_close(s);
     transcript_free(&t);
     buf_free(&note);

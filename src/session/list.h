@@ -1,6 +1,6 @@
 /* The conversations on disk, newest first. */
-#ifndef Q35_SESSION_SESSIONS_H
-#define Q35_SESSION_SESSIONS_H
+#ifndef Q35_SESSION_LIST_H
+#define Q35_SESSION_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,21 +10,21 @@
 #include "base/err.h"
 
 struct sessions_item {
-    char   *name, *path, *title, *model;        /* name: for session_open(); title: the title line, else the first line of the first message */
-    char   *apart;                              /* if several have this title: the last question, or the first words of the answer to the only one */
+    char   *name, *path, *title, *model;        /* name: for session_open(); title: the given one, else the first line of the first message */
+    char   *apart;                              /* if several have this title: the last question, or the beginning of the answer to the only one */
     int64_t changed_s;                          /* last change, Unix time */
-    size_t  bytes, checkpoint_bytes;            /* size of its file; of its checkpoint on the disk, 0: it has none */
-    int     n_turns;                            /* of the path that is shown */
-    char   *hit;                                /* sessions_list() with `find`: the line that matched; NULL: none did, or the name matched */
-    struct { size_t at, n; } apart_in;          /* the line of the file that `apart` comes from; n 0: there is none */
+    size_t  bytes, checkpoint_bytes;            /* size of its file; of its checkpoint on the disk, 0: no checkpoint */
+    int     n_turns;                            /* on the path that is shown */
+    char   *hit;                                /* sessions_list() with `find`: the line that matched; NULL: no line did, or the name matched */
+    struct { size_t at, n; } apart_in;          /* the line of the file that `apart` comes from; n 0: no line */
 };
 struct sessions { struct sessions_item *items; int n; };
 
 /* All sessions, or those of which name, title and text together have all words of `find` (NULL: all sessions; ASCII letters match in either case).
  * Files that cannot be read, and those without messages, are left out. */
 bool sessions_list(struct sessions *s, const char *find, struct err *e);
-/* The sessions whose name begins with `typed`, or whose title has all its words.  For a key, which must not wait: only the newest files are read, and
- * of older sessions there is the name alone (title NULL). */
+/* The sessions whose name begins with `typed`, or whose title has all its words.  For completion, which must not wait:
+ * only the newest files are read; older sessions have a name alone (title NULL). */
 void sessions_complete(struct sessions *s, const char *typed);
 void sessions_free(struct sessions *s);
 /* Calls fn() with the name of each session, or of each in the trash.  Reads no files. */
@@ -35,14 +35,14 @@ void sessions_label(const struct sessions_item *item, struct buf *out);
  * title stay: the caller makes the line safe for a terminal. */
 void sessions_line(const struct sessions_item *item, int64_t now_s, struct buf *out);
 bool sessions_list_trash(struct sessions *s, struct err *e);    /* like sessions_list(): the sessions in the trash (session/trash.h) */
-bool sessions_delete(const char *name, struct err *e);          /* deletes it for good; refuses a session that a program has open */
+bool sessions_delete(const char *name, struct err *e);          /* deletes a session for good; refuses one that a program has open */
 /* Opens and locks the file of a session that no program has open.  Until the caller closes the descriptor no program can open the session.
  * -1 with the reason. */
 int  sessions_hold(const char *name, struct buf *path, struct err *e);
-size_t sessions_checkpoint_bytes(const char *name);             /* size of its checkpoint on the disk; 0: it has none */
-/* The messages of a session as plain text. */
+size_t sessions_checkpoint_bytes(const char *name);             /* size of its checkpoint on the disk; 0: no checkpoint */
+/* Appends the messages of a session as plain text. */
 bool sessions_text(const char *name, struct buf *out, struct err *e);
 bool sessions_rename(const char *name, const char *title, struct err *e);       /* "": no title; refuses a session that a program has open */
-bool sessions_newest(struct buf *name);                         /* the session that was changed last; false: there is none */
+bool sessions_newest(struct buf *name);                         /* finds the session that was changed last; false: there is no session */
 
 #endif

@@ -1,12 +1,16 @@
-#include "session/words.h"
+#include "session/search.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "session/title.h"
+
+/* --- words ------------------------------------------------------------------------------------------------------ */
 
 void words_split(struct words *w, const char *find)
 {
@@ -45,8 +49,8 @@ void words_found_free(struct words_found *f)
     *f = (struct words_found){0};
 }
 
-/* The number of words that the text has; notes in seen[] (unless NULL) which ones. */
-static int count(const struct words *w, const char *text, bool *seen)
+/* Returns how many of the words the text has, and notes them in seen[], unless that is NULL. */
+static int count_words(const struct words *w, const char *text, bool *seen)
 {
     int n = 0;
     for (int i = 0; i < w->n; i++)
@@ -58,7 +62,7 @@ static int count(const struct words *w, const char *text, bool *seen)
     return n;
 }
 
-static void make_room(const struct words *w, struct words_found *f)
+static void begin_found(const struct words *w, struct words_found *f)
 {
     if (f->seen)
         return;
@@ -66,7 +70,7 @@ static void make_room(const struct words *w, struct words_found *f)
     f->named = memory_zeroed((size_t)w->n + 1, sizeof *f->named);
 }
 
-/* Whether the line has a word that name and title do not have. */
+/* True if the line has a word that name and title do not have. */
 static bool is_news(const struct words *w, const struct words_found *f, const char *line)
 {
     int i = 0;
@@ -75,7 +79,7 @@ static bool is_news(const struct words *w, const struct words_found *f, const ch
     return i < w->n;
 }
 
-/* The rest of the line from `before` bytes before the first of the words in it on. */
+/* Returns the rest of the line from `before` bytes before its first word that is searched for. */
 static const char *rest_from(const struct words *w, const char *line, int before)
 {
     const char *at = NULL;
@@ -87,7 +91,7 @@ static const char *rest_from(const struct words *w, const char *line, int before
     return from;
 }
 
-/* Cuts a long line to what is around the first word in it. */
+/* Makes the line the hit; cuts a long line around the first word in it. */
 static void take_hit(const struct words *w, struct words_found *f, const char *line)
 {
     enum { BEFORE = 60, AFTER = 140 };
@@ -104,16 +108,17 @@ const char *words_near(const struct words *w, const char *hit)
     return blank && blank - from < BEFORE ? blank + 1 : from;           /* not from the middle of a word */
 }
 
+/* Notes the words of a text, and its line with most of them. */
 static void search_text(const struct words *w, struct words_found *f, const char *text)
 {
     struct buf line = {0};
-    if (!count(w, text, f->seen))
+    if (!count_words(w, text, f->seen))
         return;
     while (*text) {
         size_t n = strcspn(text, "\n");
         buf_reset(&line);
         buf_add(&line, text, n);
-        int k = count(w, buf_str(&line), NULL);
+        int k = count_words(w, buf_str(&line), NULL);
         if (k > f->best && is_news(w, f, buf_str(&line))) {
             f->best = k;
             take_hit(w, f, line.data);
@@ -161,16 +166,16 @@ static void search_line(const struct words *w, struct words_found *f, const stru
 
 void words_in_name(const struct words *w, struct words_found *f, const char *name)
 {
-    make_room(w, f);
-    count(w, name, f->seen);
-    count(w, name, f->named);
+    begin_found(w, f);
+    count_words(w, name, f->seen);
+    count_words(w, name, f->named);
 }
 
-/* Most files have none of the words, and are not taken apart. */
+/* Parses only if a word occurs anywhere: most files have none of the words. */
 void words_in_lines(const struct words *w, struct words_found *f, const char *lines, size_t n)
 {
     struct buf line = {0};
-    make_room(w, f);
+    begin_found(w, f);
     if (!any_escaped(w, lines))
         return;
     for (const char *p = lines, *end = lines + n; p < end && f->best < w->n;) {
@@ -204,4 +209,69 @@ bool words_in_file(const struct words *w, const char *name, const char *title, c
     *hit = all && f.hit.len ? memory_strdup(f.hit.data) : NULL;
     words_found_free(&f);
     return all;
+}
+
+/* --- a file in slices --------------------------------------------------------------------------------------------- */
+
+enum { SLICE = 256 << 10, LONGEST_LINE = 16 << 20 };
+
+static void end_file(struct scan *s)
+{
+    if (s->open)
+        close(s->fd);
+    s->open = false;
+    buf_free(&s->rest);
+}
+
+void scan_begin(struct scan *s, const char *words)
+{
+    scan_free(s);
+    words_split(&s->words, words);
+}
+
+void scan_free(struct scan *s)
+{
+    end_file(s);
+    words_found_free(&s->found);
+    words_free(&s->words);
+    *s = (struct scan){0};
+}
+
+static void begin_file(struct scan *s, const char *name, const char *title, const char *path)
+{
+    words_found_free(&s->found);
+    words_in_name(&s->words, &s->found, name);
+    words_in_name(&s->words, &s->found, title);
+    s->fd = words_complete(&s->words, &s->found) ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    s->open = s->fd >= 0;
+}
+
+/* Searches the whole lines that were read. */
+static void scan_lines(struct scan *s, bool last)
+{
+    const char *end = memrchr(buf_str(&s->rest), '\n', s->rest.len);
+    size_t n = last ? s->rest.len : end ? (size_t)(end - s->rest.data) + 1 : 0;
+    if (!n)
+        return;
+    const char next = s->rest.data[n];
+    s->rest.data[n] = 0;
+    words_in_lines(&s->words, &s->found, s->rest.data, n);
+    s->rest.data[n] = next;
+    buf_consume(&s->rest, n);
+}
+
+enum scan_result scan_step(struct scan *s, const char *name, const char *title, const char *path)
+{
+    if (!s->open)
+        begin_file(s, name, title, path);
+    buf_reserve(&s->rest, SLICE);
+    ssize_t n = s->open ? read(s->fd, s->rest.data + s->rest.len, SLICE) : -1;
+    s->rest.len += n > 0 ? (size_t)n : 0;
+    s->rest.data[s->rest.len] = 0;
+    const bool last = n <= 0 || s->rest.len > LONGEST_LINE;
+    scan_lines(s, last);
+    if (!last && s->found.best < s->words.n)
+        return SCAN_MORE;
+    end_file(s);
+    return words_complete(&s->words, &s->found) ? SCAN_FOUND : SCAN_NOT;
 }

@@ -1,4 +1,4 @@
-#include "session/session.h"
+#include "session/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,17 +17,16 @@
 #include "base/syncer.h"
 #include "base/unicode.h"
 #include "option/paths.h"
-#include "session/record.h"
 
 #define MAX_FILE ((size_t)1 << 30)
 
 struct session {
     int fd;
     char *path;
-    struct buf header;                  /* its line, for a rewrite */
-    struct buf owed;                    /* lines that go before the next one */
+    struct buf header;                  /* the first line, for a rewrite */
+    struct buf owed;                    /* lines to write before the next one */
     bool damaged;                       /* it has lines that could not be read */
-    bool fresh;                         /* its name is still to be brought to disk */
+    bool fresh;                         /* its name is not on the disk yet */
     struct syncer *syncer;              /* NULL: not needed yet */
 };
 
@@ -59,7 +58,7 @@ bool session_path_of(const char *name, struct buf *path, struct err *e)
     return ok;
 }
 
-/* The file of a conversation that is there. */
+/* Finds the file of an existing conversation. */
 static bool find_path(const char *name, struct buf *path, struct err *e)
 {
     if (!session_path_of(name, path, e))
@@ -84,7 +83,7 @@ bool session_read_only(const char *name)
     return yes;
 }
 
-static struct session *session_of(int fd, const char *path, const char *header, size_t n)
+static struct session *new_session(int fd, const char *path, const char *header, size_t n)
 {
     struct session *s = memory_zeroed(1, sizeof *s);
     s->fd = fd;
@@ -120,8 +119,8 @@ void session_checkpoint(const char *file, struct buf *path)
 
 /* --- writing ---------------------------------------------------------------------------------------------------- */
 
-/* Appends in one go. */
-static bool append(int fd, const char *path, const struct buf *text, struct err *e)
+/* Appends all of the text, or nothing. */
+static bool append_text(int fd, const char *path, const struct buf *text, struct err *e)
 {
     off_t before = lseek(fd, 0, SEEK_END);
     if (buf_write(fd, text->data, text->len))
@@ -138,13 +137,13 @@ static bool sync_file(int fd, const char *path, struct err *e)
         || err_set(e, "cannot write %s: %s", path, strerror(errno));
 }
 
-/* Takes `lines`. */
-static bool append_owed(struct session *s, struct buf *lines, struct err *e)
+/* Appends the lines after those that are owed, and frees them. */
+static bool append_lines(struct session *s, struct buf *lines, struct err *e)
 {
     struct buf all = {0};
     buf_add(&all, buf_str(&s->owed), s->owed.len);
     buf_add(&all, buf_str(lines), lines->len);
-    bool ok = append(s->fd, s->path, &all, e);
+    bool ok = append_text(s->fd, s->path, &all, e);
     if (ok)
         buf_reset(&s->owed);
     buf_free(&all);
@@ -152,14 +151,14 @@ static bool append_owed(struct session *s, struct buf *lines, struct err *e)
     return ok;
 }
 
-/* The disk is asked by a thread of its own, for nobody shall wait for it; where there can be none it is waited for. */
-static bool sync_with(struct session *s, void (*how)(struct syncer *), struct err *e)
+/* Brings the file to disk on the syncer's thread, `soon` about once a second; waits for the disk if there can be no thread. */
+static bool sync_session(struct session *s, bool soon, struct err *e)
 {
     if (!s->syncer)
         s->syncer = syncer_open(s->fd, s->fresh ? s->path : NULL);
     if (s->syncer) {
         s->fresh = false;
-        how(s->syncer);
+        (soon ? syncer_want : syncer_now)(s->syncer);
         return session_check(s, e);
     }
     if (!sync_file(s->fd, s->path, e))
@@ -170,17 +169,16 @@ static bool sync_with(struct session *s, void (*how)(struct syncer *), struct er
     return true;
 }
 
-/* Takes `lines`. */
-static bool put(struct session *s, struct buf *lines, struct err *e)
+bool session_put(struct session *s, struct buf *lines, struct err *e)
 {
-    return append_owed(s, lines, e) && sync_with(s, syncer_now, e);
+    return append_lines(s, lines, e) && sync_session(s, false, e);
 }
 
 bool session_part(struct session *s, const struct answer_part *p, struct err *e)
 {
     struct buf line = {0};
     record_part(&line, p);
-    return append_owed(s, &line, e) && sync_with(s, syncer_want, e);
+    return append_lines(s, &line, e) && sync_session(s, true, e);
 }
 
 bool session_check(struct session *s, struct err *e)
@@ -206,78 +204,8 @@ bool session_wait(struct session *s, struct err *e)
     return session_check(s, e);
 }
 
-bool session_append(struct session *s, const struct entry *m, struct err *e)
-{
-    struct buf line = {0};
-    record_entry(&line, m);
-    return put(s, &line, e);
-}
-
-bool session_replace(struct session *s, const struct entry *m, struct err *e)
-{
-    struct buf line = {0};
-    record_instead(&line, m);
-    return put(s, &line, e);
-}
-
-bool session_beside(struct session *s, const struct entry *m, struct err *e)
-{
-    struct buf line = {0};
-    record_beside(&line, m);
-    return put(s, &line, e);
-}
-
-bool session_system(struct session *s, const char *text, struct err *e)
-{
-    struct buf line = {0};
-    record_system(&line, text);
-    return put(s, &line, e);
-}
-
-bool session_title(struct session *s, const char *text, struct err *e)
-{
-    struct buf line = {0};
-    record_title(&line, text);
-    return put(s, &line, e);
-}
-
-bool session_keep(struct session *s, int n, struct err *e)
-{
-    struct buf line = {0};
-    record_keep(&line, n);
-    return put(s, &line, e);
-}
-
-bool session_forget(struct session *s, int n, struct err *e)
-{
-    struct buf line = {0};
-    record_forget(&line, n);
-    return put(s, &line, e);
-}
-
-bool session_go(struct session *s, int number, struct err *e)
-{
-    struct buf line = {0};
-    record_go(&line, number);
-    return put(s, &line, e);
-}
-
-bool session_mark(struct session *s, const struct entry *m, int file, struct err *e)
-{
-    struct buf line = {0};
-    record_mark(&line, m, file);
-    return put(s, &line, e);
-}
-
-bool session_add(struct session *s, const struct transcript *t, struct err *e)
-{
-    struct buf lines = {0};
-    record_transcript(&lines, t);
-    return put(s, &lines, e);
-}
-
-/* The file with other contents, in one step: they go to a file of their own, which then takes its name.  Takes `lines`. */
-static bool replace(struct session *s, struct buf *lines, struct err *e)
+/* Replaces the file in one step: the lines, which are freed, go to a new file, which then gets the name. */
+static bool replace_file(struct session *s, struct buf *lines, struct err *e)
 {
     struct buf path = {0};
     buf_addf(&path, "%s.XXXXXX", s->path);
@@ -285,7 +213,7 @@ static bool replace(struct session *s, struct buf *lines, struct err *e)
     bool ok = fd >= 0 || err_set(e, "cannot make %s: %s", path.data, strerror(errno));
     if (ok && flock(fd, LOCK_EX | LOCK_NB))
         ok = err_set(e, "cannot lock %s: %s", path.data, strerror(errno));
-    ok = ok && append(fd, path.data, lines, e) && sync_file(fd, path.data, e);
+    ok = ok && append_text(fd, path.data, lines, e) && sync_file(fd, path.data, e);
     if (ok && rename(path.data, s->path))
         ok = err_set(e, "cannot write %s: %s", s->path, strerror(errno));
     if (ok) {
@@ -305,7 +233,7 @@ static bool replace(struct session *s, struct buf *lines, struct err *e)
     return ok;
 }
 
-/* What could not be read may still be worth something to its owner. */
+/* Keeps a copy of the unreadable file as FILE.damaged. */
 static void keep_damaged(const struct session *s)
 {
     struct buf path = {0};
@@ -327,10 +255,10 @@ bool session_rewrite(struct session *s, const struct transcript *t, struct err *
     record_transcript(&lines, t);
     if (s->damaged)
         keep_damaged(s);
-    return replace(s, &lines, e);
+    return replace_file(s, &lines, e);
 }
 
-/* A name that sorts by time; the process id keeps two programs apart. */
+/* Makes a name that sorts by time, with the process id for two programs in one second. */
 static void fresh_name(char *name, size_t size)
 {
     time_t now = time(NULL);
@@ -341,8 +269,8 @@ static void fresh_name(char *name, size_t size)
     snprintf(name, size, "%s-%d", date, (int)getpid());
 }
 
-/* A file of that name with its first line in it, ours alone; -1 and errno.  It gets the name when it has the line, so that a
- * program that is killed in between leaves none without.  The disk is not waited for: without power it may be empty or not there. */
+/* Makes a locked file with its first line; -1 and errno.  The file gets its name when it has the line, so that a program that is killed in between
+ * leaves no file without it.  Does not wait for the disk: after a power failure the file may be empty or missing. */
 static int make_file(const char *path, const struct buf *header)
 {
     struct buf tmp = {0};
@@ -380,7 +308,7 @@ struct session *session_create(const char *name, const char *model, struct err *
         err_set(e, errno == EEXIST ? "%s exists; choose another name" : "cannot make %s: %s", path.data, strerror(errno));
         goto out;
     }
-    s = session_of(fd, path.data, header.data, header.len);
+    s = new_session(fd, path.data, header.data, header.len);
     s->fresh = true;
 out:
     buf_free(&path);
@@ -390,13 +318,13 @@ out:
 
 /* --- reading ---------------------------------------------------------------------------------------------------- */
 
-/* A file as it was read. */
+/* The contents of a file as they were read. */
 struct contents {
-    struct buf text, owed;              /* owed: what the next line must come behind, see record_finish() */
+    struct buf text, owed;              /* owed: lines to write before the next one, see record_finish() */
     size_t good;                        /* bytes of whole lines */
     int    n_damaged, first_damaged, last_damaged;      /* line numbers */
     struct { size_t at, n; } *parts;    /* lines with parts of answers */
-    int    n_parts, cap_parts, n_old;   /* n_old: so many are of answers that were finished since */
+    int    n_parts, cap_parts, n_old;   /* n_old: the first ones, of answers that were finished later */
 };
 
 static void contents_free(struct contents *f)
@@ -406,6 +334,7 @@ static void contents_free(struct contents *f)
     free(f->parts);
 }
 
+/* Applies a line to the transcript, and notes damage and parts of answers. */
 static void read_line(struct contents *f, int number, size_t at, size_t n, struct transcript *t, struct unfinished *u)
 {
     const char *line = f->text.data + at;
@@ -429,7 +358,8 @@ static void read_line(struct contents *f, int number, size_t at, size_t n, struc
     }
 }
 
-static void tell_damage(const struct contents *f, const char *path, struct buf *note)
+/* Describes the damage in `note`. */
+static void describe_damage(const struct contents *f, const char *path, struct buf *note)
 {
     if (f->n_damaged == 1)
         buf_addf(note, "line %d of %s is damaged and was left out", f->first_damaged, path);
@@ -458,7 +388,7 @@ static bool read_all(struct contents *f, const char *path, struct transcript *t,
     }
     record_finish(t, &u, &f->owed);
     unfinished_free(&u);
-    tell_damage(f, path, note);
+    describe_damage(f, path, note);
     return true;
 }
 
@@ -474,8 +404,7 @@ bool session_read(const char *name, struct transcript *t, struct buf *note, stru
     return ok;
 }
 
-/* Parts of finished answers are of no use; when they are most of a file, it is written without them.  All other lines stay as
- * they are.  If it fails, nothing is lost but room. */
+/* Writes the file without the parts of finished answers if these are most of it.  All other lines stay as they are; a failure costs only space. */
 static void drop_old_parts(struct session *s, const struct contents *f)
 {
     enum { WORTH = 64 << 10 };
@@ -490,13 +419,13 @@ static void drop_old_parts(struct session *s, const struct contents *f)
         from = f->parts[i].at + f->parts[i].n;
     }
     buf_add(&lines, f->text.data + from, f->good - from);
-    buf_add(&owed, buf_str(&s->owed), s->owed.len);     /* for what those lines end with */
-    if (replace(s, &lines, NULL))
+    buf_add(&owed, buf_str(&s->owed), s->owed.len);     /* for the end of those lines */
+    if (replace_file(s, &lines, NULL))
         buf_add(&s->owed, buf_str(&owed), owed.len);
     buf_free(&owed);
 }
 
-/* Waits a little: a program that was just killed may not be gone yet. */
+/* Waits a little for the lock: a program that was just killed may still have it. */
 static bool lock_patiently(int fd)
 {
     enum { TRIES = 25, TRY_MS = 20 };
@@ -509,7 +438,7 @@ static bool lock_patiently(int fd)
     return false;
 }
 
-/* The file, for us alone; -1 if that cannot be. */
+/* Opens and locks the file; -1 with the reason. */
 static int open_locked(const char *path, struct err *e)
 {
     struct stat here, there;
@@ -537,8 +466,6 @@ bool session_in_use(const char *name)
     return used;
 }
 
-/* A message that was never answered, or calls that were, must not break the next prompt: nothing to mend here, the template
- * takes them. */
 struct session *session_open(const char *name, struct transcript *t, struct buf *note, struct err *e)
 {
     struct buf path = {0};
@@ -551,7 +478,7 @@ struct session *session_open(const char *name, struct transcript *t, struct buf 
         err_set(e, "cannot write %s: %s", path.data, strerror(errno));
         goto out;
     }
-    s = session_of(fd, path.data, f.text.data, strcspn(f.text.data, "\n") + 1);
+    s = new_session(fd, path.data, f.text.data, strcspn(f.text.data, "\n") + 1);
     fd = -1;
     s->damaged = f.n_damaged > 0;
     buf_add(&s->owed, buf_str(&f.owed), f.owed.len);
