@@ -1,3 +1,5 @@
+#include "chat/command.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -5,9 +7,8 @@
 #include <time.h>
 
 #include "base/when.h"
-#include "chat/commands.h"
-#include "session/export.h"
 #include "option/flags.h"
+#include "session/export.h"
 #include "session/list.h"
 #include "session/title.h"
 
@@ -40,23 +41,17 @@ static const char *const of_screen[] = {
 #include "config/commands.def"
 };
 
-static const struct command *command_of(const struct name *n)
-{
-    const struct command *k = commands;
-    while (strcmp(k->name, n->of))
-        k++;
-    return k;
-}
-
-/* The command of this name, or the only one of which a name begins so. */
-static const struct command *find(const char *name, size_t n)
+/* Returns the command of this name, or the only one with a name that begins so. */
+static const struct command *find_command(const char *name, size_t n)
 {
     const struct command *only = NULL;
     bool several = false;
     for (int i = 0; i < N_NAMES; i++) {
         if (strncmp(names[i].name, name, n))
             continue;
-        const struct command *k = command_of(&names[i]);
+        const struct command *k = commands;
+        while (strcmp(k->name, names[i].of))
+            k++;
         if (!names[i].name[n])
             return k;
         several = several || (only && only != k);
@@ -65,50 +60,18 @@ static const struct command *find(const char *name, size_t n)
     return several || !n ? NULL : only;
 }
 
-/* --- for all commands ------------------------------------------------------------------------------------------- */
+/* --- unknown names ---------------------------------------------------------------------------------------------- */
 
-enum command_result command_refused(struct typed *c)
-{
-    buf_addf(c->out, "%s\n", c->e.msg);
-    return COMMAND_DONE;
-}
-
-int command_number(const char *arg, int otherwise, const char **rest)
-{
-    char *end;
-    long n = strtol(arg, &end, 10);
-    if (!isdigit((unsigned char)*arg) || (*end && !isspace((unsigned char)*end))) {
-        *rest = arg;
-        return *arg ? 0 : otherwise;
-    }
-    *rest = end + strspn(end, " \t");
-    return n < 1000000 ? (int)n : 0;
-}
-
-bool command_names_file(struct typed *c, const char *name)
-{
-    if (!strchr("|<>&", *name))
-        return true;
-    return err_set(&c->e, "pipes do not work here ('%s'); give a file name (./%s for a file of that name)", name, name);
-}
-
-void command_first_line(struct buf *out, const char *text)
-{
-    size_t n = strcspn(text, "\n");
-    buf_addf(out, "%.*s%s\n", (int)n, text, text[n] ? " ..." : "");
-}
-
-/* --- names that are none ---------------------------------------------------------------------------------------- */
-
-static enum command_result unknown(const char *name, size_t n, struct buf *out)
+/* Refuses a name, with those that may be meant. */
+static enum command_result refuse_unknown(const char *name, size_t n, struct buf *out)
 {
     const char *all[N_NAMES];
     char word[32];
     snprintf(word, sizeof word, "%.*s", (int)n, name);
     bool any = false;
     for (int i = 0; i < N_NAMES; i++) {
-        all[i] = names[i].name[1] ? names[i].name : NULL;       /* everything is near to a single letter */
-        if (n && !strncmp(names[i].name, word, strlen(word))) {         /* several begin so */
+        all[i] = names[i].name[1] ? names[i].name : NULL;       /* every word is close to a single letter */
+        if (n && !strncmp(names[i].name, word, strlen(word))) {         /* several names begin so */
             buf_addf(out, any ? ", /%s" : "/%s is short for several: /%s", any ? names[i].name : word, names[i].name);
             any = true;
         }
@@ -141,6 +104,7 @@ static void help_line(const struct command *k, struct buf *out)
     buf_adds(out, any ? ")\n" : "\n");
 }
 
+/* True if the front end can run the command. */
 static bool can_run(const struct chat *chat, const struct command *k)
 {
     bool needs = false;
@@ -152,9 +116,9 @@ static bool can_run(const struct chat *chat, const struct command *k)
 enum command_result command_help(struct typed *c)
 {
     const char *name = *c->arg == '/' ? c->arg + 1 : c->arg;
-    const struct command *k = *name ? find(name, strlen(name)) : NULL;
+    const struct command *k = *name ? find_command(name, strlen(name)) : NULL;
     if (*name && !k)
-        return unknown(name, strlen(name), c->out);
+        return refuse_unknown(name, strlen(name), c->out);
     for (int i = 0; i < N_COMMANDS; i++)
         if (k ? k == &commands[i] : can_run(c->chat, &commands[i]))
             help_line(&commands[i], c->out);
@@ -164,7 +128,7 @@ enum command_result command_help(struct typed *c)
     return COMMAND_DONE;
 }
 
-/* --- telling them apart ----------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------------------------- */
 
 /* Returns the length of the command's name after the slash; -1: the line is a message. */
 static int name_length(const char *line)
@@ -178,18 +142,11 @@ static int name_length(const char *line)
 const char *command_name(const char *line, const char **argument)
 {
     int n = name_length(line);
-    const struct command *k = n > 0 ? find(line + 1, (size_t)n) : NULL;
+    const struct command *k = n > 0 ? find_command(line + 1, (size_t)n) : NULL;
     if (!k)
         return NULL;
     *argument = line + 1 + n + strspn(line + 1 + n, " \t\n");
     return k->name;
-}
-
-/* A message that happens to begin with a command's name must not run it. */
-static enum command_result takes_nothing(const struct command *k, struct typed *c)
-{
-    err_set(&c->e, "/%s takes no words, not '%s'; // at the start sends a message that begins with a slash", k->name, c->arg);
-    return command_refused(c);
 }
 
 enum command_result command_run(struct chat *chat, struct options *o, const char *line, const char **message, struct buf *out)
@@ -198,15 +155,21 @@ enum command_result command_run(struct chat *chat, struct options *o, const char
     *message = line + (n < 0 && *line == '/' && line[1] == '/');
     if (n < 0)
         return COMMAND_MESSAGE;
-    const struct command *k = find(line + 1, (size_t)n);
+    const struct command *k = find_command(line + 1, (size_t)n);
     if (!k)
-        return unknown(line + 1, (size_t)n, out);
+        return refuse_unknown(line + 1, (size_t)n, out);
     struct buf arg = {0};
     buf_adds(&arg, line + 1 + n + strspn(line + 1 + n, " \t\n"));
     while (arg.len && isspace((unsigned char)arg.data[arg.len - 1]))
         arg.data[--arg.len] = 0;
     struct typed c = {.chat = chat, .o = o, .arg = buf_str(&arg), .out = out};
-    enum command_result r = *k->argument || !arg.len ? k->fn(&c) : takes_nothing(k, &c);
+    enum command_result r;
+    if (*k->argument || !arg.len) {
+        r = k->fn(&c);
+    } else {                            /* a message that happens to begin with the name of a command does not run it */
+        err_set(&c.e, "/%s takes no words, not '%s'; // at the start sends a message that begins with a slash", k->name, c.arg);
+        r = command_refused(&c);
+    }
     if (r == COMMAND_SCREEN)
         *message = k->name;
     buf_free(&arg);
@@ -216,11 +179,12 @@ enum command_result command_run(struct chat *chat, struct options *o, const char
 /* --- completion ------------------------------------------------------------------------------------------------- */
 
 struct ways {
-    const char *begin;                  /* of the word */
+    const char *begin;                  /* the beginning of the word */
     command_word_fn *fn;
     void *arg;
 };
 
+/* Passes a word on if it begins as typed. */
 static void offer(const char *word, void *arg)
 {
     const struct ways *w = arg;
@@ -228,7 +192,7 @@ static void offer(const char *word, void *arg)
         w->fn(word, NULL, w->arg);
 }
 
-/* Conversations whose names begin like the argument, or whose titles have its words. */
+/* Offers the conversations whose names begin like the argument, or whose titles have its words. */
 static void offer_sessions(const struct ways *w)
 {
     struct sessions s;
@@ -271,7 +235,7 @@ static void offer_choices(struct ways *w, enum option_id id)
     buf_free(&word);
 }
 
-/* /set KEY, then its value; the options that /set can change. */
+/* Offers the options that /set can change, or the values of one. */
 static void offer_options(struct ways *w)
 {
     size_t n = strcspn(w->begin, " \t");
@@ -289,6 +253,7 @@ static void offer_options(struct ways *w)
             offer(about.key, w);
 }
 
+/* Offers the arguments of a kind.  True: the argument is a file. */
 static bool complete_argument(enum completion what, struct ways *w)
 {
     bool second = strpbrk(w->begin, " \t");
@@ -335,7 +300,7 @@ bool command_complete(const char *line, command_word_fn *fn, void *arg)
         offer_commands(&w, "/");
         return false;
     }
-    const struct command *k = find(line + 1, n - 1);
+    const struct command *k = find_command(line + 1, n - 1);
     w.begin = line + n + strspn(line + n, " \t");
     return k && complete_argument(k->completion, &w);
 }
@@ -343,7 +308,7 @@ bool command_complete(const char *line, command_word_fn *fn, void *arg)
 const char *command_help_of(const char *word, const char **argument)
 {
     int option = options_find(word);
-    const struct command *k = *word == '/' || option < 0 ? find(word + (*word == '/'), strlen(word + (*word == '/'))) : NULL;
+    const struct command *k = *word == '/' || option < 0 ? find_command(word + (*word == '/'), strlen(word + (*word == '/'))) : NULL;
     *argument = k ? k->argument : "";
     return k ? k->help : option >= 0 ? options_help_of((enum option_id)option) : NULL;
 }

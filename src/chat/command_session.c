@@ -101,8 +101,8 @@ enum command_result command_sessions(struct typed *c)
 
 /* --- export ----------------------------------------------------------------------------------------------------- */
 
-/* "sessions/NAME.jsonl" -> "NAME.md", here; the date for one that has no file. */
-static void file_name(struct buf *out, const char *saved_as, const char *format)
+/* Appends "NAME.md" for "sessions/NAME.jsonl"; the date for a conversation without a file. */
+static void add_file_name(struct buf *out, const char *saved_as, const char *format)
 {
     char date[32];
     time_t now = time(NULL);
@@ -127,7 +127,7 @@ enum command_result command_export(struct typed *c)
     if (*name)
         buf_adds(&file, name);
     else if (ok)
-        file_name(&file, chat_saved_as(c->chat), format);
+        add_file_name(&file, chat_saved_as(c->chat), format);
     ok = ok && command_names_file(c, file.data) && chat_export(c->chat, format, &text, &c->e) && export_write(file.data, &text, &c->e);
     if (ok)
         buf_addf(c->out, "wrote %zu bytes to %s\n", text.len, file.data);

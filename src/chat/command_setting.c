@@ -1,4 +1,4 @@
-/* Commands that show or change how the model answers, what it is given, and how the program looks. */
+/* Commands that show or change the settings of the model, the context of a conversation, and the look of the program. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ enum command_result command_set(struct typed *c)
         return COMMAND_DONE;
     }
     int id = options_find(key);
-    const char *text = strcmp(value, "\"\"") ? value : "";        /* "" empties it */
+    const char *text = strcmp(value, "\"\"") ? value : "";        /* "" clears it */
     if ((*value || id < 0) && !set_value(c, id, key, text))
         return command_refused(c);
     chat_explain(c->chat, (enum option_id)id, c->out);
@@ -80,7 +80,7 @@ enum command_result command_preset(struct typed *c)
     return COMMAND_DONE;
 }
 
-/* The chat's events show the result. */
+/* The events of the chat show the result. */
 enum command_result command_model(struct typed *c)
 {
     const char *meant = chat_model_meant(c->chat, c->arg);
@@ -116,7 +116,8 @@ static bool next_path(const char **arg, struct buf *path)
     return true;
 }
 
-static bool attach(struct typed *c, const char *path)
+/* Appends "@PATH " if the file can be attached. */
+static bool add_attached(struct typed *c, const char *path)
 {
     struct chat_file file;
     path += *path == '@';
@@ -126,16 +127,16 @@ static bool attach(struct typed *c, const char *path)
     return true;
 }
 
-/* One path with blanks in it needs no quotes. */
+/* A single path with blanks needs no quotes. */
 enum command_result command_attach(struct typed *c)
 {
     struct buf path = {0};
     const char *arg = c->arg;
     bool ok = *arg || err_set(&c->e, "/attach needs the path of a file");
-    if (ok && attach(c, arg))
+    if (ok && add_attached(c, arg))
         return COMMAND_EDIT;
     while (ok && next_path(&arg, &path))
-        ok = attach(c, path.data);
+        ok = add_attached(c, path.data);
     buf_free(&path);
     if (ok)
         return COMMAND_EDIT;
@@ -170,7 +171,7 @@ static void context_row(struct buf *out, const struct chat_part *p)
     buf_adds(out, p->mark == CHAT_PINNED ? "  (pinned)\n" : "\n");
 }
 
-/* Before what is shown of a long conversation: what is left out, in a row. */
+/* Appends a row for the parts of a long conversation that are not listed. */
 static void context_rest(struct buf *out, const struct chat_part *parts, int n)
 {
     struct chat_part before = {.what = "before"};
@@ -215,7 +216,7 @@ enum command_result command_context(struct typed *c)
 }
 
 /* Returns the part with this number, which has a label for /drop and /pin. */
-static struct chat_part part(struct chat *c, int number)
+static struct chat_part find_part(struct chat *c, int number)
 {
     const struct chat_part *parts;
     int n = chat_context(c, &parts);
@@ -225,13 +226,14 @@ static struct chat_part part(struct chat *c, int number)
     return (struct chat_part){0};
 }
 
-static enum command_result mark(struct typed *c, const char *name, enum chat_mark wanted)
+/* Marks the part of the argument, or removes its mark. */
+static enum command_result mark_part(struct typed *c, const char *name, enum chat_mark wanted)
 {
     const char *rest;
     int n = command_number(c->arg, 0, &rest);
     if (!n || *rest)
         err_set(&c->e, "/%s needs a number, as /context shows it%s%s", name, *c->arg ? ", not " : "", c->arg);
-    enum chat_mark was = part(c->chat, n).mark;
+    enum chat_mark was = find_part(c->chat, n).mark;
     if (wanted == CHAT_DROPPED && was == CHAT_DROPPED)
         wanted = CHAT_PLAIN;
     if (wanted == CHAT_PLAIN && !strcmp(name, "unpin") && was != CHAT_PINNED && !*c->e.msg)
@@ -239,7 +241,7 @@ static enum command_result mark(struct typed *c, const char *name, enum chat_mar
     int used = chat_context_used(c->chat).tokens;
     if (*c->e.msg || !chat_mark(c->chat, n, wanted, &c->e))
         return command_refused(c);
-    struct chat_part p = part(c->chat, n);
+    struct chat_part p = find_part(c->chat, n);
     int freed = used - chat_context_used(c->chat).tokens;
     buf_addf(c->out, "%s: %s %s", p.mark == CHAT_DROPPED ? "dropped" : p.mark == CHAT_PINNED ? "pinned" : was == CHAT_PINNED ? "not pinned" : "back",
              p.what, p.label);
@@ -251,20 +253,20 @@ static enum command_result mark(struct typed *c, const char *name, enum chat_mar
 
 enum command_result command_drop(struct typed *c)
 {
-    return mark(c, "drop", CHAT_DROPPED);
+    return mark_part(c, "drop", CHAT_DROPPED);
 }
 
 enum command_result command_pin(struct typed *c)
 {
-    return mark(c, "pin", CHAT_PINNED);
+    return mark_part(c, "pin", CHAT_PINNED);
 }
 
 enum command_result command_unpin(struct typed *c)
 {
-    return mark(c, "unpin", CHAT_PLAIN);
+    return mark_part(c, "unpin", CHAT_PLAIN);
 }
 
-static void say_checkpoint(struct typed *c)
+static void add_checkpoint(struct typed *c)
 {
     struct chat_checkpoint k;
     chat_checkpoint(c->chat, &k);
@@ -277,7 +279,7 @@ static void say_checkpoint(struct typed *c)
 }
 
 /* Appends the drafts of one source at one position after a token. */
-static void say_drafts(struct typed *c, const char *source, int i, int accepted, int drafted, const char *how)
+static void add_drafts(struct typed *c, const char *source, int i, int accepted, int drafted, const char *how)
 {
     char label[24];
     snprintf(label, sizeof label, "%s %d", source, i + 1);
@@ -285,7 +287,7 @@ static void say_drafts(struct typed *c, const char *source, int i, int accepted,
         buf_addf(c->out, "%-11s%d of %d %s (%.0f %%)\n", label, accepted, drafted, how, 100.0 * accepted / drafted);
 }
 
-static void say_answer(struct typed *c, const struct chat_stats *s)
+static void add_answer(struct typed *c, const struct chat_stats *s)
 {
     buf_addf(c->out, "answer     %d token%s in %d step%s, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_tokens == 1 ? "" : "s", s->n_steps,
              s->n_steps == 1 ? "" : "s", s->tok_s,
@@ -307,7 +309,7 @@ static void say_answer(struct typed *c, const struct chat_stats *s)
         buf_addf(c->out, "           %d tokens were read while you typed\n", s->n_typed);
 }
 
-static void say_model(struct typed *c, const struct chat_info *info)
+static void add_model(struct typed *c, const struct chat_info *info)
 {
     buf_addf(c->out, "model      %s, %s, %s, drafts up to %d, loaded in %.1f s\n", info->model, info->backend, info->formats, info->draft_depth,
              info->load_ms / 1000);
@@ -326,17 +328,17 @@ enum command_result command_stats(struct typed *c)
     const struct chat_stats *s = chat_last_stats(c->chat);
     const struct chat_info *info = chat_info(c->chat);
     if (info)
-        say_model(c, info);
+        add_model(c, info);
     if (s->wall_ms > 0)
-        say_answer(c, s);
+        add_answer(c, s);
     else
         buf_adds(c->out, "answer     none yet since the program started or the conversation was opened\n");
     if (*chat_refill(c->chat))
         buf_addf(c->out, "refill     %s\n", chat_refill(c->chat));
-    say_checkpoint(c);
+    add_checkpoint(c);
     for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++) {
-        say_drafts(c, "draft", i, s->accepted[i] - s->looked_up_accepted[i], s->drafted[i] - s->looked_up[i], "accepted");
-        say_drafts(c, "lookup", i, s->looked_up_accepted[i], s->looked_up[i], "found in the text and accepted");
+        add_drafts(c, "draft", i, s->accepted[i] - s->looked_up_accepted[i], s->drafted[i] - s->looked_up[i], "accepted");
+        add_drafts(c, "lookup", i, s->looked_up_accepted[i], s->looked_up[i], "found in the text and accepted");
     }
     struct chat_machine m = {0};
     chat_machine(c->chat, &m);

@@ -1,4 +1,4 @@
-/* Commands that answer again, go back and go aside. */
+/* Commands that answer again, go back, and move in the tree of messages. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,8 +70,8 @@ enum command_result command_redo(struct typed *c)
     return COMMAND_MOVED;
 }
 
-/* The nth newest message of a role that has text, or -1. */
-static int newest(const struct chat *c, const char *role, int n)
+/* Returns the nth newest message of a role that has text, or -1. */
+static int find_newest(const struct chat *c, const char *role, int n)
 {
     for (int i = chat_n_messages(c) - 1; i >= 0; i--) {
         struct chat_message m = chat_message(c, i);
@@ -84,13 +84,13 @@ static int newest(const struct chat *c, const char *role, int n)
 enum command_result command_edit(struct typed *c)
 {
     const char *rest;
-    int n = command_number(c->arg, 1, &rest), i = n && !*rest ? newest(c->chat, "user", n) : -1;
+    int n = command_number(c->arg, 1, &rest), i = n && !*rest ? find_newest(c->chat, "user", n) : -1;
     struct buf text = {0};
-    bool ok = i >= 0 || err_set(&c->e, newest(c->chat, "user", 1) < 0 ? "you have no message yet" : "you have no such message; "
+    bool ok = i >= 0 || err_set(&c->e, find_newest(c->chat, "user", 1) < 0 ? "you have no message yet" : "you have no such message; "
                                                                                                              "/edit 1 is the last one");
     if (!ok || !chat_edit(c->chat, i, &text, &c->e))
         return command_refused(c);
-    if (*buf_str(&text) == '/')         /* so that it is a message again */
+    if (*buf_str(&text) == '/')         /* so that it is read as a message */
         buf_addc(c->out, '/');
     buf_add(c->out, buf_str(&text), text.len);
     buf_free(&text);
@@ -99,7 +99,7 @@ enum command_result command_edit(struct typed *c)
 
 /* --- branches --------------------------------------------------------------------------------------------------- */
 
-/* The last message of the path beside which others stand, or -1. */
+/* Returns the last message of the path that has siblings, or -1. */
 static int last_fork(const struct chat *c)
 {
     int i = chat_n_messages(c) - 1;
@@ -108,19 +108,14 @@ static int last_fork(const struct chat *c)
     return i;
 }
 
-static const char *sign(const char *role)
-{
-    return !strcmp(role, "user") ? "> " : !strcmp(role, "tool") ? "-> " : "";
-}
-
 static void node_line(struct buf *out, struct chat_node k)
 {
-    buf_adds(out, sign(k.role));
+    buf_adds(out, !strcmp(k.role, "user") ? "> " : !strcmp(k.role, "tool") ? "-> " : "");
     chat_node_title(&k, out);
     buf_addc(out, '\n');
 }
 
-/* The nodes that stand beside message i, in order, and the one of the path. */
+/* Lists the siblings of message i in order, the one of the path with a star. */
 static void list_siblings(struct typed *c, int i)
 {
     int here = -1, count = 0;
@@ -167,7 +162,7 @@ static void tree_line(struct typed *c, int k, int indent)
     node_line(c->out, node);
 }
 
-/* Lists every node after its parent, the branches of a fork one after the other, each fork a step to the right. */
+/* Lists every node after its parent, the branches of a fork one after the other, each fork indented one step more. */
 static void add_subtree(struct typed *c, int parent, int indent)
 {
     int n = chat_n_nodes(c->chat);
@@ -219,9 +214,9 @@ enum command_result command_copy(struct typed *c)
 {
     const char *rest;
     int n = command_number(c->arg, 1, &rest);
-    int i = newest(c->chat, "assistant", n ? n : 1);
+    int i = find_newest(c->chat, "assistant", n ? n : 1);
     if (i < 0) {
-        err_set(&c->e, newest(c->chat, "assistant", 1) < 0 ? "no answer yet" : "no such answer; /copy 1 is the last one");
+        err_set(&c->e, find_newest(c->chat, "assistant", 1) < 0 ? "no answer yet" : "no such answer; /copy 1 is the last one");
         return command_refused(c);
     }
     const char *text = chat_message(c->chat, i).text;

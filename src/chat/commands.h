@@ -1,8 +1,21 @@
-/* Input and output of a command, for the files that define commands; no other file includes this. */
+/* The commands: their results, input and output, and helpers for the files that define them.  Other files include chat/command.h. */
 #ifndef Q35_CHAT_COMMANDS_H
 #define Q35_CHAT_COMMANDS_H
 
-#include "chat/command.h"
+#include "base/buf.h"
+#include "chat/chat.h"
+#include "option/options.h"
+
+enum command_result {
+    COMMAND_MESSAGE,            /* not a command: send *message ("/text" for "//text") */
+    COMMAND_DONE,               /* done or refused, as `out` says */
+    COMMAND_MOVED,              /* the same, and another path is shown now */
+    COMMAND_TURN,               /* the model answers now */
+    COMMAND_EDIT,               /* `out` is text for the input, as it would be typed; chat_edited() if it is an earlier message */
+    COMMAND_COPY,               /* `out` is text for the clipboard */
+    COMMAND_SCREEN,             /* the front end runs it: *message is the name of the command, `out` its argument */
+    COMMAND_QUIT,
+};
 
 struct typed {
     struct chat    *chat;
@@ -17,13 +30,12 @@ typedef enum command_result command_fn(struct typed *c);
 #define COMMAND(name, ...) command_fn command_##name;
 #include "config/commands.def"
 
-/* command.c */
-enum command_result command_refused(struct typed *c);                    /* c->e says why */
-/* The argument's first word as a number from 1, `otherwise` if there is none; *rest is what follows it.  0: it is no number. */
+enum command_result command_refused(struct typed *c);                   /* prints c->e */
+/* Returns the first word of the argument as a number from 1; `otherwise` if there is no word; 0 if it is not a number.  *rest follows it. */
 int command_number(const char *arg, int otherwise, const char **rest);
-void command_first_line(struct buf *out, const char *text);             /* "text of the first line ..." and a newline */
+void command_first_line(struct buf *out, const char *text);             /* appends "text of the first line ..." and a newline */
 
-/* Whether a file of that name can be meant: pipes and redirections of a shell are refused, with the reason. */
+/* True if this can be the name of a file; pipes and redirections of a shell are refused, with the reason. */
 bool command_names_file(struct typed *c, const char *name);
 
 #endif

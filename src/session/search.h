@@ -28,8 +28,8 @@ void words_in_lines(const struct words *w, struct words_found *f, const char *li
 const char *words_near(const struct words *w, const char *hit);
 bool words_complete(const struct words *w, const struct words_found *f);        /* true if all words were found */
 
-/* True if name, title and text of a session file together have all words.  *hit is then the hit, to be freed, or NULL: there are no words, or name and
- * title have all of them. */
+/* True if name, title and text of a session file together have all words.  *hit is then the hit, to be freed, or NULL: there are no words, or name
+ * and title have all of them. */
 bool words_in_file(const struct words *w, const char *name, const char *title, const struct buf *file, char **hit);
 
 /* --- a search of session files in slices, for a thread that must not wait.  Plain value, valid as {0}. --- */
