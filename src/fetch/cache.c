@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 
-/* $NAME with "~/" expanded, and what is below it. */
+/* Replaces *path by $NAME, with "~/" expanded, and the path below it.  False if the variable is not set. */
 static bool from_environment(struct buf *path, const char *name, const char *below)
 {
     const char *dir = getenv(name), *home = getenv("HOME");
@@ -105,15 +105,15 @@ bool cache_commit(const char *folder, const char *revision, char commit[FETCH_HA
     return ok;
 }
 
-/* --- what is there ------------------------------------------------------------------------------------------------ */
+/* --- listing ------------------------------------------------------------------------------------------------------ */
 
 struct walk {
     struct fetch_repo *r;
     int cap;
 };
 
-/* The last component of a link's target, if it looks like a hash. */
-static void hash_of_link(const char *path, struct fetch_file *f)
+/* Takes the hash from the last component of a link's target, if that looks like a hash. */
+static void read_hash(const char *path, struct fetch_file *f)
 {
     char target[4096];
     ssize_t n = readlink(path, target, sizeof target - 1);
@@ -147,7 +147,7 @@ static void walk(struct walk *w, const char *dir, const char *below, int depth)
             r->files = memory_grow(r->files, r->n_files, &w->cap, sizeof *r->files);
             struct fetch_file *f = &r->files[r->n_files++];
             *f = (struct fetch_file){.path = memory_strdup(name.data), .bytes = (uint64_t)st.st_size};
-            hash_of_link(path.data, f);
+            read_hash(path.data, f);
         }
         buf_free(&path);
         buf_free(&name);
@@ -173,7 +173,7 @@ bool cache_list(const char *dir, struct fetch_repo *r, struct err *e)
     return true;
 }
 
-/* --- what we add to it --------------------------------------------------------------------------------------------- */
+/* --- adding ------------------------------------------------------------------------------------------------------- */
 
 bool cache_make_parents(const char *path, struct err *e)
 {

@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "fetch/fetch.h"
+#include "fetch/repo.h"
 
 /* HF_HUB_CACHE, HF_HOME/hub, or below ~/.cache.  False if HOME is not set either. */
 bool cache_root(struct buf *path, struct err *e);

@@ -1,6 +1,7 @@
 #include "fetch/http.h"
 
 #include <curl/curl.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
@@ -16,8 +17,8 @@
 
 #include "base/err.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/unixsocket.h"
-#include "fetch/failure.h"
 
 /* A connection with less than this per second counts as stalled. */
 enum { LEAST_BYTES_S = 512, BUFFER_BYTES = 256 << 10, MAX_REFUSAL = 1 << 20, MAX_HEADER = 16 << 10, STOP_MS = 100 };
@@ -81,13 +82,70 @@ void http_reply_free(struct http_reply *r)
     *r = (struct http_reply){0};
 }
 
-/* --- what curl calls --------------------------------------------------------------------------------------------- */
+/* --- addresses ----------------------------------------------------------------------------------------------------- */
 
-static void forget_headers(struct http_reply *r)
+/* Replaces *out by one part of the address.  False if the address is not valid. */
+static bool part_of(const char *url, CURLUPart what, struct buf *out)
 {
-    for (int i = 0; i < HTTP_N_HEADERS; i++)
-        buf_reset(&r->headers[i]);
+    CURLU *u = memory_got(curl_url());
+    char *text = NULL;
+    bool ok = !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, what, &text, CURLU_DEFAULT_PORT);
+    buf_reset(out);
+    if (ok)
+        buf_adds(out, text);
+    curl_free(text);
+    curl_url_cleanup(u);
+    return ok;
 }
+
+static bool part_is_same(const char *a, const char *b, CURLUPart what)
+{
+    struct buf x = {0}, y = {0};
+    bool same = part_of(a, what, &x) && part_of(b, what, &y) && !strcasecmp(buf_str(&x), buf_str(&y));
+    buf_free(&x);
+    buf_free(&y);
+    return same;
+}
+
+bool http_same_origin(const char *a, const char *b)
+{
+    return part_is_same(a, b, CURLUPART_SCHEME) && part_is_same(a, b, CURLUPART_HOST) && part_is_same(a, b, CURLUPART_PORT);
+}
+
+bool http_may_follow(const char *from, const char *to)
+{
+    struct buf f = {0}, t = {0};
+    bool ok = part_of(from, CURLUPART_SCHEME, &f) && part_of(to, CURLUPART_SCHEME, &t) &&
+              (!strcasecmp(t.data, "https") || (!strcasecmp(t.data, "http") && !strcasecmp(f.data, "http")));
+    buf_free(&f);
+    buf_free(&t);
+    return ok;
+}
+
+void http_host(const char *url, struct buf *host)
+{
+    if (!part_of(url, CURLUPART_HOST, host))
+        buf_adds(host, url);
+}
+
+int http_port(const char *url)
+{
+    struct buf port = {0};
+    int n = part_of(url, CURLUPART_PORT, &port) ? atoi(buf_str(&port)) : 0;
+    buf_free(&port);
+    return n;
+}
+
+void http_escape(struct buf *out, const char *text, const char *keep)
+{
+    for (const char *s = text; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._~", c) || strchr(keep, c);
+        buf_addf(out, plain ? "%c" : "%%%02X", c);
+    }
+}
+
+/* --- what curl calls --------------------------------------------------------------------------------------------- */
 
 static size_t on_header(char *line, size_t size, size_t n, void *arg)
 {
@@ -97,8 +155,9 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
     };
     struct http *h = arg;
     (void)size;                         /* always 1 */
-    if (n > 5 && !strncasecmp(line, "HTTP/", 5))
-        forget_headers(h->r);           /* drops the headers of a 100 reply or of a proxy before it */
+    if (n > 5 && !strncasecmp(line, "HTTP/", 5))        /* drops the headers of a 100 reply or of a proxy before it */
+        for (int i = 0; i < HTTP_N_HEADERS; i++)
+            buf_reset(&h->r->headers[i]);
     for (int i = 0; i < HTTP_N_HEADERS; i++) {
         size_t name = strlen(names[i]);
         if (n <= name || n > MAX_HEADER || line[name] != ':' || strncasecmp(line, names[i], name))
@@ -155,7 +214,7 @@ static curl_socket_t on_connect(void *arg, curlsocktype purpose, struct curl_soc
     return h->fd;
 }
 
-/* Looks at the connection of the next request before anything is sent, since the path can lead to another user's socket by now. */
+/* Checks the connection of the next request before anything is sent, since the path can lead to another user's socket by now. */
 static int before_sending(void *arg, char *to_ip, char *from_ip, int to_port, int from_port)
 {
     struct http *h = arg;
@@ -166,9 +225,150 @@ static int before_sending(void *arg, char *to_ip, char *from_ip, int to_port, in
     return CURL_PREREQFUNC_ABORT;
 }
 
+/* --- why there is no reply ------------------------------------------------------------------------------------------ */
+
+struct failure {
+    const struct http_request *q;
+    int  code;                          /* curl's */
+    int  os_error;                      /* of the last attempt to connect; 0: no error */
+    int  proxy_status;                  /* the status with which a proxy answered; 0: no proxy was used */
+    int  port;                          /* of the last attempt to connect; 0: not known */
+    bool connected;                     /* the connection was ready for the request */
+    bool replies;                       /* the reply had begun */
+    const char *why;                    /* curl's words; may be empty */
+};
+
+/* How far the request came, and by which route. */
+enum { BY_SOCKET = 1, BY_PROXY = 2, REFUSED_BY_PROXY = 4, WITHOUT_TLS = 8, CONNECTED = 16, REPLIES = 32 };
+enum { ANY = CURLE_OK };
+
+/* The first row that fits is taken.  The words in braces are those of describe_failure(). */
+static const struct row {
+    int code;                           /* curl's; ANY: each */
+    int needs;                          /* all of these */
+    int os_error;                       /* 0: any */
+    enum http_result result;
+    const char *sentence;
+} rows[] = {
+    {ANY, REFUSED_BY_PROXY, 0, HTTP_BROKEN, "the proxy of {variable} refused the way to {host} (status {status}): correct {variable}, or set "
+                                            "no_proxy={host}"},
+    {CURLE_COULDNT_RESOLVE_PROXY, 0, 0, HTTP_BROKEN, "the name of the proxy in {variable} is not known: correct {variable}, or set no_proxy={host}"},
+    {CURLE_COULDNT_CONNECT, BY_PROXY, 0, HTTP_BROKEN, "the proxy of {variable} cannot be reached ({os}): correct {variable}, or set no_proxy={host}"},
+    {CURLE_PROXY, 0, 0, HTTP_BROKEN, "the proxy of {variable} gave no way to {host} ({why}): correct {variable}, or set no_proxy={host}"},
+    {CURLE_COULDNT_CONNECT, BY_SOCKET, ENOENT, HTTP_BROKEN, "there is no socket {host}: start the server there, or correct the path"},
+    {CURLE_COULDNT_CONNECT, BY_SOCKET, EACCES, HTTP_HOPELESS, "the socket {host} cannot be used ({os}): its owner must allow it"},
+    {CURLE_COULDNT_CONNECT, BY_SOCKET, 0, HTTP_BROKEN, "no server listens on the socket {host} ({os}): start it there"},
+    {CURLE_COULDNT_CONNECT, 0, ECONNREFUSED, HTTP_BROKEN, "no server listens at {host} port {port}: start it there, or correct the address"},
+    {CURLE_COULDNT_CONNECT, 0, 0, HTTP_BROKEN,
+     "{host} port {port} cannot be reached ({os}): correct the address, or see whether the network is there"},
+    {CURLE_COULDNT_RESOLVE_HOST, 0, 0, HTTP_BROKEN, "the name {host} is not known: correct the address, or see whether this machine has a network"},
+    {CURLE_URL_MALFORMAT, 0, 0, HTTP_HOPELESS, "the address {url} is not valid ({why}): expected one such as https://example.org:8000/v1"},
+    {CURLE_PEER_FAILED_VERIFICATION, 0, 0, HTTP_HOPELESS,
+     "the certificate of {host} was not accepted: {why} ({authorities} names the authorities to trust)"},
+    {CURLE_SSL_CACERT_BADFILE, 0, 0, HTTP_HOPELESS,
+     "the certificate of {host} cannot be checked: {why} ({authorities} names the authorities to trust)"},
+    {CURLE_SSL_CONNECT_ERROR, 0, 0, HTTP_BROKEN,
+     "no TLS connection to {host} port {port} ({why}): the address of a server without TLS begins with http://"},
+    {CURLE_UNSUPPORTED_PROTOCOL, 0, 0, HTTP_HOPELESS, "what listens at {host} port {port} does not speak HTTP: correct the address and its port"},
+    {CURLE_WEIRD_SERVER_REPLY, 0, 0, HTTP_HOPELESS, "what listens at {host} port {port} does not speak HTTP: correct the address and its port"},
+    {CURLE_OPERATION_TIMEDOUT, CONNECTED, 0, HTTP_BROKEN, "{host} sent {amount} for {silence} s: see whether the server and the network still work"},
+    {CURLE_OPERATION_TIMEDOUT, 0, 0, HTTP_BROKEN, "{host} port {port} did not answer within {patience} s: correct the address, or see whether a "
+                                                  "firewall is in the way"},
+    {ANY, REPLIES, 0, HTTP_BROKEN, "{host} broke off in the middle of its answer ({why}): see whether the server and the network still work"},
+    {ANY, CONNECTED | BY_SOCKET, 0, HTTP_BROKEN,
+     "the server on the socket {host} closed the connection without an answer: see whether it still runs"},
+    {ANY, CONNECTED | WITHOUT_TLS, 0, HTTP_BROKEN,
+     "{host} port {port} closed the connection without an answer ({why}): see whether the server still runs; with TLS its address begins with "
+     "https://"},
+    {ANY, CONNECTED, 0, HTTP_BROKEN, "{host} port {port} closed the connection without an answer ({why}): see whether the server still runs"},
+    {ANY, 0, 0, HTTP_BROKEN, "no answer came from {host}: {why}"},
+};
+
+/* Returns the name of the variable from which curl takes the proxy for this address. */
+static const char *proxy_variable(const char *url)
+{
+    static const char *const plain[] = {"http_proxy", "all_proxy", "ALL_PROXY"},
+        *const tls[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+    const bool is_plain = !strncmp(url, "http:", strlen("http:"));
+    const char *const *names = is_plain ? plain : tls, *value;
+    size_t n = is_plain ? sizeof plain / sizeof *plain : sizeof tls / sizeof *tls;
+    for (size_t i = 0; i < n; i++)
+        if ((value = getenv(names[i])) && *value)
+            return names[i];
+    return names[0];
+}
+
+static int flags_of(const struct failure *f)
+{
+    const bool others_port = f->port && f->port != http_port(f->q->url);
+    return (f->q->socket ? BY_SOCKET : others_port ? BY_PROXY : 0) | (f->proxy_status && f->proxy_status / 100 != 2 ? REFUSED_BY_PROXY : 0) |
+           (strncmp(f->q->url, "https:", strlen("https:")) ? WITHOUT_TLS : 0) | (f->connected ? CONNECTED : 0) | (f->replies ? REPLIES : 0);
+}
+
+/* Returns the first row that fits. */
+static const struct row *find_row(const struct failure *f)
+{
+    const struct row *r = rows;
+    for (const int flags = flags_of(f); (r->code != ANY && r->code != f->code) || (r->needs & ~flags) || (r->os_error && r->os_error != f->os_error);)
+        r++;                            /* the last row always fits */
+    return r;
+}
+
+struct word {
+    const char *name, *text;
+};
+
+/* Appends the sentence with its words in braces replaced.  Every word must be in the list. */
+static void fill(const char *sentence, const struct word *words, struct buf *out)
+{
+    for (const char *at = sentence; *at;) {
+        size_t n = strcspn(at, "{");
+        buf_add(out, at, n);
+        at += n;
+        if (*at) {
+            const struct word *w = words;
+            n = strcspn(at, "}");
+            while (!text_is((struct text){at + 1, n - 1}, w->name))
+                w++;
+            buf_adds(out, w->text);
+            at += n + 1;
+        }
+    }
+}
+
+/* Says why a request got no reply, in one sentence for a person: the other end, what was found, what to do.  Returns HTTP_BROKEN or HTTP_HOPELESS. */
+static enum http_result describe_failure(const struct failure *f, struct err *e)
+{
+    const struct http_request *q = f->q;
+    const struct row *r = find_row(f);
+    char port[16], status[16], silence[16], patience[16];
+    struct buf host = {0}, why = {0}, out = {0};
+    http_host(q->url, &host);
+    buf_adds(&why, *f->why ? f->why : curl_easy_strerror((CURLcode)f->code));
+    while (why.len && strchr(" .", why.data[why.len - 1]))      /* curl's words end now and then in a blank or a full stop */
+        why.data[--why.len] = 0;
+    snprintf(port, sizeof port, "%d", f->port ? f->port : http_port(q->url));
+    snprintf(status, sizeof status, "%d", f->proxy_status);
+    snprintf(silence, sizeof silence, "%d", q->stall_s);
+    snprintf(patience, sizeof patience, "%d", HTTP_CONNECT_S);
+    const struct word words[] = {
+        {"host", q->socket ? q->socket : buf_str(&host)}, {"port", port}, {"url", q->url}, {"why", buf_str(&why)},
+        {"os", f->os_error ? strerror(f->os_error) : buf_str(&why)},
+        {"variable", proxy_variable(q->url)}, {"status", status}, {"authorities", q->ca_file ? q->ca_file : "SSL_CERT_FILE=FILE"},
+        {"amount", q->post ? "nothing" : "next to nothing"}, {"silence", silence}, {"patience", patience},
+    };
+    fill(r->sentence, words, &out);
+    err_set(e, "%s", buf_str(&out));
+    buf_free(&host);
+    buf_free(&why);
+    buf_free(&out);
+    return r->result;
+}
+
 /* --- a request ---------------------------------------------------------------------------------------------------- */
 
-/* The file of trusted authorities: the request's, else from the variables that curl and the Hugging Face tools read; NULL: the system's. */
+/* Returns the file of trusted authorities: the request's, else one named by the variables that curl and the Hugging Face tools read; NULL: the
+ * system's. */
 static const char *authorities(const struct http_request *q)
 {
     static const char *const names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};
@@ -232,7 +432,7 @@ static struct curl_slist *set_up(struct http *h, const struct http_request *q)
     return headers;
 }
 
-static long info_of(const struct http *h, CURLINFO what)
+static long long_info(const struct http *h, CURLINFO what)
 {
     long v = 0;
     curl_easy_getinfo(h->curl, what, &v);
@@ -243,8 +443,8 @@ static enum http_result failed(const struct http *h, CURLcode code, struct err *
 {
     curl_off_t connected = 0;
     curl_easy_getinfo(h->curl, CURLINFO_PRETRANSFER_TIME_T, &connected);
-    return failure_say(&(struct failure){
-        .q = h->q, .code = (int)code, .os_error = (int)info_of(h, CURLINFO_OS_ERRNO), .proxy_status = (int)info_of(h, CURLINFO_HTTP_CONNECTCODE),
+    return describe_failure(&(struct failure){
+        .q = h->q, .code = (int)code, .os_error = (int)long_info(h, CURLINFO_OS_ERRNO), .proxy_status = (int)long_info(h, CURLINFO_HTTP_CONNECTCODE),
         .port = h->port, .connected = connected > 0, .replies = h->r->status > 0, .why = h->why,
     }, e);
 }
@@ -304,64 +504,3 @@ enum http_result http_ask(struct http *h, const struct http_request *q, struct h
     return failed(h, code, e);
 }
 
-/* --- addresses ----------------------------------------------------------------------------------------------------- */
-
-static bool part_of(const char *url, CURLUPart what, struct buf *out)
-{
-    CURLU *u = memory_got(curl_url());
-    char *text = NULL;
-    bool ok = !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, what, &text, CURLU_DEFAULT_PORT);
-    buf_reset(out);
-    if (ok)
-        buf_adds(out, text);
-    curl_free(text);
-    curl_url_cleanup(u);
-    return ok;
-}
-
-static bool same_part(const char *a, const char *b, CURLUPart what)
-{
-    struct buf x = {0}, y = {0};
-    bool same = part_of(a, what, &x) && part_of(b, what, &y) && !strcasecmp(buf_str(&x), buf_str(&y));
-    buf_free(&x);
-    buf_free(&y);
-    return same;
-}
-
-bool http_same_origin(const char *a, const char *b)
-{
-    return same_part(a, b, CURLUPART_SCHEME) && same_part(a, b, CURLUPART_HOST) && same_part(a, b, CURLUPART_PORT);
-}
-
-bool http_may_follow(const char *from, const char *to)
-{
-    struct buf f = {0}, t = {0};
-    bool ok = part_of(from, CURLUPART_SCHEME, &f) && part_of(to, CURLUPART_SCHEME, &t) &&
-              (!strcasecmp(t.data, "https") || (!strcasecmp(t.data, "http") && !strcasecmp(f.data, "http")));
-    buf_free(&f);
-    buf_free(&t);
-    return ok;
-}
-
-void http_host(const char *url, struct buf *host)
-{
-    if (!part_of(url, CURLUPART_HOST, host))
-        buf_adds(host, url);
-}
-
-int http_port(const char *url)
-{
-    struct buf port = {0};
-    int n = part_of(url, CURLUPART_PORT, &port) ? atoi(buf_str(&port)) : 0;
-    buf_free(&port);
-    return n;
-}
-
-void http_escape(struct buf *out, const char *text, const char *keep)
-{
-    for (const char *s = text; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._~", c) || strchr(keep, c);
-        buf_addf(out, plain ? "%c" : "%%%02X", c);
-    }
-}

@@ -1,5 +1,5 @@
-/* Successive requests over persistent connections.  With failure.c the only user of libcurl.
- * Redirects are not followed here: the caller sees each reply and decides what to send to the next host. */
+/* Successive requests over persistent connections, and the parts of their addresses.  The only user of libcurl.
+ * Redirects are not followed here: the caller gets each reply and decides what to send to the next host. */
 #ifndef Q35_FETCH_HTTP_H
 #define Q35_FETCH_HTTP_H
 
@@ -21,7 +21,7 @@ struct http_reply {
 
 struct http_request {
     const char *url;
-    const char *socket;                 /* path of the unix socket to ask, whatever host the URL names; NULL: none.  Nothing is sent
+    const char *socket;                 /* path of a unix socket to connect to in place of the URL's host; NULL: none.  Nothing is sent
                                          * unless the program that listens is the user's own (base/unixsocket.h) */
     const char *token;                  /* NULL: send none */
     const char *ca_file;                /* of the certificate authorities to trust; NULL: SSL_CERT_FILE, else the system's */
@@ -41,7 +41,7 @@ struct http_request {
 enum http_result {
     HTTP_ANSWERED,                      /* a complete reply with any status */
     HTTP_BROKEN,                        /* no connection, or it broke or stalled; see `e` */
-    HTTP_HOPELESS,                      /* the same, and trying again does not help: the certificate was not accepted, for example; see `e` */
+    HTTP_HOPELESS,                      /* as HTTP_BROKEN, but another attempt cannot help: the certificate was not accepted, for example */
     HTTP_ENDED,                         /* begin(), take() or stop ended the request; they set `e` */
 };
 
@@ -53,13 +53,13 @@ void http_close(struct http *h);
 enum http_result http_ask(struct http *h, const struct http_request *q, struct http_reply *r, struct err *e);
 void http_reply_free(struct http_reply *r);
 
-/* Whether both addresses have the same scheme, host and port. */
+/* True if both addresses have the same scheme, host and port. */
 bool http_same_origin(const char *a, const char *b);
-/* Whether a redirect from `from` to `to` is allowed: http or https, but never from https to http. */
+/* True if a redirect from `from` to `to` is allowed: http or https, but never from https to http. */
 bool http_may_follow(const char *from, const char *to);
 void http_host(const char *url, struct buf *host);      /* "example.org", for messages */
-int  http_port(const char *url);                        /* 0: the address is none */
-/* Appends text with all but letters, digits, "-._~" and the characters of `keep` as %XX. */
+int  http_port(const char *url);                        /* 0: not an address */
+/* Appends text; all characters but letters, digits, "-._~" and those of `keep` become %XX. */
 void http_escape(struct buf *out, const char *text, const char *keep);
 
 #endif

@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 
 #include "base/buf.h"
-#include "fetch/fetch.h"
 #include "fetch/http.h"
+#include "fetch/repo.h"
 
 struct fetch {
     struct fetch_options o;
@@ -19,7 +19,7 @@ struct fetch {
     pthread_cond_t  woken;              /* by fetch_stop() */
     struct http   **idle;               /* unused connections */
     int             n_idle, cap_idle;
-    int64_t         not_before_ns;      /* the hub asked to send no request before this time */
+    int64_t         not_before_ns;      /* the hub takes no request before this time */
     int64_t         noted_ns;           /* a failure was noted at this time; 0: none */
     uint32_t        jitter;             /* state of a small random number generator */
 };
@@ -27,13 +27,13 @@ struct fetch {
 struct http *hub_take(struct fetch *f);
 void         hub_give(struct fetch *f, struct http *h);
 
-bool hub_is_ours(const struct fetch *f, const char *url);       /* is it the hub, which gets the token? */
-/* Waits as long as the hub asked for.  False if stopped. */
+bool hub_is_ours(const struct fetch *f, const char *url);       /* true for the hub itself, which gets the token */
+/* Waits for the time that the hub requested.  False if stopped. */
 bool hub_wait(struct fetch *f, struct err *e);
 /* Records the rate limits of a reply. */
 void hub_note_limits(struct fetch *f, const struct http_reply *r);
-/* Waits before the next attempt, after `failures` attempts without data, the last one because of `e`.  From the third on it notes
- * the reason, now and then.  False if stopped. */
+/* Waits before the next attempt, after `failures` attempts without data; `e` is the reason of the last one.  From the third on the reason
+ * is noted, but not each time.  False if stopped. */
 bool hub_back_off(struct fetch *f, int failures, struct err *e);
 /* Describes a refusal in one sentence; true if another attempt may help. */
 bool hub_refusal(const struct fetch *f, const char *url, const struct http_reply *r, const char *what, struct err *e);

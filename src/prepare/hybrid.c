@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "fetch/cache.h"
+#include "fetch/fetch.h"
 #include "model/weights.h"
 #include "prepare/hash.h"
 #include "prepare/hybrid_build.h"

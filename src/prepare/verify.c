@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "fetch/cache.h"
+#include "fetch/fetch.h"
 #include "model/weights.h"
 #include "prepare/hash.h"
 #include "prepare/index.h"
