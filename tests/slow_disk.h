@@ -95,7 +95,7 @@ static inline void disk_reads_fast(void)
     atomic_store(&disk_reads_are_slow, false);
 }
 
-/* What is asked for from now on fails; 0: no longer. */
+/* Makes every later request fail; 0: no longer. */
 static inline void disk_fail(int why)
 {
     atomic_store(&disk_fails_with, why);

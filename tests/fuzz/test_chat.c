@@ -322,7 +322,7 @@ static void say_something(struct buf *out, uint32_t *dice, int most)
         buf_adds(out, words[next(dice) % N_WORDS]);
 }
 
-/* What the engine says in the requests that the step may lead to. */
+/* Scripts the engine's answers to the requests that the step may lead to. */
 static void write_answers(uint32_t a, uint32_t b)
 {
     static struct buf text[FAKE_MAX];
@@ -622,7 +622,7 @@ static void forget_past(struct past *p)
     *p = w.past[--w.n_past];
 }
 
-/* What was known of the same file is out of date, whether this is kept or not. */
+/* Drops what was known of the same file, whether this version is kept or not. */
 static void left(struct past p, bool ok)
 {
     for (int i = w.n_past - 1; i >= 0; i--)
@@ -817,7 +817,7 @@ static void name_of(const char *path, char name[static 64])
     snprintf(name, 64, "%.*s", (int)(strlen(base) - strlen(".jsonl")), base);
 }
 
-/* Of the conversation that is open the list says what is in memory, if no line of its file is damaged. */
+/* Checks that the list describes the open conversation as it is in memory, if no line of its file is damaged. */
 static void do_list(uint32_t a, uint32_t b)
 {
     struct sessions s;
@@ -950,7 +950,7 @@ static void note_before(void)
     w.gave_back = w.elsewhere = false;
 }
 
-/* Of a stopped answer, what stays when it goes on: half a call becomes a call, and blanks at the end are none of its text. */
+/* Returns what a stopped answer keeps when it continues: half a call becomes a call, and blanks at the end are dropped. */
 static size_t lasting(const char *s)
 {
     const char *call = strstr(s, "<tool_call>");
@@ -1127,7 +1127,7 @@ static bool run(const struct step *steps, int n, int *at)
     return !w.failed;
 }
 
-/* What runs found that are mended now, each cut down to its steps. */
+/* Faults that earlier runs found, each cut down to its steps. */
 static const char *const known[] = {
     /* a call became text: the tools that it was read with were offered no more */
     "submit 7825 28531, set 21307 54357, wait 12227 4001, regenerate 24478 1831, finish 40910 41496, tools 49672 26152, continue 7022 41346",
@@ -1173,7 +1173,7 @@ static int steps_of(uint64_t seed, struct step steps[MAX_STEPS])
     return MAX_STEPS;
 }
 
-/* What the child under way does, for the parent that sees it end. */
+/* Progress of the running child, for the parent that sees it end. */
 static struct watch {
     uint64_t seed;
     long n_steps, n_runs;

@@ -90,7 +90,7 @@ static void make_body(struct buf *b)
 typedef bool read_fn(struct question *q, struct text body, const struct options *o, struct err *e);
 static read_fn *const readers[] = {question_read, question_read_plain, relay_read};
 
-/* What was read, for the comparison; false: refused, with a sentence. */
+/* Reads the request into text for the comparison.  False: it was refused, with a sentence. */
 static bool read_once(const struct buf *body, read_fn *read, const struct options *o, struct buf *told)
 {
     static const struct responder_info info = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20};

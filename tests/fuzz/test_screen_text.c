@@ -1,4 +1,4 @@
-/* What the screen finds in the text of an answer: colours of code and addresses.  Snippets of every language and sentences with addresses, changed
+/* The screen's search in the text of an answer: colours of code and addresses.  Snippets of every language and sentences with addresses, changed
  * at random: the pieces of a line cover it exactly and cut no character, and an address is whole and has nothing around it. */
 #include <ctype.h>
 #include <strings.h>

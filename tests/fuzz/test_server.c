@@ -219,7 +219,7 @@ static void private(void)
         t.wrong = "a client over TCP does what only an attached chat may";
 }
 
-/* Of the two conversations that may have one. */
+/* Files of the two conversations that may have one. */
 static bool is_checkpoint(const char *path)
 {
     char wanted[2][192];

@@ -1,4 +1,4 @@
-/* What tells the program about servers of others: their lists of models, and the [endpoint NAME] sections of the config file.  Valid ones are changed
+/* Descriptions of other servers: their lists of models, and the [endpoint NAME] sections of the config file.  Valid ones are changed
  * at random: a model that is chosen is one of the list, an endpoint that is found has an address, and a config file that is printed reads the
  * same. */
 #include <jansson.h>
@@ -162,7 +162,7 @@ static bool same(const char *a, const char *b)
     return !strcmp(a ? a : "", b ? b : "");
 }
 
-/* What is printed is read as the same sections, unless it says itself that a value cannot stand in a file. */
+/* Printed sections read back as the same sections, unless the text itself names a value that no file can hold. */
 static const char *print_again(const struct options *o)
 {
     struct options *again = options_open();

@@ -1,4 +1,4 @@
-/* What tools print, and the [tool NAME] sections that say which they are.  Real children print bytes of any kind and end in every way: the result is
+/* Output of tools, and the [tool NAME] sections that define them.  Real children print bytes of any kind and end in every way: the result is
  * text, begins with what they printed, and shows how they ended.  Sections are changed at random: a tool that is offered has a schema in JSON, and
  * its command, as it is shown, is the same command. */
 #include <jansson.h>
@@ -45,7 +45,7 @@ static const char *const outputs[] = {
     "\x1b[31mred\x1b[0m \x1b]52;c;eA==\a",
 };
 
-/* What a tool printed, as text.  Zero bytes at the end go, too: strchr() finds them. */
+/* Returns the output of a tool as text.  Drops zero bytes at the end, too: strchr() finds them. */
 static void make_text(const struct buf *printed, struct buf *text)
 {
     buf_reset(text);
@@ -203,7 +203,7 @@ static const char *same_command(const char *command)
     return wrong;
 }
 
-/* What the user lets run without a question. */
+/* Rules for tools that run without a question. */
 static const char *check_policy(struct tools *tools, const char *policy)
 {
     struct err e = {{0}};

@@ -159,7 +159,7 @@ struct alone {
     struct step_drafts drafts[MOST + 1];        /* two behind each token, by their number */
 };
 
-/* What comes next, and then something else. */
+/* Asks for the next answer, then for another one. */
 static void propose(struct party *p, int i, int n_right)
 {
     int32_t ids[DEPTH];

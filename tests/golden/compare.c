@@ -61,7 +61,7 @@ static const json_t *or_else(const json_t *o, const char *key, const json_t *oth
     return v ? v : other;
 }
 
-/* What must hold of streamed pieces: together with the flush at the end they are the text, and nothing is shown early that
+/* Checks streamed pieces: together with the flush at the end they are the text, and nothing is shown early that
  * would have to be taken back (each piece is whole characters, which jansson has checked by decoding it). */
 static bool pieces_give(const json_t *pieces, const json_t *text)
 {

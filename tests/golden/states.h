@@ -1,4 +1,4 @@
-/* What rejected drafts leave behind a long prompt, on the demo model and any device; included after cmocka.h. */
+/* States that rejected drafts leave after a long prompt, on the demo model and any device; included after cmocka.h. */
 #ifndef Q35_TESTS_STATES_H
 #define Q35_TESTS_STATES_H
 
@@ -53,7 +53,7 @@ static void read_prompt(void)
     start = states_of(model.cache);
 }
 
-/* What comes behind the first `pos` ids, with so many drafts a step.  Returns the position at which the cache then stands. */
+/* Answers after the first `pos` ids with so many drafts a step.  Returns the position that the cache has then reached. */
 static int answer(struct answer *a, const struct step_sampling *how, int pos, int room, int depth)
 {
     struct step_sampling s = *how;

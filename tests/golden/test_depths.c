@@ -91,7 +91,7 @@ static void set(enum option_id id, const char *text)
         fail_msg("%s", e.msg);
 }
 
-/* What was said, and how the turn ended. */
+/* Text of the answer, and how the turn ended. */
 struct answer {
     struct buf said;                    /* reasoning and text, as they came */
     struct buf tokens;                  /* a line each: its text, its probability, the likely ones with theirs */

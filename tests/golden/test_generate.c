@@ -677,7 +677,7 @@ static int index_of(const int32_t *list, int32_t id)
     return -1;
 }
 
-/* What may come behind a prompt: each of the first ids, and each of the second ones behind it, with their probabilities. */
+/* Distribution of the two ids after a prompt: each first id, and each second one after it, with their probabilities. */
 enum { N_BEFORE = 24 };
 struct two_tokens {
     int32_t prompt[N_BEFORE + 1];       /* the last one is the first id that comes */

@@ -98,7 +98,7 @@ static void make_prompt(int32_t *ids, unsigned kind)
     for (int i = 0; kv_recipe_at(i); i++) \
         for (const struct kv_recipe *r = kv_recipe_at(i); r && kv_recipe_compresses(r); r = NULL)
 
-/* Of tests that are the same for every recipe that compresses. */
+/* Names of the tests that every compressing recipe runs. */
 static const char recipe[] = "tq4";
 
 static void test_recipes__drafts_change_no_bit(void **state)

@@ -1,4 +1,4 @@
-/* What rejected drafts leave behind on a CPU: the states of an answer that had none, to the bit, over exact and compressed KV rows. */
+/* States after rejected drafts on a CPU: those of an answer that had none, to the bit, over exact and compressed KV rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -9,7 +9,7 @@ struct kv_memory {
     size_t  bytes[6];
 };
 
-/* Of a cache for so many blocks of KV_BLOCK positions. */
+/* Memory of a cache of so many blocks of KV_BLOCK positions. */
 static inline struct kv_memory kv_memory_of(struct kv_rows *kv, int blocks)
 {
     size_t exact = (size_t)(kv->sinks + kv->ring) * kv_exact_bytes(kv) / 2, n = (size_t)blocks * (size_t)kv->n_kv_heads, scales = n * KV_BLOCK * 2;

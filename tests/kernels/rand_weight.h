@@ -8,7 +8,7 @@
 #include "kernels/tensor.h"
 #include "tests/kernels/rand.h"
 
-/* Of the elements (dense) or of the scales, INT8's being (uniform + int8_least) * int8. */
+/* Range of the elements (dense) or of the scales; those of INT8 are (uniform + int8_least) * int8. */
 struct spread { float dense, int4, fp8, int8, int8_least; };
 
 /* Release with rand_weight_free(), or each part with free(). */

@@ -1,4 +1,4 @@
-/* What tests of a step's operations on a CPU have in common: memory, random matrices. */
+/* Shared by the tests of a step's operations on a CPU: memory, random matrices. */
 #ifndef TESTS_KERNELS_STEP_HOST_H
 #define TESTS_KERNELS_STEP_HOST_H
 

@@ -64,7 +64,7 @@ static void *get(const void *d, size_t bytes)
     return p;
 }
 
-/* What was had since then is freed. */
+/* Frees everything that was allocated since then. */
 struct mark { int n_host, n_device; };
 static struct mark mark(void) { return (struct mark){n_host, n_device}; }
 static void release(struct mark m)
@@ -303,7 +303,7 @@ static void test_rows__a_projection_fills_the_ring_of_each_slot(void **state)
     }
 }
 
-/* Of each slot as many rows are of use as it has accepted. */
+/* Counts the rows of each slot that are of use: those it has accepted. */
 static void test_rows__those_of_use_are_each_slots_first_ones(void **state)
 {
     (void)state;

@@ -187,7 +187,7 @@ static void test_halves__a_narrow_product_finds_plain_activations(void **state)
     free(x), free(nw), free(want), free(got);
 }
 
-/* What each of them changes after a norm has left its rows. */
+/* Changes that each of them makes after a norm has left its rows. */
 static void by_copy(float *y, const float *other, size_t bytes, int n, int dim) { (void)n, (void)dim; cuda->copy(cuda, y, other, bytes); }
 static void by_zero(float *y, const float *other, size_t bytes, int n, int dim) { (void)other, (void)n, (void)dim; cuda->zero(cuda, y, bytes / 2); }
 static void by_operation(float *y, const float *other, size_t bytes, int n, int dim)

@@ -1,4 +1,4 @@
-/* What rejected drafts leave behind on a GPU, 32,768 tokens deep: the states of an answer that had none, to the bit. */
+/* States after rejected drafts on a GPU, 32,768 tokens deep: those of an answer that had none, to the bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -311,7 +311,7 @@ static void test_step_add__heads_are_divided_by_their_rms(void **state)
     compare("heads", got, want, out, tolerance);
 }
 
-/* What a product cannot add to the stream spoils that number for good, and nothing else. */
+/* A product that cannot be added to the stream spoils that number for good, and nothing else. */
 static void test_step_add__nothing_hides_a_product_that_was_no_number(void **state)
 {
     (void)state;
@@ -617,7 +617,7 @@ static float *numbers(const int64_t *stream, size_t n)
 
 enum { ALL = -1 };
 
-/* What it adds to a stream of zeros [n, hidden], on the host; on the GPU, or by definition.  last_of: of the n rows only the last of the first so
+/* Returns the sum for a stream of zeros [n, hidden], on the host; on the GPU, or by definition.  last_of: of the n rows only the last of the first so
  * many is used; or ALL. */
 static float *run_moe(const struct moe *m, const float *x, const float *logits, const float *gate, const float *ssq, int n, int n_logits,
                       int32_t last_of, struct step_route *route, bool defined)

@@ -263,7 +263,7 @@ static void close_rows(struct kv_rows *kv)
         free(all[i]);
 }
 
-/* As a prompt's chunk or a step does it: stores rows, seals what they read as codes, attends. */
+/* Stores rows, seals those read as codes, attends: the order of a prompt's chunk and of a step. */
 static void run_rows(struct kv_rows *kv, float *y, const float *q, const float *k, const float *v, int pos, int n)
 {
     size_t row = KV_HEADS * KV_DIM;

@@ -238,7 +238,7 @@ static void test_planes__a_logit_above_its_bound_never_leaves_nothing(void **sta
 
 /* ---- alternatives */
 
-/* What a pick tells of the logits that it is given. */
+/* Result of a pick from the given logits. */
 static struct step_result pick(const struct outcome *o, const struct texts *by, int vocab)
 {
     struct texts t = *by;

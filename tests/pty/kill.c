@@ -27,7 +27,7 @@
 
 static const char question[] = "Tell me a story";
 
-/* What the screen had of one run, without white space: lines are broken for its width. */
+/* Text that the screen showed in one run, without white space, since lines are broken for its width. */
 struct shown {
     struct buf text;
     struct { int64_t ns; size_t len; double waited_ms; } *marks;        /* so much of it at that time, and so much waiting until then */
@@ -92,7 +92,7 @@ static bool take(int fd, pid_t pid, struct shown *s, int timeout_ms)
     return true;
 }
 
-/* Where the answer begins in what was shown: behind the echo of the question, which comes twice if the question was typed before
+/* Finds the beginning of the answer in the shown text: after the echo of the question, which comes twice if the question was typed before
  * the line editor took over the terminal; 0: it has not come. */
 static size_t answer_at(const struct shown *s)
 {

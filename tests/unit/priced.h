@@ -6,7 +6,7 @@
 
 #include "engine/gate.h"
 
-/* What steps of 1 to 8 rows and a draft take, in units of a step of one row or in ms. */
+/* Times of steps of 1 to 8 rows and of a draft, in units of a step of one row or in ms. */
 struct machine {
     const char *name;
     double step[GATE_ROWS], draft;

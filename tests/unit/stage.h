@@ -92,7 +92,7 @@ static inline void stage_open(void)
         stage_load();
 }
 
-/* What is in a folder of the state directory, and the folder. */
+/* Removes a folder of the state directory with its files. */
 static inline void stage_clean(const char *name)
 {
     char path[192], file[512];

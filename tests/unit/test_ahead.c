@@ -1,4 +1,4 @@
-/* What is read while the user types changes no answer: chat and engine together, on the demo model. */
+/* Reading ahead while the user types changes no answer: chat and engine together, on the demo model. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What servers are asked: the body of a request in each dialect, and what their lists of models say. */
+/* Requests to servers: the body of a request in each dialect, and their lists of models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -200,7 +200,7 @@ static void test_models__the_list_says_which_server_it_is(void **state)
     assert_int_equal(props_context("{}", 2), 0);
 }
 
-/* As several servers mark them; what is not marked may answer. */
+/* Lists in which servers mark their models; unmarked ones may answer. */
 static void test_models__those_that_make_embeddings_alone_are_left_out(void **state)
 {
     (void)state;

@@ -69,7 +69,7 @@ static void wait_until_ready(struct talk *t)
         step(t);
 }
 
-/* What was given to read ahead begins the prompt that then came, and lacks only `rest` tokens of it. */
+/* Checks that what was read ahead begins the prompt that then came, and lacks only `rest` tokens of it. */
 static void assert_begins(int k, int rest)
 {
     assert_true(fake.ahead.n > 0 && fake.ahead.n <= fake.prompts[k].n);

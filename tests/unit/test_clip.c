@@ -206,7 +206,7 @@ static void test_clip__a_program_may_stay_in_the_background(void **state)
     assert_string_equal(said.data, "copied 1 byte to the clipboard (xclip)");
 }
 
-/* As wl-copy and xclip do: a process that nobody waits for keeps the text until somebody else copies. */
+/* Imitates wl-copy and xclip: a process that nobody waits for keeps the text until somebody else copies. */
 static void test_clip__what_serves_the_clipboard_outlives_a_tool(void **state)
 {
     static const char conf[] = "[tool waits]\ncommand = sleep 600\n";

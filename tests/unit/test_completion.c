@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "remote/completion.h"
 
-/* What was told, as text; texts of a kind that follow each other are one. */
+/* Writes the reported parts as text, joining adjacent texts of one kind. */
 struct story {
     struct buf text;
     enum completion_kind last;
@@ -130,7 +130,7 @@ static void test_completion__an_answer_without_an_end_is_stopped(void **state)
     }
 }
 
-/* What an answer goes on with belongs to it. */
+/* The continued beginning of an answer belongs to it. */
 static void test_completion__blank_lines_are_dropped_at_the_beginning_alone(void **state)
 {
     static const char body[] = "data: {\"choices\": [{\"delta\": {\"content\": \"\\n\"}}]}\n\ndata: {\"choices\": [{\"delta\": {\"content\": \"\\n"

@@ -1,4 +1,4 @@
-/* What of a conversation the next prompts hold: parts that are dropped and pinned, a summary in place of the rest. */
+/* The parts of a conversation in its next prompts: parts that are dropped and pinned, a summary in place of the rest. */
 #include <math.h>
 #include <string.h>
 

@@ -33,7 +33,7 @@ static int give_cores_back(void **state)
     return sched_setaffinity(0, sizeof before, &before);
 }
 
-/* As sysfs has it, with these capacities in turn; 0: no file. */
+/* Writes the files of sysfs with these capacities; 0: no file. */
 static int keep_to_fast(const int *capacities, int n)
 {
     char root[] = "/tmp/q35cores.XXXXXX", command[64], path[128];
@@ -151,7 +151,7 @@ static void test_cores__of_a_gb10_the_ten_big_ones_are_kept_to(void **state)
     }
 }
 
-/* As under taskset or in a container. */
+/* Restricts the process, like taskset or a container. */
 static void test_cores__only_those_that_may_be_used_count(void **state)
 {
     (void)state;

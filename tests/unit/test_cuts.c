@@ -319,7 +319,7 @@ static void test_cuts__ids_of_calls_and_replies_never_come_twice(void **state)
 
 #define SUM "x</think>One moment.\n\n" CALL("calculator", P("expression", "12 * 12")) "\n" CALL("calculator", P("expression", "7"))
 
-/* What came of an answer of which only so many tokens came (0: all): how it ended, and what was run. */
+/* Outcome of an answer of which only so many tokens came (0: all): how it ended, and what was run. */
 static void try_answer(struct talk *t, struct talk *chat, int tokens, enum finish finish, struct buf *out)
 {
     struct err e = {{0}};

@@ -26,7 +26,7 @@ static struct model_config config;
 static struct weights weights;
 static struct dev *dev;
 
-/* What one answer reported. */
+/* Events of one answer. */
 struct heard {
     struct ids ids;
     struct ids how;
@@ -71,7 +71,7 @@ static void heard_free(struct heard *h)
     ids_free(&h->how);
 }
 
-/* Of each decoder that is open. */
+/* State of each open decoder. */
 static struct space {
     struct decoder *d;
     struct forward *f;
@@ -563,7 +563,7 @@ static struct decoder *open_several(int depth, int n_sequences)
                                                .n_snapshots = 8});
 }
 
-/* What is said in one conversation, as the prompt of its next turn has it. */
+/* Ids of one conversation, as the prompt of its next turn has them. */
 struct talk {
     uint64_t name;
     int32_t  ids[CTX];
@@ -828,7 +828,7 @@ static void *no_memory(struct dev *d, size_t bytes)
     return NULL;
 }
 
-/* What fails while the first calls are made, or before, is told, and nothing stays open. */
+/* A failure during the first calls, or before them, is reported, and nothing stays open. */
 static void test_decode__what_cannot_be_opened_says_why(void **state)
 {
     (void)state;

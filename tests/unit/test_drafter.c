@@ -62,7 +62,7 @@ static void test_drafter__alone_a_step_of_one_row_comes_in_between(void **state)
     drafter_free(&d);
 }
 
-/* Of so many tokens at most: a step gives one itself, so it has a draft less. */
+/* An answer of at most so many tokens: a step gives one itself, so it has a draft less. */
 static void test_drafter__no_draft_that_the_answer_has_no_room_for(void **state)
 {
     (void)state;

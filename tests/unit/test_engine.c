@@ -512,7 +512,7 @@ static const char *file_of(uint64_t name)
     return path;
 }
 
-/* Of that conversation a prompt of n tokens that no other one has, and a short answer. */
+/* Submits a prompt of n tokens that only this conversation has, and a short answer. */
 static uint32_t ask(struct log *l, uint64_t name, int n)
 {
     const struct sampling how = {.max_tokens = 3};
@@ -568,7 +568,7 @@ static void test_engine__all_conversations_are_saved(void **state)
     log_close(&l);
 }
 
-/* Of two saves of a conversation that wait the newer one is made; a conversation that is not resident has nothing to be saved. */
+/* The newer of two waiting saves of a conversation is made; a conversation that is not resident has nothing to save. */
 static void test_engine__a_save_that_came_too_late_holds_nobody_up(void **state)
 {
     struct log l;
@@ -696,7 +696,7 @@ static void test_engine__a_conversation_leaves_its_place_without_waiting_for_the
     log_close(&l);
 }
 
-/* What was deleted does not come back by being saved; and who has no file has none. */
+/* A deleted conversation does not come back by being saved, and one without a file gets none. */
 static void test_engine__a_conversation_that_was_deleted_is_not_saved_when_it_leaves(void **state)
 {
     struct log l;
@@ -941,7 +941,7 @@ static void test_engine__a_save_does_not_touch_a_file_that_is_read(void **state)
     log_close(&l);
 }
 
-/* What is read ahead for a conversation brings it back, too. */
+/* Reading ahead for a conversation brings it back, too. */
 static void test_engine__reading_ahead_waits_for_what_comes_back(void **state)
 {
     const struct sampling how = {.max_tokens = 3};
@@ -1116,7 +1116,7 @@ static struct turn_stats take_turn(struct log *l, uint64_t name, const int32_t *
     return l->last_done[a].stats;
 }
 
-/* What is behind the rejoin point is computed, and nothing else; and the answer is that of an engine that has never seen the conversation. */
+/* Only the tokens after the rejoin point are computed, and the answer is that of an engine that has never seen the conversation. */
 static void check_cost(struct log *l, uint64_t name, const int32_t *path, int i, int cached)
 {
     struct ids said = {0}, wanted = {0};
@@ -1259,7 +1259,7 @@ static void test_engine__what_is_read_again_has_a_reason(void **state)
     log_close(&l);
 }
 
-/* What was lost before the reading ahead is told with the answer that follows. */
+/* Tokens lost before the reading ahead are reported with the answer that follows. */
 static void test_engine__what_was_read_again_ahead_has_a_reason_too(void **state)
 {
     (void)state;

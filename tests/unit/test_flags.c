@@ -14,7 +14,7 @@
 static const struct flag table[] = {{"top_p", 'p', false, "X"}, {"think", 't', true, NULL}, {"json", 'j', false, NULL}, {"read-only", 0, false, NULL},
                                     {"resume", 'r', true, "NAME", true}};
 
-/* What is found, as text: "top_p=1 think word:x", or the mistake. */
+/* Writes what was found as text: "top_p=1 think word:x", or the mistake. */
 static const char *apart(const char *line)
 {
     static struct buf out, words;

@@ -51,7 +51,7 @@ static double draw(const struct stream *s, int token, float *prob)
     return (double)*prob;
 }
 
-/* What came, in which time.  Drafts count as the tokens that they give on average: a short run's luck would be some percent. */
+/* Tokens that came, and their time.  Drafts count as the tokens that they give on average: a short run's luck would be some percent. */
 struct came {
     double tokens, time;
 };
@@ -457,7 +457,7 @@ static void test_gate__what_is_found_in_the_text_is_verified_while_it_is_right(v
     assert_int_equal(gate_look_up(&g, 20), 0);
 }
 
-/* As after a step of several answers behind which no draft was made. */
+/* Takes a step of several answers after which no draft is made. */
 static void test_gate__a_run_for_no_answers_takes_no_time(void **state)
 {
     (void)state;

@@ -61,7 +61,7 @@ static void test_glyph__nasty_text_has_the_form_that_terminals_agree_on(void **s
     }
 }
 
-/* What every glyph must be whatever it comes from: well-formed, without orders to the terminal, of characters that libc knows, and
+/* Checks a glyph, whatever it was made of: well-formed, without orders to the terminal, of characters that libc knows, and
  * of the columns that libc gives them. */
 static void check_glyph(const char *s, size_t n)
 {

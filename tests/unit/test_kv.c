@@ -1,4 +1,4 @@
-/* Where KV rows lie: bytes of the published geometry, rows that never overlap, tails that bring exact rows back. */
+/* The layout of KV rows: bytes of the published geometry, rows that never overlap, tails that bring exact rows back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ static struct kv *open_kv(struct dev *d, const char *name)
     return k;
 }
 
-/* What layer `layer` of a slot holds at a position: a number that tells them apart. */
+/* Returns the value of layer `layer` of a slot at a position: another one for each. */
 static uint16_t mark(int slot, int layer, int pos, int v) { return (uint16_t)(1 + ((slot * 3 + layer) * CTX + pos) * 2 + v); }
 
 static void write_rows(const struct kv *k, int slot, int from, int to)

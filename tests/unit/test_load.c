@@ -200,7 +200,7 @@ static void test_load__the_plan_is_there_when_it_does_not_fit(void **state)
     assert_int_equal(fits, !*e.msg);
 }
 
-/* What is imagined for a GPU is counted as the plan of one: more snapshots or positions cannot take less. */
+/* The estimate for a GPU counts as the plan of one does: more snapshots or positions cannot take less. */
 static void test_load__a_gpu_is_planned_without_one(void **state)
 {
     (void)state;

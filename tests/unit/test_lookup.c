@@ -198,7 +198,7 @@ static void test_lookup__an_edited_copy_comes_four_tokens_a_step(void **state)
     ids_free(&text);
 }
 
-/* Where three tokens come again, which is seldom, they go on otherwise. */
+/* A text in which three tokens seldom come again, and then continue differently. */
 static void test_lookup__a_text_without_repeats_costs_nothing(void **state)
 {
     (void)state;

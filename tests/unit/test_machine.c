@@ -1,4 +1,4 @@
-/* What the status line says of the machine: from a library and files that the test makes. */
+/* Figures of the machine in the status line: from a library and files that the test makes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -139,7 +139,7 @@ static void test_markdown__a_table_has_the_shape_one_asks_for(void **state)
     buf_free(&b);
 }
 
-/* What stands on the screen after each piece. */
+/* The screen after each piece. */
 static const struct { const char *piece, *expected; } stream[] = {
     {"Some **bo", "Some **bo\n"},
     {"ld** \xE4\xB8", "Some bold\n"},                   /* half a character */
@@ -288,7 +288,7 @@ static void test_markdown__a_table_of_holes_is_shown_as_source(void **state)
     buf_free(&b);
 }
 
-/* What is longer than BLOCK_LONG is laid out in parts, and does not show it. */
+/* A block longer than BLOCK_LONG is laid out in parts, which does not show. */
 static void test_markdown__long_blocks_are_laid_out_in_parts(void **state)
 {
     static const char *const first[] = {"w\n", "> w\n", "1. w\n"}, *const more[] = {"*w*\n", "> *w*\n", "   - *w*\n"};

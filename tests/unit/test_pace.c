@@ -122,7 +122,7 @@ static void test_pace__a_cpu_takes_as_many_rows_as_fit_in_60_ms(void **state)
     }
 }
 
-/* What few rows took is a bound for many. */
+/* The time of few rows is a bound for many. */
 static void test_pace__a_cpu_that_was_busy_gets_long_chunks_again(void **state)
 {
     (void)state;

@@ -451,7 +451,7 @@ static void test_pane__a_size_there_and_back_gives_the_same_cells(void **state)
     pane_close(p);
 }
 
-/* What stands in the top row: its item, and the byte of it. */
+/* Item of the top row, and its first byte there. */
 static struct pane_place top(struct pane *p)
 {
     struct pane_place place = {-1, 0, 0};

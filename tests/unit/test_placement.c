@@ -1,4 +1,4 @@
-/* Where the weights of a GPU lie that shares the host's memory. */
+/* Placement of the weights of a GPU that shares the host's memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

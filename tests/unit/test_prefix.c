@@ -100,7 +100,7 @@ static void check_prompts(int depth, bool aside)
     n_turns++;
 }
 
-/* What is read while nothing is asked is the beginning of the next prompt. */
+/* Text that is read ahead is the beginning of the next prompt. */
 static void check_ahead(int depth)
 {
     begins_with(&fake.ahead, &w.upto[depth], "read ahead");

@@ -1,4 +1,4 @@
-/* What a prompt costs by calculation, with the shapes of the 122B model in INT4 and FP8; no data. */
+/* Calculated cost of a prompt, with the shapes of the 122B model in INT4 and FP8; no data. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

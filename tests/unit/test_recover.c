@@ -144,7 +144,7 @@ static void go_on(void)
     wait_for_the_end();
 }
 
-/* What the engine was asked last begins to answer: control tokens by name. */
+/* Writes the engine's last prompt as text, control tokens by name. */
 static const char *begun(void)
 {
     static struct buf text;
@@ -303,7 +303,7 @@ static void test_recover__a_stopped_answer_stays_what_it_was_with_other_tools(vo
 
 /* --- answers under way ------------------------------------------------------------------------------------------- */
 
-/* What somebody who reads the file now finds as the last message. */
+/* Returns the last message that a reader of the file finds now. */
 static void on_disk(struct transcript *t)
 {
     struct err e = {0};

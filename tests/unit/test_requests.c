@@ -1,4 +1,4 @@
-/* What the engine thread does next: requests, saves and what is read ahead, in the order in which they must be done. */
+/* The engine thread's next piece of work: requests, saves and what is read ahead, in the order in which they must be done. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

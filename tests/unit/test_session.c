@@ -456,7 +456,7 @@ static void same(const struct transcript *a, const struct transcript *b)
         assert_int_equal(a->entries[i]->number, b->entries[i]->number);
 }
 
-/* What the path must be in every state: it begins with a root, goes from parent to child, and is what is noted as shown. */
+/* Checks the path in any state: it begins with a root, goes from parent to child, and is what is noted as shown. */
 static void sound(const struct transcript *t)
 {
     for (int i = 0; i < t->n; i++) {

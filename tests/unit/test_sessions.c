@@ -141,7 +141,7 @@ static void test_sessions__turns_are_those_of_the_path_that_is_shown(void **stat
     buf_free(&path);
 }
 
-/* What is forgotten may be a message or an answer, and the one before it next. */
+/* Forgets a message or an answer, and the one before it next. */
 static void test_sessions__a_turn_whose_answer_was_replaced_counts(void **state)
 {
     struct transcript t = {0};
@@ -264,7 +264,7 @@ static void test_sessions__the_same_title_twice_is_told_apart_by_what_came_after
     sessions_free(&l);
 }
 
-/* What the list finds is found in slices as well, wherever they are cut. */
+/* A search in slices finds what the list finds, wherever the slices are cut. */
 static void test_sessions__a_file_is_scanned_in_slices(void **state)
 {
     static const struct { const char *find; enum scan_result result; const char *hit; } rows[] = {

@@ -39,7 +39,7 @@ static struct share share_of(const struct answer *a)
     return s;
 }
 
-/* What becomes of an answer's drafts in a step. */
+/* Fate of an answer's drafts in a step. */
 static void step(struct answer *a)
 {
     static const float prob[GATE_ROWS] = {0.75f, 0.75f, 0.75f, 0.75f, 0.75f, 0.75f, 0.75f, 0.75f};

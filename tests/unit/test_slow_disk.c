@@ -36,7 +36,7 @@ static void note_path(void)
     snprintf(path, sizeof path, "%s", chat_saved_as(stage.chat));
 }
 
-/* What the file has: "Go:One." */
+/* Returns the messages in the file: "Go:One." */
 static void on_disk(const char *wanted)
 {
     struct transcript t = {0};

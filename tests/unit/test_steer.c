@@ -16,13 +16,13 @@
 /* An answer may be over before a busy machine lets the test look at it: then the test asks again, this often. */
 enum { TRIES = 200 };
 
-/* Of places in an answer each is tried, or under a sanitizer each third one. */
+/* Distance between the places of an answer that are tried; 3 under a sanitizer. */
 enum { STRIDE = SANITIZED ? 3 : 1 };
 
 static struct options *o;
 static struct chat *c;
 
-/* Of one turn. */
+/* Events of one turn. */
 static struct seen {
     struct buf reasoning, text;         /* all of it, replayed or not */
     size_t replayed;
@@ -74,7 +74,7 @@ static void step(void)
         see(&ev[i]);
 }
 
-/* Also looks whether something comes after the end. */
+/* Runs the turn to its end, and checks that nothing comes after that. */
 static void finish_turn(void)
 {
     while (!seen.n_done)
@@ -302,7 +302,7 @@ static void test_steer__an_interrupted_answer_goes_on_where_it_was_left(void **s
     }
 }
 
-/* Of a loaded answer the tokens are known, not what else was likely; it goes on all the same. */
+/* A loaded answer has its tokens but no alternatives; it continues all the same. */
 static void test_steer__a_loaded_answer_goes_on_too(void **state)
 {
     (void)state;

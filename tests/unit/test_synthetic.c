@@ -147,7 +147,7 @@ static void test_synthetic__an_mtp_block_in_int4_is_like_the_layers(void **state
     dev_close(d);
 }
 
-/* What is set aside for plain operations on a GPU: enough for each of them, and no more than the hungriest takes. */
+/* Memory set aside for plain operations on a GPU: enough for each of them, and no more than the largest takes. */
 static void test_synthetic__scratch_is_what_the_hungriest_operation_takes(void **state)
 {
     (void)state;

@@ -110,7 +110,7 @@ static void test_template__reasoning_stays_within_the_turn_only(void **state)
                                         "\u00ab</think>\u00bb\n\nb" END USER("<tool_response>x</tool_response>") PROMPT_AFTER_KEEP);
 }
 
-/* What `keep` promises: the next turn's prompt begins with items[0..keep), and not with what follows there. */
+/* Checks `keep`: the next turn's prompt begins with items[0..keep), and not with what follows there. */
 static void test_template__the_next_turn_begins_with_what_was_kept(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void test_template__refuses_in_its_own_words(void **state)
         {U("q") ", {\"role\": \"tool\", \"content\": [{}]}", "Unexpected item type in content."},
         {U("q") ", {\"role\": \"assistant\", \"tool_calls\": [{\"name\": \"f\", \"arguments\": \"{}\"}]}", "Can only get item pairs from a mapping."},
         {U("q") ", {\"role\": \"assistant\", \"tool_calls\": [{\"name\": \"f\", \"arguments\": null}]}", "Can only get item pairs from a mapping."},
-        /* Of two, the one that the template meets first: system, then users from the end back to the query, then all in order. */
+        /* The earlier of two in the template's order: system, then users from the end back to the query, then all in order. */
         {"{\"role\": \"system\", \"content\": [{\"type\": \"image\"}]}, {\"role\": \"user\", \"content\": 5}",
          "System message cannot contain images."},
         {"{\"role\": \"developer\"}, {\"role\": \"user\", \"content\": [{}]}", "Unexpected item type in content."},

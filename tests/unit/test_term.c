@@ -1,4 +1,4 @@
-/* What a terminal shows in the end is what was drawn: libvterm is the terminal, at the other end of a pty. */
+/* A terminal shows what was drawn: libvterm is the terminal, at the other end of a pty. */
 #include <locale.h>
 #include <poll.h>
 #include <pthread.h>
@@ -232,7 +232,7 @@ static int chars_of(const struct glyph *g, int half, uint32_t *out)
     return n;
 }
 
-/* What is to be seen in a column of a glyph; its number of characters.  At the right edge there is a replacement where a terminal
+/* Returns the characters shown in a column of a glyph, and their number.  At the right edge there is a replacement where a terminal
  * might begin a new row.  -1: the terminal does not agree about the glyph, anything may be seen. */
 static int chars_at(const struct glyph *g, int half, int room, uint32_t *out)
 {

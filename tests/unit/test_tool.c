@@ -357,7 +357,7 @@ static void test_tool__a_process_has_a_small_environment_and_limits(void **state
     assert_non_null(strstr(call("terminal", "{}"), "[exit status "));
 }
 
-/* What somebody tries who wants one tool's permission, or a shell, for something else. */
+/* Attempts to use one tool's permission, or a shell, for something else. */
 static const char *const bypasses[] = {
     "mine ", " mine", "mine\t", "mine\n", "\nmine", "mine\r", "Mine", "MINE", "min", "mines", "mine2", "xmine", "mine-", "mine_", "mine.", "mine/",
     "./mine",

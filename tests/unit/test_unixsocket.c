@@ -175,7 +175,7 @@ static enum http_result ask(struct err *e)
     return result;
 }
 
-/* What the listener received until the connection ended. */
+/* Returns what the listener received until the connection ended. */
 static int received_bytes(int fd)
 {
     char got[256];

@@ -246,7 +246,7 @@ static void half_hybrid(void)
     }
 }
 
-/* What is planted, whether it is only seen by --full, and what must be said of it. */
+/* The planted fault, whether only --full sees it, and the expected finding. */
 static const struct planted {
     void      (*plant)(void);
     bool        full, fault;
@@ -390,7 +390,7 @@ static bool finds(const char *kind, const char *tensor)
     return found;
 }
 
-/* Where gates and ups have scales of two sizes, one expert that has them the other way round stands out; where they have not, it cannot. */
+/* If gates and ups have scales of two sizes, one expert with exchanged scales is found; otherwise it cannot be. */
 static void test_verify__exchanged_scales_of_an_int4_expert_show_where_gate_and_up_differ(void **state)
 {
     (void)state;
