@@ -55,7 +55,7 @@ else
 ENGINE   := CUDA=0: CPU only
 endif
 
-LIB_C    := $(wildcard src/base/*.c src/text/*.c src/model/*.c src/remote/*.c src/backend/*.c src/engine/*.c src/chat/*.c src/option/*.c src/responder/*.c src/session/*.c src/tool/*.c src/debug/*.c src/bench/*.c src/fetch/*.c src/serve/*.c src/prepare/*.c kernels/cpu/*.c)
+LIB_C    := $(wildcard src/base/*.c src/answer/*.c src/text/*.c src/model/*.c src/remote/*.c src/backend/*.c src/engine/*.c src/chat/*.c src/option/*.c src/responder/*.c src/session/*.c src/tool/*.c src/debug/*.c src/bench/*.c src/fetch/*.c src/serve/*.c src/prepare/*.c kernels/cpu/*.c)
 LIB_CU   := $(if $(filter 1,$(CUDA)),$(wildcard src/backend/*.cu kernels/cuda/*.cu))
 UI_C     := $(wildcard ui/*.c ui/*/*.c)
 objs      = $(patsubst %,$(BUILD)/%.o,$(1))

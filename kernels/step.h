@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "answer/token.h"
 #include "kernels/attention.h"
 #include "kernels/pack.h"
 #include "kernels/stream.h"
@@ -28,7 +29,7 @@ enum {
     STEP_EXPERTS = 256,         /* experts at most */
     STEP_STOPS = 8,
     STEP_RESULTS = 4,           /* results that the host may be behind, a power of two */
-    STEP_ALTERNATIVES = 8,
+    STEP_ALTERNATIVES = LIMIT_ALTERNATIVES,
     STEP_RMS_PARTS = 4,
 };
 
@@ -87,15 +88,6 @@ struct step_sampling {
     int32_t  trial_tokens;      /* 0: off */
 };
 
-/* Probabilities: the softmax of a row's logits before bias and penalties, but with probability 0 for banned ids (engine/request.h).  With a head in
- * two planes the sum in the denominator is partly made of estimates (step_logits). */
-struct step_logprobs {
-    float   prob;               /* of the picked id */
-    int32_t n;                  /* the likeliest ids, in descending order; of equal ones the lower id first */
-    int32_t ids[STEP_ALTERNATIVES];
-    float   probs[STEP_ALTERNATIVES];
-};
-
 /* Why a step was the last one of its answer. */
 enum step_end {
     STEP_GOES_ON,
@@ -121,7 +113,8 @@ struct step_result {
     int32_t ended;              /* enum step_end */
     int32_t bad_id;             /* with STEP_BAD_LOGIT */
     float   bad_logit;
-    struct step_logprobs logprobs[STEP_ROWS];   /* only written with n_alternatives > 0 */
+    struct logprobs logprobs[STEP_ROWS];        /* only written with n_alternatives > 0.  With a head in two planes the sum in the denominator is
+                                                 * partly made of estimates (step_logits) */
     volatile int32_t serial;    /* step_live.step of this pick, > 0 */
 };
 
@@ -244,7 +237,7 @@ struct step_router_args {
  * where no alternatives are told a device may write -inf instead, since nobody adds them up.  That is less than any logit that a pick or an
  * alternative can have, so picks and alternatives are those of the INT8 head.
  *
- * Estimates only change the sum of exp over all ids, by which the probabilities of a struct step_logprobs are divided.  With p[i] the
+ * Estimates only change the sum of exp over all ids, by which the probabilities of a struct logprobs are divided.  With p[i] the
  * probabilities of the ids that have estimates, d[i] = scale spread |h|, and errors that are normal, its relative error has a mean of at most
  * sum_i p[i] (exp(d[i]^2 / 2) - 1) (the mean of a log-normal distribution; ids are left out because their estimates are low, which makes
  * up for most of it) and a deviation of sqrt(sum_i p[i]^2 exp(d[i]^2) (exp(d[i]^2) - 1)).  So that it stays small, STEP_WANTED

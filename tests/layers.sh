@@ -13,25 +13,26 @@ while read -r from allowed; do
     [ -z "$hits" ] && echo "ok $from includes only what it may" || bad "$from: $hits"
 done <<'RULES'
 src/base     base/
+src/answer   base/|answer/|config/
 src/text     base/|text/|config/
-kernels      base/(err|log).h|kernels/
+kernels      base/(err|log).h|answer/token.h|kernels/
 src/backend  base/|kernels/|backend/|config/
 src/model    base/|kernels/[a-z_]*\.h|backend/dev.h|model/|config/
-src/engine   base/|model/|backend/[a-z]*\.h|kernels/tensor.h|kernels/splitmix.h|engine/|config/
-src/option   base/|option/|responder/responder.h|config/
-src/session  base/|option/|chat/tokens.h|session/|config/
+src/engine   base/|answer/|model/|backend/[a-z]*\.h|kernels/tensor.h|kernels/splitmix.h|engine/|config/
+src/option   base/|answer/|option/|responder/responder.h|config/
+src/session  base/|answer/|option/|session/|config/
 src/tool     base/|option/|tool/
-src/chat     base/|option/|session/|tool/|responder/responder.h|chat/|config/
-src/responder!remote|local_far base/|text/|engine/engine.h|option/|chat/(chat|tokens|stats|answer).h|responder/|config/
-src/responder/remote.c base/|remote/|option/|responder/|config/
-src/responder/local_far.c base/|remote/|engine/engine.h|chat/(chat|stats).h|responder/|config/
+src/chat     base/|answer/|option/|session/|tool/|responder/responder.h|chat/|config/
+src/responder!remote|local_far base/|answer/|text/|engine/engine.h|option/|chat/(chat|answer).h|responder/|config/
+src/responder/remote.c base/|answer/|remote/|option/|responder/|config/
+src/responder/local_far.c base/|answer/|remote/|engine/engine.h|chat/chat.h|responder/|config/
 src/fetch    base/|fetch/|config/
-src/remote   base/|fetch/http.h|remote/|config/
-src/serve    base/|text/|fetch/http.h|option/|session/|chat/|responder/responder.h|serve/|config/
+src/remote   base/|answer/|fetch/http.h|remote/|config/
+src/serve    base/|answer/|text/|fetch/http.h|option/|session/|chat/|responder/responder.h|serve/|config/
 src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/number.h|engine/engine.h|engine/load.h|option/paths.h|fetch/|prepare/|config/
-src/debug    base/|text/|model/|backend/|engine/|debug/|config/
-src/bench    base/|text/|kernels/[a-z_]*\.h|model/|backend/|engine/|bench/|config/
-ui           base/|option/|session/|tool/|responder/(local|remote|responder).h|chat/|serve/|debug/|bench/|prepare/|ui/|config/
+src/debug    base/|answer/|text/|model/|backend/|engine/|debug/|config/
+src/bench    base/|answer/|text/|kernels/[a-z_]*\.h|model/|backend/|engine/|bench/|config/
+ui           base/|answer/|option/|session/|tool/|responder/(local|remote|responder).h|chat/|serve/|debug/|bench/|prepare/|ui/|config/
 RULES
 
 # The files of a conversation have an order (src/chat/state.h): each calls only those before it.

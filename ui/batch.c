@@ -209,7 +209,7 @@ static bool take_line(struct batch *b, const char *line, size_t n, struct err *e
 static void done(struct batch *b, const struct chat_event *ev)
 {
     struct buf why = {0};
-    b->status = ev->end != CHAT_INTERRUPTED ? (int)reply_status(&b->reply, ev, options_on(b->o, OPT_strict))
+    b->status = ev->end != END_INTERRUPTED ? (int)reply_status(&b->reply, ev, options_on(b->o, OPT_strict))
               : b->timed_out ? EXIT_TIMEOUT : EXIT_SIGNAL + interrupt_signal();
     if (b->timed_out)
         buf_adds(&why, "--timeout was reached");

@@ -135,8 +135,8 @@ static void put_json(struct pipe *p, json_t *j)
 
 static void print_figures(const struct chat_event *ev)
 {
-    const struct chat_stats *s = &ev->stats;
-    fprintf(stderr, "q35chat: %d tokens, %.1f tok/s, prompt %d (%d cached), context %d of %d, seed %llu, %.1f s\n", s->n_tokens, s->tok_s,
+    const struct stats *s = &ev->stats;
+    fprintf(stderr, "q35chat: %d tokens, %.1f tok/s, prompt %d (%d cached), context %d of %d, seed %llu, %.1f s\n", s->n_tokens, stats_tok_s(s),
             s->n_prompt, s->n_cached, s->ctx_used, s->ctx_total, (unsigned long long)s->seed, s->wall_ms / 1000);
 }
 
@@ -166,10 +166,10 @@ static bool print_code(struct pipe *p)
     return found;
 }
 
-static void print_end(struct pipe *p, enum chat_end end)
+static void print_end(struct pipe *p, enum end end)
 {
     end_answer(p);
-    if (!p->printed && (p->extract || chat_end_failed(end) || (end == CHAT_INTERRUPTED && !p->terminal)))
+    if (!p->printed && (p->extract || end_failed(end) || (end == END_INTERRUPTED && !p->terminal)))
         return;
     out(p, "\n", 1);
     flush(p);
@@ -178,7 +178,7 @@ static void print_end(struct pipe *p, enum chat_end end)
 static void complain(struct pipe *p, const struct chat_event *ev)
 {
     struct buf why = {0};
-    bool fine = !p->show_answer && p->reply.reasoning.len && !chat_end_failed(ev->end);     /* the answer was not wanted */
+    bool fine = !p->show_answer && p->reply.reasoning.len && !end_failed(ev->end);     /* the answer was not wanted */
     if (p->timed_out)
         prompt_say("--timeout was reached");
     else if (!fine && reply_complaint(&p->reply, ev, &why))
@@ -188,12 +188,12 @@ static void complain(struct pipe *p, const struct chat_event *ev)
 
 static void done(struct pipe *p, const struct chat_event *ev)
 {
-    int status = ev->end == CHAT_INTERRUPTED ? interrupted(p) : (int)reply_status(&p->reply, ev, p->strict);
+    int status = ev->end == END_INTERRUPTED ? interrupted(p) : (int)reply_status(&p->reply, ev, p->strict);
     struct err unsaved = {0};
     bool plain = !p->json && !p->jsonl;
     if (!chat_keep(p->chat, &unsaved) && status == EXIT_ANSWERED)       /* the answer is there, but not where it was to be kept */
         status = EXIT_FAILED;
-    if (p->jsonl && chat_end_failed(ev->end))
+    if (p->jsonl && end_failed(ev->end))
         put_json(p, reply_event_error(ev->text, status, p->start_ns));
     if (p->jsonl)
         put_json(p, reply_event(p->chat, ev, p->start_ns, status));

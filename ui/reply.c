@@ -95,10 +95,10 @@ static bool is_empty(const struct buf *answer)
 
 enum exit_status reply_status(const struct reply *r, const struct chat_event *done, bool strict)
 {
-    bool cut = done->end == CHAT_LENGTH || done->end == CHAT_CONTEXT || done->end == CHAT_LOOP || is_empty(&r->answer);
-    return done->end == CHAT_TOO_LONG ? EXIT_TOO_LONG
-         : done->end == CHAT_FAILED || done->end == CHAT_TOOL_ROUNDS ? EXIT_FAILED
-         : done->end == CHAT_INTERRUPTED ? EXIT_INTERRUPTED
+    bool cut = done->end == END_LENGTH || done->end == END_CONTEXT || done->end == END_LOOP || is_empty(&r->answer);
+    return done->end == END_TOO_LONG ? EXIT_TOO_LONG
+         : done->end == END_FAILED || done->end == END_TOOL_ROUNDS ? EXIT_FAILED
+         : done->end == END_INTERRUPTED ? EXIT_INTERRUPTED
          : strict && r->denied ? EXIT_DENIED
          : strict && cut ? EXIT_CUT : EXIT_ANSWERED;
 }
@@ -106,15 +106,15 @@ enum exit_status reply_status(const struct reply *r, const struct chat_event *do
 bool reply_complaint(const struct reply *r, const struct chat_event *done, struct buf *out)
 {
     bool empty = is_empty(&r->answer);
-    if (done->end >= CHAT_TOOL_ROUNDS)
+    if (done->end >= END_TOOL_ROUNDS)
         buf_adds(out, done->text);
-    else if (done->end == CHAT_LENGTH)
+    else if (done->end == END_LENGTH)
         buf_adds(out, empty ? "the answer is empty: max_tokens was reached before it began" : "the answer was cut off: max_tokens is reached");
-    else if (done->end == CHAT_CONTEXT)
+    else if (done->end == END_CONTEXT)
         buf_adds(out, empty ? "the answer is empty: the context was full before it began" : "the answer was cut off: the context is full");
-    else if (done->end == CHAT_LOOP)
+    else if (done->end == END_LOOP)
         buf_addf(out, "the answer was cut off: %s; --no-loop-guard allows it", done->text);
-    else if (done->end != CHAT_INTERRUPTED && empty)
+    else if (done->end != END_INTERRUPTED && empty)
         buf_adds(out, "the answer is empty: the model said nothing");
     if (r->denied)
         buf_addf(out, "%sa tool call was not allowed; --tools-approve NAME allows it", out->len ? "; " : "");
@@ -125,33 +125,11 @@ bool reply_complaint(const struct reply *r, const struct chat_event *done, struc
 
 static void add_figures(json_t *j, const struct chat *c, const struct chat_event *done)
 {
-    const struct chat_stats *s = &done->stats;
     const struct chat_info *info = chat_info(c);
-    json_t *by_position = json_array(), *mtp = json_array(), *lookup = json_array();
-    for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++) {
-        int drafted = s->drafted[i] - s->looked_up[i], accepted = s->accepted[i] - s->looked_up_accepted[i];
-        if (drafted)
-            json_array_append_new(by_position, json_real((double)accepted / drafted));
-        json_array_append_new(mtp, json_pack("[ii]", drafted, accepted));
-        json_array_append_new(lookup, json_pack("[ii]", s->looked_up[i], s->looked_up_accepted[i]));
-    }
-    json_object_set_new(j, "finish", json_string(chat_end_name(done->end)));
-    if (chat_end_failed(done->end))
+    json_object_set_new(j, "finish", json_string(end_word(done->end)));
+    if (end_failed(done->end))
         json_object_set_new(j, "error", json_text(done->text, done->n));
-    json_object_set_new(j, "tokens", json_pack("{s:i, s:i, s:i}", "prompt", s->n_prompt, "cached", s->n_cached, "generated", s->n_tokens));
-    json_object_set_new(j, "context", json_pack("{s:i, s:i}", "used", s->ctx_used, "total", s->ctx_total));
-    json_object_set_new(j, "tok_per_s", json_real(s->tok_s));
-    json_object_set_new(j, "acceptance", s->acceptance < 0 ? json_null() : json_real(s->acceptance));
-    json_object_set_new(j, "acceptance_by_position", by_position);
-    json_object_set_new(j, "drafts", json_pack("{s:o, s:o}", "mtp", mtp, "lookup", lookup));
-    json_object_set_new(j, "tokens_per_step", chat_tokens_per_step(s) > 0 ? json_real(chat_tokens_per_step(s)) : json_null());
-    json_object_set_new(j, "gb_per_token", chat_gb_per_token(s) > 0 ? json_real(chat_gb_per_token(s)) : json_null());
-    json_object_set_new(j, "steps", json_integer(s->n_steps));
-    json_object_set_new(j, "rounds", json_integer(s->n_rounds));
-    json_object_set_new(j, "prefill_ms", json_real(s->prefill_ms));
-    json_object_set_new(j, "decode_ms", json_real(s->decode_ms));
-    json_object_set_new(j, "wall_ms", json_real(s->wall_ms));
-    json_object_set_new(j, "seed", json_integer((json_int_t)s->seed));
+    stats_to_json(&done->stats, j);
     json_object_set_new(j, "model", json_string(info ? info->model : chat_model_dir(c)));
     if (info)
         json_object_set_new(j, "backend", json_string(info->backend));
@@ -201,7 +179,7 @@ json_t *reply_event_error(const char *why, int exit, int64_t start_ns)
 json_t *reply_event_no_model(const char *why, int exit, int64_t start_ns)
 {
     json_t *j = event("end", start_ns);
-    json_object_set_new(j, "finish", json_string(chat_end_name(CHAT_FAILED)));
+    json_object_set_new(j, "finish", json_string(end_word(END_FAILED)));
     json_object_set_new(j, "error", json_text(why, strlen(why)));
     json_object_set_new(j, "exit", json_integer(exit));
     return j;

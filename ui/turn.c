@@ -192,12 +192,12 @@ static void approve(struct turn *t, const struct chat_event *ev)
     chat_approve(t->chat, t->ask ? t->ask(t, ev->name, ev->text) : CHAT_NO);
 }
 
-static void add_figures(struct buf *line, const struct chat_stats *s)
+static void add_figures(struct buf *line, const struct stats *s)
 {
     figure_turn(line, s->n_prompt - s->n_cached, s->prefill_ms, s->n_tokens, s->decode_ms);
-    buf_addf(line, ", %.1f tok/s, ", s->tok_s);
-    if (s->acceptance >= 0)
-        buf_addf(line, "accept %.0f %%, ", 100 * s->acceptance);
+    buf_addf(line, ", %.1f tok/s, ", stats_tok_s(s));
+    if (stats_acceptance(s) >= 0)
+        buf_addf(line, "accept %.0f %%, ", 100 * stats_acceptance(s));
     buf_adds(line, "ctx ");
     figure_tokens(line, s->ctx_used);
     if (s->ctx_total) {
@@ -211,7 +211,7 @@ static void add_figures(struct buf *line, const struct chat_stats *s)
 }
 
 /* The line below an answer: its time, its figures, as far as the options want them. */
-static void show_figures(struct turn *t, const struct chat_stats *s)
+static void show_figures(struct turn *t, const struct stats *s)
 {
     const bool times = options_on(t->o, OPT_times), stats = options_on(t->o, OPT_stats);
     struct buf line = {0};
@@ -229,13 +229,13 @@ static void show_figures(struct turn *t, const struct chat_stats *s)
     buf_free(&line);
 }
 
-static const char *ended(enum chat_end end)
+static const char *ended(enum end end)
 {
     switch (end) {
-    case CHAT_LENGTH:      return "[cut off: max_tokens is reached]\n";
-    case CHAT_CONTEXT:     return "[cut off: the context is full; free space with /compact or /drop N, or start over with /new]\n";
-    case CHAT_INTERRUPTED: return "[stopped]\n";
-    case CHAT_TOOL_ROUNDS: return "[ended: too many rounds of tool calls, see /set tool_rounds]\n";
+    case END_LENGTH:      return "[cut off: max_tokens is reached]\n";
+    case END_CONTEXT:     return "[cut off: the context is full; free space with /compact or /drop N, or start over with /new]\n";
+    case END_INTERRUPTED: return "[stopped]\n";
+    case END_TOOL_ROUNDS: return "[ended: too many rounds of tool calls, see /set tool_rounds]\n";
     default:               return NULL;
     }
 }
@@ -243,13 +243,13 @@ static const char *ended(enum chat_end end)
 static void show_done(struct turn *t, const struct chat_event *ev)
 {
     end_part(t);
-    if (chat_end_failed(ev->end)) {
+    if (end_failed(ev->end)) {
         struct buf line = {0};
         buf_addf(&line, "[failed: %s]\n", ev->text);
         turn_say(t, line.data);
         buf_free(&line);
     }
-    if (ev->end == CHAT_LOOP) {
+    if (ev->end == END_LOOP) {
         struct buf line = {0};
         buf_addf(&line, "[cut off: %s; /continue continues anyway]\n", ev->text);
         turn_say(t, line.data);

@@ -15,7 +15,7 @@ struct pick {
     float   prob;
     enum step_end failed;               /* STEP_BAD_LOGIT with bad_id, or STEP_ALL_BANNED */
     int32_t bad_id;
-    struct step_logprobs logprobs;
+    struct logprobs logprobs;
 };
 
 /* ---- greedy ---- */
@@ -210,7 +210,7 @@ static float plain_logit(const struct step_pick_args *a, int row, int id)
 }
 
 /* The likeliest ids, and how likely `id` is. */
-static void look(struct step_logprobs *o, const struct step_pick_args *a, int row, int n_ids, int32_t id)
+static void look(struct logprobs *o, const struct step_pick_args *a, int row, int n_ids, int32_t id)
 {
     float best[STEP_ALTERNATIVES] = {0};
     const int asked = a->sampling->n_alternatives, most = asked < STEP_ALTERNATIVES ? asked : STEP_ALTERNATIVES, k = most < n_ids ? most : n_ids;

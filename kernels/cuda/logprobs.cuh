@@ -73,7 +73,7 @@ __device__ void look_at_slice(struct look *out, const struct plain_row &r, int f
 }
 
 /* The best of all slices, and how likely `id` was. */
-__device__ void look_at_row(struct step_logprobs *out, const struct look *slice, const struct plain_row &r, int n, int id, struct shared *s)
+__device__ void look_at_row(struct logprobs *out, const struct look *slice, const struct plain_row &r, int n, int id, struct shared *s)
 {
     const int i = threadIdx.x;
     uint64_t own = i < SLICES * STEP_ALTERNATIVES ? __ldcg((const unsigned long long *)&slice[i / STEP_ALTERNATIVES].key[i % STEP_ALTERNATIVES]) : 0;

@@ -20,7 +20,7 @@ struct work {
     struct row   row[STEP_ROWS];
     struct slice slice[STEP_ROWS][SLICES];
     struct look  look[STEP_ROWS][SLICES];
-    struct step_logprobs logprobs[STEP_ROWS];
+    struct logprobs logprobs[STEP_ROWS];
 };
 static_assert(sizeof(struct work) <= 65536, "step_pick_scratch()");
 
@@ -121,13 +121,13 @@ __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
     __syncwarp();
 }
 
-__device__ __forceinline__ void copy_logprobs(struct step_logprobs *to, const struct step_logprobs *from, int n)
+__device__ __forceinline__ void copy_logprobs(struct logprobs *to, const struct logprobs *from, int n)
 {
     for (int i = threadIdx.x; i < n * (int)(sizeof *to / 4); i += 32)
         ((uint32_t *)to)[i] = __ldcg((const uint32_t *)from + i);
 }
 
-__device__ void finish_step(const struct step_pick_args &a, struct walk *k, const struct step_logprobs *logprobs)
+__device__ void finish_step(const struct step_pick_args &a, struct walk *k, const struct logprobs *logprobs)
 {
     struct step_result *out = nullptr;
     if (threadIdx.x < 32) {

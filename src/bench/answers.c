@@ -77,66 +77,35 @@ static bool await(struct answers *x, uint32_t serial, struct event *done, const 
                 return err_set(e, "%s", l.events[i].message);
             if (l.events[i].kind == EV_DONE && l.events[i].serial == serial) {
                 *done = l.events[i];
-                return done->finish != FINISH_ERROR || err_set(e, "%s", done->message);
+                return done->finish != END_FAILED || err_set(e, "%s", done->message);
             }
         }
     }
 }
 
-static void add(struct asked *sum, const struct turn_stats *t)
+static void add(struct asked *sum, const struct stats *t)
 {
-    const int after_first = t->n_tokens > 1 ? t->n_tokens - 1 : 0;
     const double ms = t->prefill_ms + t->decode_ms;
-    for (int i = 0; i < ENGINE_MAX_DEPTH; i++) {
-        sum->drafted[i] += t->drafted[i];
-        sum->accepted[i] += t->accepted[i];
-        sum->looked_up[i] += t->looked_up[i];
-        sum->looked_up_accepted[i] += t->looked_up_accepted[i];
-    }
+    stats_add(&sum->stats, t, false);
     sum->n_answers++;
-    sum->n_tokens += t->n_tokens;
-    sum->n_steps += t->n_steps;
-    sum->n_after_first += after_first;
-    sum->decode_ms += t->decode_ms;
     sum->sum_tok_s += ms > 0 ? t->n_tokens * 1e3 / ms : 0;
-    sum->sum_decode_tok_s += t->decode_ms > 0 ? after_first * 1e3 / t->decode_ms : 0;
+    sum->sum_decode_tok_s += stats_tok_s(t);
     sum->sum_pos += t->n_prompt + 0.5 * t->n_tokens;
 }
 
-static int total(const int by_position[ENGINE_MAX_DEPTH])
+int asked_steps(const struct asked *a, enum draft_source by, int n)
 {
-    int n = 0;
-    for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
-        n += by_position[i];
-    return n;
+    const struct draft_count *d = a->stats.drafts[by];
+    int at_least = n ? d[n - 1].drafted : by == DRAFT_MTP ? a->stats.n_steps : d[0].drafted;
+    if (!n && by == DRAFT_MTP)
+        for (int i = 0; i < DRAFT_SOURCES; i++)
+            at_least -= i != DRAFT_MTP ? a->stats.drafts[i][0].drafted : 0;
+    return at_least - (n < LIMIT_DRAFTS ? d[n].drafted : 0);
 }
 
-int asked_drafted(const struct asked *a)  { return total(a->drafted); }
-int asked_accepted(const struct asked *a) { return total(a->accepted); }
-
-static int exactly(const int by_position[ENGINE_MAX_DEPTH], int n_steps, int n)
-{
-    const int at_least = n ? by_position[n - 1] : n_steps, more = n < ENGINE_MAX_DEPTH ? by_position[n] : 0;
-    return at_least - more;
-}
-
-int asked_steps(const struct asked *a, int n)           { return exactly(a->drafted, a->n_steps, n); }
-int asked_steps_looked_up(const struct asked *a, int n) { return n ? exactly(a->looked_up, 0, n) : 0; }
-
-void asked_add_drafts(struct asked *to, const struct asked *a)
-{
-    for (int i = 0; i < ENGINE_MAX_DEPTH; i++) {
-        to->drafted[i] += a->drafted[i];
-        to->accepted[i] += a->accepted[i];
-        to->looked_up[i] += a->looked_up[i];
-        to->looked_up_accepted[i] += a->looked_up_accepted[i];
-    }
-}
-
-static void tell(struct answers *x, const struct question *q, const struct turn_stats *t, const char *ended, const struct engine_machine *before)
+static void tell(struct answers *x, const struct question *q, const struct stats *t, const char *ended, const struct engine_machine *before)
 {
     struct engine_machine m;
-    const int after_first = t->n_tokens > 1 ? t->n_tokens - 1 : 0;
     const double ms = t->prefill_ms + t->decode_ms;
     engine_machine(x->g, &m);
     report_text(x->r, q->name);
@@ -145,8 +114,8 @@ static void tell(struct answers *x, const struct question *q, const struct turn_
     report_number(x->r, t->prefill_ms);
     report_number(x->r, t->n_tokens);
     report_number(x->r, ms > 0 ? t->n_tokens * 1e3 / ms : NAN);
-    report_number(x->r, after_first && t->decode_ms > 0 ? after_first * 1e3 / t->decode_ms : NAN);
-    report_number(x->r, t->n_steps ? (double)after_first / t->n_steps : NAN);
+    report_number(x->r, t->n_timed && t->decode_ms > 0 ? stats_tok_s(t) : NAN);
+    report_number(x->r, t->n_steps ? (double)t->n_timed / t->n_steps : NAN);
     report_number(x->r, m.joules > before->joules && t->n_tokens ? (m.joules - before->joules) / t->n_tokens : NAN);
     report_number(x->r, m.celsius ? m.celsius : NAN);
     report_text(x->r, m.throttled ? m.throttled : "");
@@ -155,7 +124,6 @@ static void tell(struct answers *x, const struct question *q, const struct turn_
 
 static bool ask(struct answers *x, const struct question *q, struct asked *sum, struct err *e)
 {
-    static const char *const finishes[] = {"stop", "length", "context", "stopped", "error"};
     const struct engine_info *info = engine_info(x->g);
     struct sampling how = {
         .max_tokens = q->max_tokens, .draft_depth = x->depth, .n_alternatives = x->n_alternatives, .lookup = true,
@@ -170,7 +138,7 @@ static bool ask(struct answers *x, const struct question *q, struct asked *sum, 
     bool ok = encode(x, q->text, &ids, e) && await(x, engine_submit(x->g, 0, ids.data, ids.n, 0, &how), &done, &ended, e);
     if (ok) {
         add(sum, &done.stats);
-        tell(x, q, &done.stats, ended ? ended : finishes[done.finish], &before);
+        tell(x, q, &done.stats, ended ? ended : end_word(done.finish), &before);
     }
     ids_free(&ids);
     return ok;
@@ -192,15 +160,15 @@ bool answers_ask(struct answers *x, const char *title, const struct question *q,
     return true;
 }
 
-static void report_drafts(struct report *r, const char *source, int position, int drafted, int accepted)
+static void report_drafts(struct report *r, const char *source, int position, struct draft_count d)
 {
-    if (!drafted)
+    if (!d.drafted)
         return;
     report_text(r, source);
     report_number(r, position);
-    report_number(r, drafted);
-    report_number(r, accepted);
-    report_number(r, 100.0 * accepted / drafted);
+    report_number(r, d.drafted);
+    report_number(r, d.accepted);
+    report_number(r, 100 * drafts_share(d));
 }
 
 void answers_drafts(struct answers *x, const struct asked *sum)
@@ -209,11 +177,14 @@ void answers_drafts(struct answers *x, const struct asked *sum)
         {"source", "source", -8, 0}, {"position", "position", 8, 0}, {"drafted", "drafted", 8, 0}, {"accepted", "accepted", 8, 0},
         {"percent", "%", 7, 1},
     };
+    static const char *const sources[] = {
+#define DRAFT_SOURCE(ID, key, ...) key,
+#include "config/draft_sources.def"
+    };
     report_table(x->r, "drafts by source and position", columns, sizeof columns / sizeof *columns);
-    for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
-        report_drafts(x->r, "mtp", i + 1, sum->drafted[i] - sum->looked_up[i], sum->accepted[i] - sum->looked_up_accepted[i]);
-    for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
-        report_drafts(x->r, "lookup", i + 1, sum->looked_up[i], sum->looked_up_accepted[i]);
+    for (int by = 0; by < DRAFT_SOURCES; by++)
+        for (int i = 0; i < LIMIT_DRAFTS; i++)
+            report_drafts(x->r, sources[by], i + 1, sum->stats.drafts[by][i]);
 }
 
 bool answers_open(struct answers *x, struct report *r, const struct engine_options *o, struct err *e)

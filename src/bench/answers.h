@@ -16,13 +16,10 @@ extern const struct question answers_report[], answers_five[];  /* config/bench_
 enum { ANSWERS_QUESTIONS = 5 };         /* of each */
 
 struct asked {                          /* some answers together */
-    int    n_answers, n_tokens, n_steps;
-    int    n_after_first;               /* tokens behind the first one of each answer; decode_ms is their time */
-    double decode_ms;
+    int    n_answers;
+    struct stats stats;
     double sum_tok_s, sum_decode_tok_s; /* of each answer: all tokens over all time, and behind the first one */
     double sum_pos;                     /* of the middle of each answer */
-    int    drafted[ENGINE_MAX_DEPTH], accepted[ENGINE_MAX_DEPTH];       /* by position */
-    int    looked_up[ENGINE_MAX_DEPTH], looked_up_accepted[ENGINE_MAX_DEPTH];   /* of these: drafts found in the text */
 };
 
 struct answers {
@@ -41,11 +38,7 @@ bool answers_ask(struct answers *x, const char *title, const struct question *q,
 void answers_drafts(struct answers *x, const struct asked *sum);        /* a table of drafts by source and position */
 void answers_close(struct answers *x);
 
-int  asked_drafted(const struct asked *a);
-int  asked_accepted(const struct asked *a);
-/* Steps that verified exactly n drafts; those of them whose drafts were found in the text. */
-int  asked_steps(const struct asked *a, int n);
-int  asked_steps_looked_up(const struct asked *a, int n);
-void asked_add_drafts(struct asked *to, const struct asked *a);
+/* Steps that verified exactly n drafts of that source.  Steps without drafts count as the MTP block's. */
+int  asked_steps(const struct asked *a, enum draft_source by, int n);
 
 #endif

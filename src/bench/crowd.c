@@ -84,17 +84,12 @@ static void begin(struct crowd *c, struct member *m, int i, const struct kind *k
 /* Over the answers from their first token on. */
 static void add_drafts(const struct member *all, int n, struct rates *r)
 {
-    int steps = 0, drafted = 0, accepted = 0;
-    for (int i = 0; i < n; i++) {
-        const struct turn_stats *s = &all[i].out.stats;
-        steps += s->n_steps;
-        for (int k = 0; k < ENGINE_MAX_DEPTH; k++) {
-            drafted += s->drafted[k];
-            accepted += s->accepted[k];
-        }
-    }
-    r->drafts = steps ? (double)drafted / steps : NAN;
-    r->right = drafted ? 100.0 * accepted / drafted : NAN;
+    struct stats sum = {0};
+    for (int i = 0; i < n; i++)
+        stats_add(&sum, &all[i].out.stats, false);
+    const struct draft_count d = stats_all_drafts(&sum);
+    r->drafts = sum.n_steps ? (double)d.drafted / sum.n_steps : NAN;
+    r->right = d.drafted ? 100 * drafts_share(d) : NAN;
 }
 
 /* Until the first of n answers has ended or all have said enough, from the moment on when all of them speak.  0: stopped, or not at once. */

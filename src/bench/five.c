@@ -17,13 +17,13 @@ static double bytes_of(const struct sweep *w, const struct asked *a)
     const int pos = (int)(a->sum_pos / a->n_answers);
     double bytes = 0;
     for (int n = 0; n <= ENGINE_MAX_DEPTH; n++) {
-        const int steps = asked_steps(a, n);
+        const int found = asked_steps(a, DRAFT_LOOKUP, n), steps = asked_steps(a, DRAFT_MTP, n) + found;
         const struct sweep_step *s = sweep_step_of(w, n + 1, 0);
         if (steps && !s)
             return NAN;
         if (steps)
             bytes += steps * traffic_step(&w->s.traffic, n + 1, pos, s->distinct)
-                   + (steps - asked_steps_looked_up(a, n)) * subject_draft_bytes(&w->s, n);
+                   + (steps - found) * subject_draft_bytes(&w->s, n);
     }
     return bytes;
 }
@@ -38,10 +38,11 @@ static void report_means(const struct sweep *w, const struct asked *runs, int n)
     report_table(w->r, "means over the answers of a run", columns, sizeof columns / sizeof *columns);
     for (int i = 0; i < n && runs[i].n_answers; i++) {
         const struct asked *a = &runs[i];
-        const int drafted = asked_drafted(a);
-        const double bytes = bytes_of(w, a), gb_s = bytes / a->decode_ms * 1e-6,
-            cells[] = {i + 1, a->n_answers, a->sum_tok_s / a->n_answers, a->sum_decode_tok_s / a->n_answers, (double)a->n_after_first / a->n_steps,
-                       drafted ? 100.0 * asked_accepted(a) / drafted : NAN, bytes / a->n_after_first * 1e-9, gb_s,
+        const struct stats *t = &a->stats;
+        const struct draft_count d = stats_all_drafts(t);
+        const double bytes = bytes_of(w, a), gb_s = bytes / t->decode_ms * 1e-6,
+            cells[] = {i + 1, a->n_answers, a->sum_tok_s / a->n_answers, a->sum_decode_tok_s / a->n_answers, (double)t->n_timed / t->n_steps,
+                       d.drafted ? 100 * drafts_share(d) : NAN, bytes / t->n_timed * 1e-9, gb_s,
                        100 * gb_s / w->s.read_gb_s};
         for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
             report_number(w->r, cells[c]);
@@ -55,8 +56,9 @@ static bool report_bytes(struct report *r, const struct bench_options *given, co
     struct sweep w;
     int rows = 1;
     for (int i = 0; i < n; i++)
-        for (int d = 0; d < ENGINE_MAX_DEPTH; d++)
-            rows = runs[i].drafted[d] && d + 2 > rows ? d + 2 : rows;
+        for (int d = 0; d < LIMIT_DRAFTS; d++)
+            for (int by = 0; by < DRAFT_SOURCES; by++)
+                rows = runs[i].stats.drafts[by][d].drafted && d + 2 > rows ? d + 2 : rows;
     o.rows = rows;
     o.n_ctx = 2 * SWEEP_MARGIN;
     bool ok = sweep_open(&w, &o, r);
@@ -86,7 +88,7 @@ static bool measure(struct report *r, const struct bench_options *o, struct err 
     for (int i = 0; ok && i < RUNS && !report_stopped(r); i++)
         ok = answers_ask(&x, titles[i], answers_five, ANSWERS_QUESTIONS, &runs[i], e);
     for (int i = 0; i < RUNS; i++)
-        asked_add_drafts(&all, &runs[i]);
+        stats_add(&all.stats, &runs[i].stats, false);
     if (ok)
         answers_drafts(&x, &all);
     answers_close(&x);

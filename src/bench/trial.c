@@ -39,7 +39,7 @@ static void prefill(void *arg, int done, int total, int cached) { (void)arg, (vo
 static bool tokens(void *arg, const struct picks *p) { return (void)arg, (void)p, true; }
 
 /* One answer at so many drafts, or DRAFTER_AUTO. */
-static bool answer(struct trial *t, int depth, const float rate[2], int n_tokens, struct turn_stats *out, struct err *e)
+static bool answer(struct trial *t, int depth, const float rate[2], int n_tokens, struct stats *out, struct err *e)
 {
     const struct sampling how = {
         .max_tokens = n_tokens, .draft_depth = depth, .n_alternatives = t->s->o->n_alternatives, .n_ids = t->s->m.cfg.vocab,
@@ -51,18 +51,18 @@ static bool answer(struct trial *t, int depth, const float rate[2], int n_tokens
     if (!decoder_answer(t->d, &p, &h, &o, e))
         return false;
     *out = o.stats;
-    return o.finish != FINISH_ERROR || err_set(e, "%s", o.why.msg);
+    return o.finish != END_FAILED || err_set(e, "%s", o.why.msg);
 }
 
 static bool changes(const struct chance *c) { return c->rate[0] < c->rate[1] || c->rate[0] > c->rate[1]; }
 
 /* Tokens behind the first one that the drafts of the answer give on average: a lot as short as an answer would add some percent of its own.
  * Where the chance changes it is what they gave. */
-static double tokens_of(const struct turn_stats *a, const struct chance *c)
+static double tokens_of(const struct stats *a, const struct chance *c)
 {
     double tokens = a->n_steps, all = 1;
     for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
-        tokens += a->drafted[i] * (all *= (double)c->rate[0]);
+        tokens += a->drafts[DRAFT_MTP][i].drafted * (all *= (double)c->rate[0]);
     return changes(c) ? a->n_tokens - 1 : tokens;
 }
 
@@ -70,7 +70,7 @@ static double tokens_of(const struct turn_stats *a, const struct chance *c)
 static bool measure_step(struct trial *t, int n, float rate, int n_tokens, double *ms, struct err *e)
 {
     const float same[2] = {rate, rate};
-    struct turn_stats a;
+    struct stats a;
     if (!answer(t, n, same, WARM_TOKENS, &a, e) || !answer(t, n, same, n_tokens, &a, e))
         return false;
     *ms = a.n_steps ? a.decode_ms / a.n_steps : 0;
@@ -116,7 +116,7 @@ static bool measure_best(struct trial *t, float rate, struct fixed *out, struct 
 }
 
 /* before: the answers before it; best: for either chance. */
-static void report_answer(struct trial *t, const struct chance *c, const char *before, const struct turn_stats *a, const struct fixed best[2])
+static void report_answer(struct trial *t, const struct chance *c, const char *before, const struct stats *a, const struct fixed best[2])
 {
     const double none = 1e3 / t->ms[0], both = 2 / (1 / best[0].tok_s + 1 / best[1].tok_s), tokens = tokens_of(a, c),
         rate = a->decode_ms > 0 ? tokens * 1e3 / a->decode_ms : NAN;
@@ -139,7 +139,7 @@ static bool measure_chance(struct trial *t, const struct chance *c, struct err *
     if (changes(c) && !measure_best(t, c->rate[1], &best[1], e))
         return false;
     for (int i = 0; i < 2 && !report_stopped(t->r); i++) {
-        struct turn_stats a;
+        struct stats a;
         if (!answer(t, -1, c->rate, changes(c) ? TURN * TURNS : TOKENS, &a, e))
             return false;
         if (a.n_steps)
@@ -156,7 +156,7 @@ static bool measure_auto(struct trial *t, struct err *e)
         {"best_tok_s", "tok/s", 8, 1}, {"auto_tok_s", "auto", 8, 1}, {"tokens_step", "tokens/step", 11, 2}, {"of_none", "x none", 7, 2},
         {"of_best", "x best", 7, 3}, {"gb_token", "GB/token", 9, 3}, {"there_tok_s", "there", 8, 1},
     };
-    struct turn_stats a;
+    struct stats a;
     const struct bench_options *o = t->s->o;
     const double then = o->then > 0 ? o->then : o->chance;
     char name[32];

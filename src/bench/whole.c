@@ -75,9 +75,10 @@ static void report_projection(const struct sweep *w, const struct asked *a)
             snprintf(what, sizeof what, "no drafts, context of %d", w->steps[i].pos);
             row(w, what, 1, w->steps[i].bytes, 1e3 / w->steps[i].ms);
         }
+    const struct stats *t = &a->stats;
     double bytes;
-    if (a->n_steps && a->decode_ms > 0 && between(w, 1 + (double)asked_drafted(a) / a->n_steps, &bytes))
-        row(w, "the five prompts, drafting free", (double)a->n_after_first / a->n_steps, bytes, a->n_after_first * 1e3 / a->decode_ms);
+    if (t->n_steps && t->decode_ms > 0 && between(w, 1 + (double)stats_all_drafts(t).drafted / t->n_steps, &bytes))
+        row(w, "the five prompts, drafting free", (double)t->n_timed / t->n_steps, bytes, stats_tok_s(t));
 }
 
 /* ---- parts */

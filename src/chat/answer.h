@@ -10,7 +10,7 @@
 #include "chat/loop.h"
 #include "responder/responder.h"
 #include "chat/stopper.h"
-#include "chat/tokens.h"
+#include "answer/tokens.h"
 #include "session/transcript.h"
 
 enum { ANSWER_MAX_CALLS = 256 };        /* each is a tool that runs; a model that repeats itself makes thousands */

@@ -48,19 +48,19 @@ void aside_calls(const struct chat *c, struct request *q, struct arena *mem)
 }
 
 /* An aside that was cut off says so in a note: unlike an answer it cannot be continued. */
-enum chat_end aside_end(struct chat *c, enum chat_end end, const char **why)
+enum end aside_end(struct chat *c, enum end end, const char **why)
 {
     const struct answer *a = &c->turn.answer;
-    if (a->n_calls && end == CHAT_ANSWERED) {           /* they could not be run */
+    if (a->n_calls && end == END_STOP) {           /* they could not be run */
         *why = a->too_many ? "the model made too many tool calls in one answer; none of them was run"
                            : "the model broke off in the middle of a tool call";
-        return CHAT_FAILED;
+        return END_FAILED;
     }
-    const char *cut = a->looped ? ", and was cut off because it repeats itself" : end == CHAT_LENGTH ? ", and was cut off: max_tokens is reached"
-                    : end == CHAT_CONTEXT ? ", and was cut off: the context is full" : "";
+    const char *cut = a->looped ? ", and was cut off because it repeats itself" : end == END_LENGTH ? ", and was cut off: max_tokens is reached"
+                    : end == END_CONTEXT ? ", and was cut off: the context is full" : "";
     struct buf note = {0};
     buf_addf(&note, "aside: it is not part of the conversation%s", cut);
     state_note(c, note.data);
     buf_free(&note);
-    return a->looped || end == CHAT_LENGTH || end == CHAT_CONTEXT ? CHAT_ANSWERED : end;
+    return a->looped || end == END_LENGTH || end == END_CONTEXT ? END_STOP : end;
 }

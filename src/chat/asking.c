@@ -26,9 +26,9 @@ static int which_answer(const struct chat *c)
     return which;
 }
 
-struct request_sampling asking_sampling(struct chat *c)
+struct sampling asking_sampling(struct chat *c)
 {
-    struct request_sampling s;
+    struct sampling s;
     preset_sampling(c->o, c->responder->ops->info(c->responder), &s);
     s.n_alternatives = c->front.inspects ? options_int(c->o, OPT_alternatives) : 0;
     if (!c->turn.stats.n_rounds)

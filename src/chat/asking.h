@@ -13,7 +13,7 @@
 bool asking_begins(struct chat *c, struct err *e);
 bool asking_thinks(const struct chat *c);
 /* The first request of a turn draws its seed. */
-struct request_sampling asking_sampling(struct chat *c);
+struct sampling asking_sampling(struct chat *c);
 /* All but the sampling; messages in `mem`. */
 struct request asking_request(const struct chat *c, enum turn_kind kind, struct arena *mem);
 /* Tokens that the prompt of such a turn would have; negative with the reason: it is refused. */

@@ -13,12 +13,6 @@
 #include "chat/state.h"
 #include "session/title.h"
 
-const char *chat_end_name(enum chat_end end)
-{
-    static const char *const names[] = {"stop", "stop_text", "length", "context", "loop", "interrupted", "tool_rounds", "error", "too_long"};
-    return names[end];
-}
-
 /* Another responder takes the place of one that is gone; the turn that needs it waits until it is ready. */
 static void replace_responder(struct chat *c)
 {
@@ -262,7 +256,7 @@ bool chat_new(struct chat *c, struct err *e)
     attach_free(&c->draft.attached);
     session_close(c->persist.session);
     c->persist.session = NULL;
-    c->turn.stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
+    c->turn.stats = (struct stats){.ctx_total = c->info.n_ctx};
     return true;
 }
 
@@ -446,7 +440,7 @@ int chat_n_messages(const struct chat *c)
     return c->t.n;
 }
 
-const struct chat_stats *chat_last_stats(const struct chat *c)
+const struct stats *chat_last_stats(const struct chat *c)
 {
     return &c->turn.stats;
 }

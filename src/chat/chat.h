@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "answer/end.h"
+#include "answer/stats.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "option/options.h"
@@ -20,7 +22,7 @@
 struct chat;
 struct responder;
 
-enum { CHAT_MAX_FDS = 7, CHAT_MAX_DEPTH = LIMIT_DRAFTS };
+enum { CHAT_MAX_FDS = 7 };
 
 enum chat_event_kind {
     CHAT_LOADING,               /* done, total: bytes */
@@ -42,71 +44,6 @@ enum chat_event_kind {
     CHAT_FATAL,                 /* text: why the model is gone; the conversation can only be saved */
 };
 
-enum chat_end {
-    CHAT_ANSWERED, CHAT_STOP_TEXT, CHAT_LENGTH, CHAT_CONTEXT,
-    CHAT_LOOP,                  /* the answer repeated itself (chat/loop.h); text: what it repeated */
-    CHAT_INTERRUPTED, CHAT_TOOL_ROUNDS, CHAT_FAILED,
-    CHAT_TOO_LONG,              /* failed: the context cannot hold the prompt */
-};
-const char *chat_end_name(enum chat_end end);           /* "stop", "stop_text", "length", ... */
-static inline bool chat_end_failed(enum chat_end end) { return end == CHAT_FAILED || end == CHAT_TOO_LONG; }
-
-/* Why tokens of a prompt were read again that an earlier prompt had already held.  {0}: none were. */
-struct chat_refilled {
-    bool happened;
-    bool resident;                      /* the conversation was in memory, but its states could not go back far enough; false: it was not there */
-    bool from_file;                     /* the snapshot that the prompt goes on from came from a checkpoint file */
-    int  common;                        /* tokens that the prompt shares with the conversation in memory */
-    int  pos;                           /* position of the nearest snapshot within these; 0: there is none */
-};
-
-/* Figures of one request to a responder (all members up to `refilled`), or of a turn: sums over its requests, one for each round of tool calls,
- * and what follows from these. */
-struct chat_stats {
-    int    n_prompt, n_cached;          /* tokens of prompts; of these, tokens that were in the cache */
-    int    n_ahead;                     /* of n_cached: tokens that were read ahead, before the request came */
-    int    n_typed;                     /* of n_ahead: tokens of the message itself, read while the user typed */
-    int    n_tokens;                    /* sampled tokens, those that end answers included */
-    int    n_timed;                     /* of n_tokens: those made during decode_ms, which is all but the first of each request */
-    int    n_steps;
-    int    drafted[CHAT_MAX_DEPTH], accepted[CHAT_MAX_DEPTH];   /* drafts by their position in a step */
-    int    looked_up[CHAT_MAX_DEPTH], looked_up_accepted[CHAT_MAX_DEPTH];      /* of these: drafts found in the text; the MTP block made the others */
-    double prefill_ms, decode_ms;
-    double bytes;                       /* memory traffic of all steps: weights, states, KV rows, drafts; 0: not known */
-    struct chat_refilled refilled;      /* of the turn's first request */
-    int    n_rounds;                    /* requests of the turn */
-    double wall_ms;
-    double tok_s;                       /* tokens after the first, over the time after the first */
-    double acceptance;                  /* of drafts of the MTP block: accepted / drafted; negative when it drafted nothing */
-    int    ctx_used, ctx_total;         /* tokens: chat_context_used() at the end of the turn; the whole context */
-    double joules;                      /* energy that the device used during the turn; 0: not known */
-    uint64_t seed;
-};
-/* The first token of each round comes from the prompt, not from a step.  0 without steps. */
-static inline double chat_tokens_per_step(const struct chat_stats *s) { return s->n_steps ? (double)(s->n_tokens - s->n_rounds) / s->n_steps : 0; }
-
-/* Memory traffic per token, in 10^9 bytes; 0: not known. */
-static inline double chat_gb_per_token(const struct chat_stats *s)
-{
-    return s->n_tokens > s->n_rounds ? s->bytes * 1e-9 / (s->n_tokens - s->n_rounds) : 0;
-}
-
-/* Drafts of all positions, by who made them. */
-struct chat_drafts {
-    struct chat_share { int drafted, accepted; } mtp, lookup;
-};
-static inline struct chat_drafts chat_drafts(const struct chat_stats *s)
-{
-    struct chat_drafts d = {0};
-    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
-        d.lookup.drafted += s->looked_up[i];
-        d.lookup.accepted += s->looked_up_accepted[i];
-        d.mtp.drafted += s->drafted[i] - s->looked_up[i];
-        d.mtp.accepted += s->accepted[i] - s->looked_up_accepted[i];
-    }
-    return d;
-}
-
 struct chat_event {
     enum chat_event_kind kind;
     const char *text, *name;            /* NUL-terminated UTF-8; never NULL; valid until the next drain */
@@ -116,8 +53,8 @@ struct chat_event {
     bool   denied;                      /* tool result: the user did not allow the call, nothing ran */
     bool   replayed;                    /* reasoning, text, call: a part of the stopped answer that the new one goes on from (chat_continue()) */
     const char *taken_back;             /* the message of a turn that was undone because it got no word of an answer; else NULL */
-    enum chat_end end;
-    struct chat_stats stats;
+    enum end end;
+    struct stats stats;
 };
 
 struct chat_info {
@@ -214,17 +151,15 @@ void chat_node_title(const struct chat_node *n, struct buf *out);
 bool chat_go(struct chat *c, int node, struct err *e);  /* makes this node the end of the path */
 
 /* --- tokens of assistant message i, or (i = -1) of the last request of the answer under way --- */
-enum chat_token_how { CHAT_SAMPLED, CHAT_DRAFTED, CHAT_LOOKED_UP, CHAT_FORCED };
-enum { CHAT_ALTERNATIVES = LIMIT_ALTERNATIVES };
 struct chat_token {
     const char *text;           /* the piece; may be part of a character.  Valid until the conversation changes */
     size_t n;
     bool   reasoning;           /* the token belongs to the reasoning, not to the text of the answer */
     size_t at;                  /* its first byte in that text */
-    enum chat_token_how how;
+    enum token_source source;
     float  prob;                /* probability of the token, before penalties and cuts; negative: not known (a loaded session) */
     int    n_alternatives;      /* by falling probability; the token itself is among them if it is that likely */
-    struct { const char *text; size_t n; float prob; } alternatives[CHAT_ALTERNATIVES];
+    struct { const char *text; size_t n; float prob; } alternatives[LIMIT_ALTERNATIVES];
 };
 int  chat_n_tokens(struct chat *c, int i);
 bool chat_token(struct chat *c, int i, int k, struct chat_token *out);
@@ -347,10 +282,10 @@ const char *chat_notice(const struct chat *c);          /* notice.txt of the mod
 const char *chat_held_with(const struct chat *c);       /* the model as session/held.h describes it */
 const char *chat_saved_as(const struct chat *c);        /* path, or NULL */
 int  chat_n_messages(const struct chat *c);
-const struct chat_stats *chat_last_stats(const struct chat *c);         /* of the turn that ended last */
-const char *chat_refill(const struct chat *c);          /* struct chat_refilled of that turn in a sentence; "": nothing was read again */
+const struct stats *chat_last_stats(const struct chat *c);         /* of the turn that ended last */
+const char *chat_refill(const struct chat *c);          /* struct refill of that turn in a sentence; "": nothing was read again */
 /* The figures so far of the turn under way, without joules; while there is none, those of the last turn. */
-void chat_stats_now(const struct chat *c, struct chat_stats *s);
+void chat_stats_now(const struct chat *c, struct stats *s);
 /* Message i of the shown path.  Valid until the conversation changes. */
 struct chat_message {
     const char *role, *text, *reasoning, *name;         /* role: "user", "assistant", "tool", "summary" (of the messages before it); name: the tool */

@@ -278,23 +278,34 @@ static void add_checkpoint(struct typed *c)
     buf_addc(c->out, '\n');
 }
 
-/* Appends the drafts of one source at one position after a token. */
-static void add_drafts(struct typed *c, const char *source, int i, int accepted, int drafted, const char *how)
+/* Appends the drafts by position and source. */
+static void add_drafts(struct typed *c, const struct stats *s)
 {
-    char label[24];
-    snprintf(label, sizeof label, "%s %d", source, i + 1);
-    if (drafted)
-        buf_addf(c->out, "%-11s%d of %d %s (%.0f %%)\n", label, accepted, drafted, how, 100.0 * accepted / drafted);
+    static const char *const rows[] = {
+#define DRAFT_SOURCE(ID, key, share, row, ...) row,
+#include "config/draft_sources.def"
+    };
+    static const char *const fates[] = {
+#define DRAFT_SOURCE(ID, key, share, row, fate, ...) fate,
+#include "config/draft_sources.def"
+    };
+    for (int i = 0; i < LIMIT_DRAFTS; i++)
+        for (int by = 0; by < DRAFT_SOURCES; by++) {
+            const struct draft_count d = s->drafts[by][i];
+            char label[24];
+            snprintf(label, sizeof label, "%s %d", rows[by], i + 1);
+            if (d.drafted)
+                buf_addf(c->out, "%-11s%d of %d %s (%.0f %%)\n", label, d.accepted, d.drafted, fates[by], 100 * drafts_share(d));
+        }
 }
 
-static void add_answer(struct typed *c, const struct chat_stats *s)
+static void add_answer(struct typed *c, const struct stats *s)
 {
     buf_addf(c->out, "answer     %d token%s in %d step%s, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_tokens == 1 ? "" : "s", s->n_steps,
-             s->n_steps == 1 ? "" : "s", s->tok_s,
-             (unsigned long long)s->seed);
-    if (chat_tokens_per_step(s) > 0)
-        buf_addf(c->out, "           %.2f tokens a step\n", chat_tokens_per_step(s));
-    double gb = chat_gb_per_token(s);
+             s->n_steps == 1 ? "" : "s", stats_tok_s(s), (unsigned long long)s->seed);
+    if (stats_tokens_per_step(s) > 0)
+        buf_addf(c->out, "           %.2f tokens a step\n", stats_tokens_per_step(s));
+    double gb = stats_gb_per_token(s);
     if (gb > 0)
         buf_addf(c->out, "traffic    about %.3g %s a token: weights, states, KV rows, drafts\n", gb < 0.1 ? gb * 1e3 : gb, gb < 0.1 ? "MB" : "GB");
     buf_addf(c->out, "cost       %.1f s", s->wall_ms / 1000);
@@ -325,7 +336,7 @@ static void add_model(struct typed *c, const struct chat_info *info)
 
 enum command_result command_stats(struct typed *c)
 {
-    const struct chat_stats *s = chat_last_stats(c->chat);
+    const struct stats *s = chat_last_stats(c->chat);
     const struct chat_info *info = chat_info(c->chat);
     if (info)
         add_model(c, info);
@@ -336,10 +347,7 @@ enum command_result command_stats(struct typed *c)
     if (*chat_refill(c->chat))
         buf_addf(c->out, "refill     %s\n", chat_refill(c->chat));
     add_checkpoint(c);
-    for (int i = 0; i < CHAT_MAX_DEPTH && s->drafted[i]; i++) {
-        add_drafts(c, "draft", i, s->accepted[i] - s->looked_up_accepted[i], s->drafted[i] - s->looked_up[i], "accepted");
-        add_drafts(c, "lookup", i, s->looked_up_accepted[i], s->looked_up[i], "found in the text and accepted");
-    }
+    add_drafts(c, s);
     struct chat_machine m = {0};
     chat_machine(c->chat, &m);
     if (m.resident_max)

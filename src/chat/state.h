@@ -86,7 +86,7 @@ void state_note(struct chat *c, const char *text);              /* a sentence fo
 /* aside.c */
 void aside_calls(const struct chat *c, struct request *q, struct arena *mem);           /* adds the calls so far and their results to the request */
 /* The end that the user is told when the turn ended with `end`; *why: the reason, if it failed. */
-enum chat_end aside_end(struct chat *c, enum chat_end end, const char **why);
+enum end aside_end(struct chat *c, enum end end, const char **why);
 
 /* ahead.c */
 void ahead_step(struct chat *c);                        /* gives the responder the beginning of the next prompt to read, if that has changed */

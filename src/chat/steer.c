@@ -67,10 +67,10 @@ bool chat_token(struct chat *c, int i, int k, struct chat_token *out)
         return false;
     const struct token *from = &t->all[k];
     size_t end = from->reasoning ? reasoning_of(c, i).n : content_of(c, i).n;
-    *out = (struct chat_token){.reasoning = from->reasoning, .at = from->at < end ? from->at : end, .how = from->how, .prob = from->prob};
+    *out = (struct chat_token){.reasoning = from->reasoning, .at = from->at < end ? from->at : end, .source = from->source, .prob = from->prob};
     out->text = piece(c, from->id, &out->n);
     if (t->alternatives) {
-        const struct alternatives *a = &t->alternatives[k];
+        const struct logprobs *a = &t->alternatives[k];
         out->n_alternatives = a->n;
         for (int j = 0; j < a->n; j++) {
             out->alternatives[j].text = piece(c, a->ids[j], &out->alternatives[j].n);
@@ -100,9 +100,9 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
         return err_set(e, "no such token");
     if (!t->alternatives || alternative < 0 || alternative >= t->alternatives[k].n)
         return err_set(e, "the alternatives at this token are no longer known");
-    const struct alternatives likely = t->alternatives[k];
+    const struct logprobs likely = t->alternatives[k];
     tokens_copy(&c->turn.prefix, t, k);
-    tokens_add(&c->turn.prefix, (struct token){.id = likely.ids[alternative], .how = CHAT_FORCED, .prob = likely.probs[alternative]}, &likely);
+    tokens_add(&c->turn.prefix, (struct token){.id = likely.ids[alternative], .source = TOKEN_FORCED, .prob = likely.probs[alternative]}, &likely);
     c->turn.prefix.seeded = false;
     answer_again(c, i);
     return true;

@@ -13,21 +13,21 @@ void summary_over(struct chat *c)
         c->t.all[i]->skipped = false;
 }
 
-enum chat_end summary_take(struct chat *c, enum chat_end end, const char **why)
+enum end summary_take(struct chat *c, enum end end, const char **why)
 {
     const struct answer *a = &c->turn.answer;
     struct text said = text_trim((struct text){buf_str(&a->content), a->content.len});
-    if (end == CHAT_INTERRUPTED || chat_end_failed(end))
+    if (end == END_INTERRUPTED || end_failed(end))
         return end;
     *why = a->looped ? "the summary repeats itself, so it is not offered" : said.n ? "" : "the model wrote no summary";
     if (**why)
-        return CHAT_FAILED;
-    if (end != CHAT_ANSWERED)
+        return END_FAILED;
+    if (end != END_STOP)
         state_note(c, "the summary was cut off: it has no more room");
     buf_reset(&c->summary.text);
     buf_adds(&c->summary.text, INTRO);
     buf_add(&c->summary.text, said.p, said.n);
-    return CHAT_ANSWERED;
+    return END_STOP;
 }
 
 void summary_advise(struct chat *c)

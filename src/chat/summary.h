@@ -13,7 +13,7 @@ struct summary {
 };
 
 /* The turn that writes it has ended like this; *why is the reason if it failed.  How the turn ends for the user, and in *why a sentence. */
-enum chat_end summary_take(struct chat *c, enum chat_end end, const char **why);
+enum end summary_take(struct chat *c, enum end end, const char **why);
 void summary_over(struct chat *c);                      /* the turn ends, however: nothing is left out of prompts any more */
 void summary_advise(struct chat *c);                    /* a note when the context is nearly full, once */
 

@@ -146,7 +146,7 @@ static void on_text(struct chat *c, const struct news *it)
 static void on_done(struct chat *c, const struct news *it)
 {
     c->title.under_way = false;
-    if (!c->title.stopping && it->end == CHAT_ANSWERED)
+    if (!c->title.stopping && it->end == END_STOP)
         take(c);
     else if (!c->title.stopping)
         c->title.tries = TRIES;         /* cut off or failed: the next one would be, too */

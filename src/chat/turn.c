@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "chat/asking.h"
 #include "chat/state.h"
-#include "chat/stats.h"
+#include "answer/stats.h"
 
 /* --- a turn ends ------------------------------------------------------------------------------------------------ */
 
@@ -15,15 +15,6 @@ static double joules(struct chat *c)
     if (c->responder->ops->machine)
         c->responder->ops->machine(c->responder, &m);
     return m.joules;
-}
-
-/* Fills in the derived figures: wall time, tok/s, acceptance. */
-static void derive(const struct chat *c, struct chat_stats *s)
-{
-    const struct chat_share mtp = chat_drafts(s).mtp;
-    s->wall_ms = clock_ms_since(c->turn.start_ns);
-    s->tok_s = s->decode_ms > 0 ? s->n_timed * 1000.0 / s->decode_ms : 0;
-    s->acceptance = mtp.drafted ? (double)mtp.accepted / mtp.drafted : -1;
 }
 
 /* An answer that was to go on and did not is as it was. */
@@ -70,12 +61,12 @@ static void compare_replay(struct chat *c)
     buf_free(&said);
 }
 
-static void end_turn(struct chat *c, enum chat_end end, const char *why)
+static void end_turn(struct chat *c, enum end end, const char *why)
 {
-    struct chat_stats *s = &c->turn.stats;
+    struct stats *s = &c->turn.stats;
     const enum turn_kind kind = c->turn.kind;
     struct buf back = {0};
-    derive(c, s);
+    s->wall_ms = clock_ms_since(c->turn.start_ns);
     s->joules = state_ready(c) ? joules(c) - c->turn.joules_before : 0;
     c->turn.state = TURN_IDLE;
     c->turn.kind = TURN_ANEW;
@@ -86,7 +77,7 @@ static void end_turn(struct chat *c, enum chat_end end, const char *why)
 
     /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
     bool nothing = turn_is_kept(kind) && c->turn.start == c->t.n
-                && (end == CHAT_INTERRUPTED || chat_end_failed(end) || c->t.entries[c->t.n - 1]->shown);
+                && (end == END_INTERRUPTED || end_failed(end) || c->t.entries[c->t.n - 1]->shown);
     bool taken_back = nothing && branch_take_back(c, kind == TURN_SUBMITTED, &back);
     s->ctx_used = chat_context_used(c).tokens;
     persist_retry(c);
@@ -162,14 +153,14 @@ static void keep_answer(struct chat *c, bool whole)
 }
 
 /* The answer has come to its end: it is kept, and its calls are run. */
-static void end_answer(struct chat *c, enum chat_end end, const char *why)
+static void end_answer(struct chat *c, enum end end, const char *why)
 {
     struct answer *a = &c->turn.answer;
     char said[96];
     answer_finish(a);
     show_gain(c, false);
-    bool whole = (end == CHAT_ANSWERED && !a->looped) || a->stopper.hit;      /* which may have stood in what was held back until now */
-    bool calls = end == CHAT_ANSWERED && a->n_calls > 0 && !a->stopper.hit && !a->too_many;
+    bool whole = (end == END_STOP && !a->looped) || a->stopper.hit;      /* which may have stood in what was held back until now */
+    bool calls = end == END_STOP && a->n_calls > 0 && !a->stopper.hit && !a->too_many;
     for (int i = 0; i < a->n_calls && calls; i++)
         calls = !a->calls[i].truncated;
     if (c->turn.kind == TURN_ASIDE && calls) {
@@ -186,17 +177,17 @@ static void end_answer(struct chat *c, enum chat_end end, const char *why)
         turn_after_calls(c);
     } else if (a->too_many) {
         snprintf(said, sizeof said, "the model made more than %d tool calls in one answer; none of them was run", ANSWER_MAX_CALLS);
-        end_turn(c, CHAT_FAILED, said);
+        end_turn(c, END_FAILED, said);
     } else if (a->stopper.hit) {
-        end_turn(c, CHAT_STOP_TEXT, "");
+        end_turn(c, END_STOP_TEXT, "");
     } else if (a->looped && !turn_stops(&c->turn)) {
         if (a->loop.span == 1)
             snprintf(said, sizeof said, "it said the same token %d times in a row", a->loop.times);
         else
             snprintf(said, sizeof said, "it said the same %d tokens %d times in a row", a->loop.span, a->loop.times);
-        end_turn(c, CHAT_LOOP, said);
-    } else if (end == CHAT_ANSWERED && a->n_calls) {
-        end_turn(c, CHAT_FAILED, "the model broke off in the middle of a tool call");
+        end_turn(c, END_LOOP, said);
+    } else if (end == END_STOP && a->n_calls) {
+        end_turn(c, END_FAILED, "the model broke off in the middle of a tool call");
     } else {
         end_turn(c, end, why);
     }
@@ -244,7 +235,7 @@ static void request_refused(struct chat *c, enum request_result result, const st
     buf_adds(&text, why->msg);
     if (result == REQUEST_TOO_LONG)
         turn_advise(c, &text);
-    end_turn(c, result == REQUEST_TOO_LONG ? CHAT_TOO_LONG : CHAT_FAILED, buf_str(&text));
+    end_turn(c, result == REQUEST_TOO_LONG ? END_TOO_LONG : END_FAILED, buf_str(&text));
     buf_free(&text);
 }
 
@@ -261,7 +252,7 @@ static void ask_responder(struct chat *c)
     }
     persist_system(c);
     if (!c->turn.stats.n_rounds && !asking_begins(c, &e)) {
-        end_turn(c, CHAT_FAILED, e.msg);
+        end_turn(c, END_FAILED, e.msg);
         return;
     }
     if (!c->turn.stats.n_rounds) {           /* stays as it is within a turn */
@@ -285,8 +276,8 @@ static void ask_responder(struct chat *c)
 void turn_begin(struct chat *c, enum turn_kind kind)
 {
     c->turn.kind = kind;
-    c->turn.stats = (struct chat_stats){.ctx_total = c->info.n_ctx, .acceptance = -1};
-    c->turn.live = (struct chat_stats){0};
+    c->turn.stats = (struct stats){.ctx_total = c->info.n_ctx};
+    c->turn.live = (struct stats){0};
     buf_reset(&c->turn.refill);
     c->turn.start = c->t.n;
     c->turn.start_ns = clock_ns();
@@ -302,9 +293,9 @@ void turn_after_calls(struct chat *c)
     if (!calls_over(c))
         return;
     if (turn_stops(&c->turn))
-        end_turn(c, CHAT_INTERRUPTED, "");
+        end_turn(c, END_INTERRUPTED, "");
     else if (c->turn.stats.n_rounds > options_int(c->o, OPT_tool_rounds))
-        end_turn(c, CHAT_TOOL_ROUNDS, "the limit of tool_rounds is reached");
+        end_turn(c, END_TOOL_ROUNDS, "the limit of tool_rounds is reached");
     else
         ask_responder(c);
 }
@@ -313,7 +304,7 @@ void turn_stop(struct chat *c)
 {
     switch (c->turn.state) {
     case TURN_WAITING:
-        end_turn(c, CHAT_INTERRUPTED, "");
+        end_turn(c, END_INTERRUPTED, "");
         break;
     case TURN_ANSWERING:
         c->turn.state = TURN_ENDING;
@@ -335,7 +326,7 @@ void turn_stop(struct chat *c)
 
 void turn_fail(struct chat *c, const char *why)
 {
-    end_turn(c, CHAT_FAILED, why);
+    end_turn(c, END_FAILED, why);
 }
 
 /* --- what comes from the responder ------------------------------------------------------------------------------ */
@@ -362,14 +353,14 @@ const char *chat_refill(const struct chat *c)
     return buf_str(&c->turn.refill);
 }
 
-void chat_stats_now(const struct chat *c, struct chat_stats *s)
+void chat_stats_now(const struct chat *c, struct stats *s)
 {
     *s = c->turn.stats;
     if (c->turn.state == TURN_IDLE || c->turn.state == TURN_DEAD)
         return;
     if (c->turn.live.n_tokens)
         stats_add(s, &c->turn.live, false);
-    derive(c, s);
+    s->wall_ms = clock_ms_since(c->turn.start_ns);
 }
 
 static void news_done(struct chat *c, const struct news *it)
@@ -377,7 +368,7 @@ static void news_done(struct chat *c, const struct news *it)
     replay_ends(c);
     if (it->stats)
         stats_add(&c->turn.stats, it->stats, false);
-    c->turn.live = (struct chat_stats){0};
+    c->turn.live = (struct stats){0};
     c->turn.stats.ctx_total = c->info.n_ctx;
     end_answer(c, it->end, it->text.p ? it->text.p : "");
 }

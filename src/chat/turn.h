@@ -5,7 +5,7 @@
 #include "chat/answer.h"
 #include "chat/chat.h"
 #include "responder/responder.h"
-#include "chat/tokens.h"
+#include "answer/tokens.h"
 
 /* Where the turn is.  These are all the ways:
  *
@@ -46,8 +46,8 @@ struct chat_turn {
 
     int64_t start_ns;                   /* the time of the user's decisions is added: it is not ours */
     double  joules_before;
-    struct chat_stats   stats;          /* of the requests that have ended */
-    struct chat_stats   live;           /* of the one under way */
+    struct stats   stats;          /* of the requests that have ended */
+    struct stats   live;           /* of the one under way */
     struct buf          refill;         /* chat_refill() */
 };
 

@@ -28,7 +28,7 @@ static bool wait_ready(struct job *j, struct err *e)
 }
 
 /* Everything until EV_DONE. */
-static bool collect(struct engine *g, uint32_t serial, struct ids *ids, struct turn_stats *stats, struct err *e)
+static bool collect(struct engine *g, uint32_t serial, struct ids *ids, struct stats *stats, struct err *e)
 {
     for (;;) {
         engine_wait(g, -1);
@@ -41,7 +41,7 @@ static bool collect(struct engine *g, uint32_t serial, struct ids *ids, struct t
                 ids_append(ids, ev->ids, ev->n);
             if (ev->kind == EV_DONE) {
                 *stats = ev->stats;
-                return ev->finish != FINISH_ERROR || err_set(e, "%s", ev->message);
+                return ev->finish != END_FAILED || err_set(e, "%s", ev->message);
             }
         }
     }
@@ -51,7 +51,8 @@ static bool generate(struct job *j, const struct debug_request *q, struct buf *o
 {
     struct sampling how = {.max_tokens = q->max_tokens, .draft_depth = q->draft > 0 ? q->draft : 0, .n_stop = q->stop.n};
     struct ids ids = {0};
-    struct turn_stats stats;
+    struct stats stats;
+    int32_t accepted[LIMIT_DRAFTS];
     if (q->max_tokens < 1)
         return err_set(e, "\"max_tokens\" is missing or 0, expected at least 1");
     if (q->draft > ENGINE_MAX_DEPTH)
@@ -67,7 +68,9 @@ static bool generate(struct job *j, const struct debug_request *q, struct buf *o
         buf_addc(out, '{');
         debug_list(out, "ids", ids.data, ids.n);
         buf_addf(out, ", \"steps\": %d, ", stats.n_steps);
-        debug_list(out, "accepted", stats.accepted, how.draft_depth);
+        for (int i = 0; i < how.draft_depth; i++)
+            accepted[i] = stats.drafts[DRAFT_MTP][i].accepted;
+        debug_list(out, "accepted", accepted, how.draft_depth);
         buf_addc(out, '}');
     }
     ids_free(&ids);

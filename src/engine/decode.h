@@ -35,7 +35,7 @@ struct decoder_options {
 struct picks {
     int     n;
     int32_t ids[ENGINE_MAX_DEPTH + 1];
-    uint8_t how[ENGINE_MAX_DEPTH + 1];
+    uint8_t source[ENGINE_MAX_DEPTH + 1];       /* enum token_source */
     float   prob[ENGINE_MAX_DEPTH + 1];
     struct logprobs logprobs[ENGINE_MAX_DEPTH + 1];
 };

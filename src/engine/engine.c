@@ -197,7 +197,7 @@ static bool on_tokens(void *arg, const struct picks *p)
     struct event ev = {.kind = EV_TOKENS, .serial = a->q->serial, .n = p->n, .stats = a->out.stats};
     const size_t n = (size_t)p->n;
     memcpy(ev.ids, p->ids, n * sizeof *p->ids);
-    memcpy(ev.how, p->how, n * sizeof *p->how);
+    memcpy(ev.source, p->source, n * sizeof *p->source);
     memcpy(ev.prob, p->prob, n * sizeof *p->prob);
     memcpy(ev.logprobs, p->logprobs, n * sizeof *p->logprobs);
     return requests_report(&a->g->requests, a->q, &ev, &a->out.stats);
@@ -223,7 +223,7 @@ static bool serve_request(struct engine *g, struct work *w, struct err *fault)
     if (q->restore)
         return serve_restore(g, q, fault);
     if (!storage_make_place(&g->storage, q->sequence, q->ids, q->n, fault)) {
-        requests_done(&g->requests, q, &(struct outcome){.finish = FINISH_ERROR, .why = *fault});
+        requests_done(&g->requests, q, &(struct outcome){.finish = END_FAILED, .why = *fault});
         return false;
     }
     if (storage_moving(&g->storage, q->sequence)) {
@@ -299,7 +299,7 @@ static bool serve(struct engine *g, struct err *fault)
 static void *engine_main(void *arg)
 {
     struct engine *g = arg;
-    struct outcome end = {.finish = FINISH_INTERRUPTED};
+    struct outcome end = {.finish = END_INTERRUPTED};
     bool ok = load(g, &end.why);
     if (ok) {
         fill_info(g);
@@ -319,7 +319,7 @@ static void *engine_main(void *arg)
     } else {
         struct event fatal = {.kind = EV_FATAL};
         snprintf(fatal.message, sizeof fatal.message, "%s", end.why.msg);
-        end.finish = FINISH_ERROR;
+        end.finish = END_FAILED;
         requests_end(&g->requests, &end);
         requests_post(&g->requests, &fatal);
     }

@@ -35,8 +35,8 @@ enum event_kind {
     EV_LOADING,         /* done, total: bytes */
     EV_READY,           /* engine_info() is filled */
     EV_PREFILL,         /* done, total: prompt positions, `cached` of them were there already */
-    EV_TOKENS,          /* ids[n], how[n], prob[n], logprobs[n]; stats: as of these */
-    EV_DONE,            /* finish, stats; message when finish is FINISH_ERROR */
+    EV_TOKENS,          /* ids[n], source[n], prob[n], logprobs[n]; stats: as of these */
+    EV_DONE,            /* finish, stats; message when finish is END_FAILED */
     EV_RESTORED,        /* done: tokens that are there now; message: why the file is of no use, and whether it is deleted */
     EV_SAVED,           /* done: bytes written; total: bytes that the file has; message: why it could not be written */
     EV_FATAL,           /* message: the engine has ended (bad checkpoint, device fault); only close is left */
@@ -49,11 +49,11 @@ struct event {
     size_t   done, total, cached;
     int      n;
     int32_t  ids[ENGINE_MAX_DEPTH + 1];
-    uint8_t  how[ENGINE_MAX_DEPTH + 1];
+    uint8_t  source[ENGINE_MAX_DEPTH + 1];        /* enum token_source */
     float    prob[ENGINE_MAX_DEPTH + 1];        /* probability of the id under the distribution that was sampled */
     struct logprobs logprobs[ENGINE_MAX_DEPTH + 1];
-    enum finish finish;
-    struct turn_stats stats;
+    enum end finish;
+    struct stats stats;
     char     message[512];
 };
 
@@ -120,7 +120,7 @@ void engine_restore(struct engine *g, uint64_t sequence, const char *path);
 /* Saves the sequence of that name, or for 0 the one that was used last: while no request waits or runs, after what is to be read ahead of it now; or
  * when the engine closes.  It takes the place of an older save of the same that has not ended.  EV_SAVED when it is on the disk. */
 void engine_save(struct engine *g, uint64_t sequence, const char *path);
-/* Ends the submit `serial`, running or waiting: its EV_DONE with FINISH_INTERRUPTED is there when this returns, however long
+/* Ends the submit `serial`, running or waiting: its EV_DONE with END_INTERRUPTED is there when this returns, however long
  * a step takes.  The engine notices at the end of the step or chunk; tokens that no event told are not kept. */
 void engine_interrupt(struct engine *g, uint32_t serial);
 int  engine_fd(const struct engine *g);                         /* readable while events wait */

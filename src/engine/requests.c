@@ -59,7 +59,7 @@ void requests_post(struct requests *q, const struct event *ev)
 static void post_done(struct requests *q, uint32_t serial, const struct outcome *o)
 {
     struct event ev = {.kind = EV_DONE, .serial = serial, .finish = o->finish, .stats = o->stats};
-    if (o->finish == FINISH_ERROR)
+    if (o->finish == END_FAILED)
         snprintf(ev.message, sizeof ev.message, "%s", o->why.msg);
     requests_post(q, &ev);
 }
@@ -177,7 +177,7 @@ uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *i
 
     pthread_mutex_lock(&q->lock);
     const bool dead = q->dead;
-    const struct outcome refused = {.finish = FINISH_ERROR, .why = q->why_dead};
+    const struct outcome refused = {.finish = END_FAILED, .why = q->why_dead};
     if (!dead)
         add_request(q, r);
     pthread_mutex_unlock(&q->lock);
@@ -218,7 +218,7 @@ static struct request *find_running(struct requests *q, uint32_t serial)
 
 void requests_interrupt(struct requests *q, uint32_t serial)
 {
-    struct outcome o = {.finish = FINISH_INTERRUPTED};
+    struct outcome o = {.finish = END_INTERRUPTED};
     pthread_mutex_lock(&q->lock);
     drop_ahead(q);
     struct request *running = find_running(q, serial), *waiting = take_waiting(q, serial);
@@ -416,7 +416,7 @@ bool requests_cancelled(struct requests *q, const struct request *r)
     return atomic_load(&r->cancelled) || requests_closing(q);
 }
 
-bool requests_report(struct requests *q, struct request *r, const struct event *ev, const struct turn_stats *stats)
+bool requests_report(struct requests *q, struct request *r, const struct event *ev, const struct stats *stats)
 {
     pthread_mutex_lock(&q->lock);
     bool heard = !atomic_load(&r->cancelled);

@@ -33,7 +33,7 @@ struct request {
     struct request *next;
     int32_t        *bias_ids;           /* how.bias_ids points here */
     float          *bias;
-    struct turn_stats stats;            /* as of the last event about it */
+    struct stats stats;            /* as of the last event about it */
     atomic_bool     cancelled;          /* its EV_DONE is out, nothing else may follow; set under the lock */
 };
 
@@ -99,9 +99,9 @@ void requests_want_rows(struct requests *q);          /* on any thread: work.row
 void requests_post(struct requests *q, const struct event *ev);               /* on any thread: an event that is about no request */
 bool requests_cancelled(struct requests *q, const struct request *r);         /* or the engine closes */
 /* An event about a running request, unless it was interrupted: then its last event is out, and this returns false. */
-bool requests_report(struct requests *q, struct request *r, const struct event *ev, const struct turn_stats *stats);
+bool requests_report(struct requests *q, struct request *r, const struct event *ev, const struct stats *stats);
 void requests_done(struct requests *q, struct request *r, const struct outcome *o);   /* frees it */
-/* Nothing is served any more: requests that wait end as `o` says, later ones with FINISH_ERROR and o->why. */
+/* Nothing is served any more: requests that wait end as `o` says, later ones with END_FAILED and o->why. */
 void requests_end(struct requests *q, const struct outcome *o);
 
 #endif

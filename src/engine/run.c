@@ -14,7 +14,7 @@ enum {
 };
 _Static_assert((int)ENGINE_MAX_STOP <= (int)STEP_STOPS && (int)ENGINE_MAX_DEPTH < (int)STEP_ROWS, "a step holds what a request may ask for");
 
-static void end(struct run *r, enum finish why)
+static void end(struct run *r, enum end why)
 {
     r->ended = true;
     r->out->finish = why;
@@ -93,27 +93,28 @@ bool run_read(struct run *r, struct err *fault)
 
 /* ---- tokens ---- */
 
-static enum finish no_room(const struct run *r, int n_new)
+static enum end no_room(const struct run *r, int n_new)
 {
-    return r->q->tl.n + n_new == r->d->o.n_ctx ? FINISH_CONTEXT : FINISH_LENGTH;
+    return r->q->tl.n + n_new == r->d->o.n_ctx ? END_CONTEXT : END_LENGTH;
 }
 
 /* Reports the picks and appends them to the timeline.  Returns how many; 0 when the answer was interrupted: tokens that were not reported
  * must not be in the timeline, or the next prompt would have to rewind.  `before` are the statistics without them. */
-static int take_tokens(struct run *r, const struct picks *p, const struct turn_stats *before)
+static int take_tokens(struct run *r, const struct picks *p, const struct stats *before)
 {
-    struct turn_stats *s = &r->out->stats;
+    struct stats *s = &r->out->stats;
     s->n_tokens += p->n;
     if (!r->first_ns) {
         r->first_ns = clock_ns();
         s->prefill_ms = (double)(r->first_ns - r->p.submitted_ns) * 1e-6;
     } else {
         s->n_steps++;
+        s->n_timed += p->n;
         s->decode_ms = clock_ms_since(r->first_ns);
     }
     if (!r->h.tokens(r->h.arg, p)) {
         *s = *before;
-        end(r, FINISH_INTERRUPTED);
+        end(r, END_INTERRUPTED);
         return 0;
     }
     for (int i = 0; i < p->n; i++)
@@ -121,41 +122,27 @@ static int take_tokens(struct run *r, const struct picks *p, const struct turn_s
     return p->n;
 }
 
-static struct logprobs logprobs_of(const struct sampling *how, const struct step_logprobs *in)
-{
-    struct logprobs o = {.prob = -1};
-    if (!how->n_alternatives)
-        return o;
-    o.prob = in->prob;
-    o.n = in->n;
-    memcpy(o.ids, in->ids, sizeof o.ids);
-    memcpy(o.probs, in->probs, sizeof o.probs);
-    return o;
-}
-
 /* False after an error. */
 static bool picks_of(struct run *r, const struct step_result *in, struct picks *p)
 {
-    struct turn_stats *s = &r->out->stats;
-    const bool looked_up = r->drafter->looked_up;
+    struct stats *s = &r->out->stats;
+    const enum draft_source by = r->drafter->looked_up ? DRAFT_LOOKUP : DRAFT_MTP;
     *p = (struct picks){.n = in->n};
     for (int i = 0; i < in->n_drafts && i < ENGINE_MAX_DEPTH; i++) {
-        s->drafted[i]++;
-        s->accepted[i] += i < in->n && in->drafted[i];
-        s->looked_up[i] += looked_up;
-        s->looked_up_accepted[i] += looked_up && i < in->n && in->drafted[i];
+        s->drafts[by][i].drafted++;
+        s->drafts[by][i].accepted += i < in->n && in->drafted[i];
     }
     for (int i = 0; i < in->n; i++) {
         p->ids[i] = in->ids[i];
         p->prob[i] = in->prob[i];
-        p->how[i] = !in->drafted[i] ? TOKEN_SAMPLED : looked_up ? TOKEN_LOOKED_UP : TOKEN_DRAFTED;
-        p->logprobs[i] = logprobs_of(r->p.how, &in->logprobs[i]);
+        p->source[i] = (uint8_t)(in->drafted[i] ? token_of_draft(by) : TOKEN_SAMPLED);
+        p->logprobs[i] = r->p.how->n_alternatives ? in->logprobs[i] : (struct logprobs){.prob = -1};
     }
     switch ((enum step_end)in->ended) {
-    case STEP_STOPPED: end(r, FINISH_STOP); break;
+    case STEP_STOPPED: end(r, END_STOP); break;
     case STEP_FULL: end(r, no_room(r, in->n)); break;
-    case STEP_BAD_LOGIT: end(r, FINISH_ERROR); return sampler_bad_logit(&r->out->why, in->bad_id, in->bad_logit);
-    case STEP_ALL_BANNED: end(r, FINISH_ERROR); return sampler_all_banned(&r->out->why, sampler_n_ids(r->p.how, r->d->c->vocab));
+    case STEP_BAD_LOGIT: end(r, END_FAILED); return sampler_bad_logit(&r->out->why, in->bad_id, in->bad_logit);
+    case STEP_ALL_BANNED: end(r, END_FAILED); return sampler_all_banned(&r->out->why, sampler_n_ids(r->p.how, r->d->c->vocab));
     case STEP_GOES_ON: break;
     }
     return true;
@@ -203,7 +190,7 @@ static void count_bytes(struct run *r, const struct step_result *in)
 /* Reports one result.  The rows of its tokens but the newest have run; the first result ran none.  False: nobody listens any more. */
 static bool report(struct run *r, const struct step_result *in)
 {
-    struct turn_stats before = r->out->stats;
+    struct stats before = r->out->stats;
     struct picks p;
     bool first = !r->first_ns;
     count_bytes(r, in);
@@ -374,14 +361,14 @@ void run_stop(struct run *r)
 {
     if (r->stage == RUN_READS)
         timeline_cut(&r->q->tl);
-    end(r, FINISH_INTERRUPTED);
+    end(r, END_INTERRUPTED);
 }
 
 static bool end_steps(struct run *r, struct err *fault)
 {
     const int pos = stepper_end(r->drafter->slot, r->n_delivered, fault);
     count_bytes(r, NULL);
-    CHECK(pos < 0 || pos == r->q->tl.n_run || r->out->finish == FINISH_ERROR);
+    CHECK(pos < 0 || pos == r->q->tl.n_run || r->out->finish == END_FAILED);
     r->d->gate = r->drafter->gate;
     return pos >= 0;
 }
@@ -390,8 +377,8 @@ bool run_finish(struct run *r, struct err *fault)
 {
     if (r->begun && !end_steps(r, fault))
         return false;
-    r->q->finished = r->out->finish == FINISH_STOP;
-    if (r->out->finish == FINISH_ERROR)         /* logits were not finite: nothing in the cache can be trusted */
+    r->q->finished = r->out->finish == END_STOP;
+    if (r->out->finish == END_FAILED)         /* logits were not finite: nothing in the cache can be trusted */
         sequence_forget(&r->d->sequences, r->q);
     r->q->busy = false;
     return true;

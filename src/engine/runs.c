@@ -36,7 +36,7 @@ void decoder_begin(struct decoder *d, const struct prompt *p, const struct decod
 {
     *out = (struct outcome){0};
     if (!run_check(d, p, &out->why)) {
-        out->finish = FINISH_ERROR;
+        out->finish = END_FAILED;
         tell_done(h);
         return;
     }
@@ -89,7 +89,7 @@ void decoder_fail(struct decoder *d, const struct err *fault)
 {
     while (d->n_runs) {
         struct run *r = d->runs[0];
-        r->out->finish = FINISH_ERROR;
+        r->out->finish = END_FAILED;
         r->out->why = *fault;
         tell_done(&r->h);
         take_out(d, 0);

@@ -22,7 +22,7 @@ struct sequence {
     struct timeline tl;
     struct cache   *k;
     int             rejoins;            /* position where the next turn will rejoin, as its last prompt said */
-    bool            finished;           /* the last answer ended by itself (FINISH_STOP): nobody continues it */
+    bool            finished;           /* the last answer ended by itself (END_STOP): nobody continues it */
     int             ahead_from, ahead_to;       /* positions that were read ahead since the last answer */
     struct refill   refill;             /* noted since the last answer */
     uint64_t        used;               /* when it was last asked for, on the clock of struct sequences; 0: never */

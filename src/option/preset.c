@@ -33,10 +33,10 @@ static float real_or(const struct options *o, enum option_id id, float otherwise
     return options_given(o, id) ? (float)options_real(o, id) : otherwise;
 }
 
-void preset_sampling(const struct options *o, const struct responder_info *info, struct request_sampling *s)
+void preset_sampling(const struct options *o, const struct responder_info *info, struct sampling *s)
 {
     struct preset p = choose_preset(o, info);
-    *s = (struct request_sampling){
+    *s = (struct sampling){
 #define SAMPLING_NUMBER(name, ...) .name = real_or(o, OPT_##name, p.name),
 #include "config/sampling_numbers.def"
         .top_k = options_given(o, OPT_top_k) ? options_int(o, OPT_top_k) : p.top_k,
@@ -45,7 +45,7 @@ void preset_sampling(const struct options *o, const struct responder_info *info,
         .draft_depth = options_drafts(o),
         .lookup = options_on(o, OPT_lookup),
     };
-    s->bias = options_list(o, OPT_logit_bias, &s->n_bias);
+    s->bias_words = options_list(o, OPT_logit_bias, &s->n_bias_words);
     s->top_p = preset_top_p(s->top_p);
 }
 
@@ -53,7 +53,7 @@ static const struct responder_info not_known = {.temperature = -1};
 
 void preset_name(const struct options *o, const struct responder_info *info, struct buf *out)
 {
-    struct request_sampling s;
+    struct sampling s;
     const char *preset = options_text(o, OPT_preset);
     bool own = !strcmp(preset, "auto");
     if (!info && own && !options_given(o, OPT_temperature))
@@ -67,7 +67,7 @@ void preset_name(const struct options *o, const struct responder_info *info, str
 
 void preset_describe(const struct options *o, const struct responder_info *info, struct buf *out)
 {
-    struct request_sampling s;
+    struct sampling s;
     preset_sampling(o, info ? info : &not_known, &s);
     const char *from = choose_preset(o, info ? info : &not_known).name;
     buf_addf(out, "preset %s", options_text(o, OPT_preset));
@@ -97,7 +97,7 @@ static void describe_drafts(const struct options *o, const struct responder_info
 
 void preset_explain(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
 {
-    struct request_sampling s;
+    struct sampling s;
     const struct responder_info *known = info ? info : &not_known;
     preset_sampling(o, known, &s);
     const struct { enum option_id id; double value; } values[] = {

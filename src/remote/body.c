@@ -108,21 +108,22 @@ static bool is_cut(float top_p)
 static void set_sampling(json_t *o, const struct body *b)
 {
     const struct dialect *d = b->dialect;
-    set(o, "temperature", json_real((double)b->temperature));
-    if (b->temperature > 0 || d->own)
-        set(o, "seed", json_integer((json_int_t)(b->seed & INT64_MAX)));
-    if (d->says_off || is_cut(b->top_p))
-        set(o, "top_p", json_real(is_cut(b->top_p) ? (double)b->top_p : 1));
-    if (d->extended && (d->says_off || b->top_k > 0))
-        set(o, "top_k", json_integer(b->top_k > 0 ? b->top_k : 0));
-    if (d->extended && (d->says_off || b->min_p > 0))
-        set(o, "min_p", json_real((double)b->min_p));
-    if (b->presence_penalty != 0 || d->own)
-        set(o, "presence_penalty", json_real((double)b->presence_penalty));
-    if (d->repetition && (d->says_off || (b->repetition_penalty > 0 && b->repetition_penalty != 1)))
-        set(o, d->repetition, json_real(b->repetition_penalty > 0 ? (double)b->repetition_penalty : 1));
-    if (b->max_tokens > 0 || d->own)
-        set(o, d->max_tokens, json_integer(b->max_tokens > 0 ? b->max_tokens : -1));
+    const struct sampling *s = b->sampling;
+    set(o, "temperature", json_real((double)s->temperature));
+    if (s->temperature > 0 || d->own)
+        set(o, "seed", json_integer((json_int_t)(s->seed & INT64_MAX)));
+    if (d->says_off || is_cut(s->top_p))
+        set(o, "top_p", json_real(is_cut(s->top_p) ? (double)s->top_p : 1));
+    if (d->extended && (d->says_off || s->top_k > 0))
+        set(o, "top_k", json_integer(s->top_k > 0 ? s->top_k : 0));
+    if (d->extended && (d->says_off || s->min_p > 0))
+        set(o, "min_p", json_real((double)s->min_p));
+    if (s->presence_penalty != 0 || d->own)
+        set(o, "presence_penalty", json_real((double)s->presence_penalty));
+    if (d->repetition && (d->says_off || (s->repetition_penalty > 0 && s->repetition_penalty != 1)))
+        set(o, d->repetition, json_real(s->repetition_penalty > 0 ? (double)s->repetition_penalty : 1));
+    if (s->max_tokens > 0 || d->own)
+        set(o, d->max_tokens, json_integer(s->max_tokens > 0 ? s->max_tokens : -1));
     if (d->own)                         /* stop strings are found here */
         set(o, "stop", json_array());
 }
@@ -144,15 +145,16 @@ bool body_check_bias(const struct dialect *d, const char *item, struct err *e)
 /* {"TOKEN": X}; without infinity, for which -100 stands everywhere. */
 static bool set_bias(json_t *o, const struct body *b, struct err *e)
 {
+    const struct sampling *s = b->sampling;
     json_t *all = memory_got(json_object());
     bool ok = true;
-    for (int i = 0; i < b->n_bias && ok; i++) {
-        const size_t n = token_of(b->bias[i]);
-        const double value = b->bias[i][n] ? strtod(b->bias[i] + n + 1, NULL) : 0, most = b->dialect->own ? HUGE_VALF : 100;
-        ok = body_check_bias(b->dialect, b->bias[i], e);
-        json_object_setn_new_nocheck(all, b->bias[i], n, memory_got(json_real(value < -100 ? -100 : value > most ? most : value)));
+    for (int i = 0; i < s->n_bias_words && ok; i++) {
+        const size_t n = token_of(s->bias_words[i]);
+        const double value = s->bias_words[i][n] ? strtod(s->bias_words[i] + n + 1, NULL) : 0, most = b->dialect->own ? HUGE_VALF : 100;
+        ok = body_check_bias(b->dialect, s->bias_words[i], e);
+        json_object_setn_new_nocheck(all, s->bias_words[i], n, memory_got(json_real(value < -100 ? -100 : value > most ? most : value)));
     }
-    if (b->n_bias || b->dialect->own)
+    if (s->n_bias_words || b->dialect->own)
         set(o, "logit_bias", json_incref(all));
     json_decref(all);
     return ok;

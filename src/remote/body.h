@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "answer/sampling.h"
 #include "base/buf.h"
 #include "base/message.h"
 #include "remote/dialect.h"
@@ -22,15 +23,11 @@ struct body {
     const char *reasoning_name;         /* the field for the reasoning of earlier answers; NULL: reasoning is not sent */
     bool thinking;
     bool continues;                     /* the last message is an answer that is to be continued */
-    /* A q35chat gets all of these, so that it fills in nothing: a limit that there is not as -1.  To other servers only what is on is sent, and the
+    /* A q35chat gets all of it, so that it fills in nothing: a limit that there is not as -1.  To other servers only what is on is sent, and the
      * temperature.
-     * float temperature, top_p, ...: one that is off is sent to dialects with says_off, too */
-#define SAMPLING_NUMBER(name, ...) float name;
-#include "config/sampling_numbers.def"
-    int top_k, max_tokens, think_budget;        /* 0: none */
-    const char *const *bias;            /* [n_bias] "TOKEN=X" */
-    int n_bias;
-    uint64_t seed;
+     * a number that is off is sent to dialects with says_off, too */
+    const struct sampling *sampling;
+    int think_budget;                   /* 0: none */
 };
 
 /* Appends the body.  False: a tool is not JSON, or a bias names its token by text where the server wants its id. */

@@ -263,7 +263,7 @@ static bool drop_refused(struct client *c, struct buf *body, const struct buf *r
 }
 
 /* One try.  *again: nothing was told, and asking again may help. */
-static enum client_end try_answer(struct client *c, struct buf *body, struct completion_figures *figures, bool *again, struct err *e)
+static enum client_end try_answer(struct client *c, struct buf *body, struct stats *stats, bool *again, struct err *e)
 {
     struct transfer t = {.c = c};
     struct http_reply r = {0};
@@ -286,7 +286,7 @@ static enum client_end try_answer(struct client *c, struct buf *body, struct com
         *again = how == CLIENT_FAILED && (r.status == 400 || r.status == 422) && drop_refused(c, body, &refused);
     }
     completion_cut(t.answer);
-    *figures = completion_figures(t.answer);
+    *stats = completion_stats(t.answer);
     worker_lock(&c->worker);
     if (completion_reasoning_name(t.answer))
         c->reasoning = completion_reasoning_name(t.answer);
@@ -304,11 +304,11 @@ static void answer(struct client *c, struct buf *body)
     bool again = false;
     drop_known(c, body);
     int dropped = c->n_dropped;
-    done.how = try_answer(c, body, &done.figures, &again, &e);
+    done.how = try_answer(c, body, &done.stats, &again, &e);
     for (int broken = 0; again && done.how == CLIENT_FAILED; dropped = c->n_dropped) {
         if (dropped == c->n_dropped && (broken++ || !rest(c, AGAIN_MS)))
             break;
-        done.how = try_answer(c, body, &done.figures, &again, &e);
+        done.how = try_answer(c, body, &done.stats, &again, &e);
     }
     if (atomic_load(&c->stop) && done.how == CLIENT_FAILED)
         done.how = CLIENT_STOPPED;

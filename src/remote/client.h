@@ -35,7 +35,7 @@ struct client_event {
     enum client_end how;
     bool unreachable;                   /* with CLIENT_FAILED: there was no server, or it went away before the first word */
     struct completion_delta delta;      /* its text points to `text` */
-    struct completion_figures figures;  /* complete with CLIENT_DONE, before that as far as they are known */
+    struct stats stats;                 /* complete with CLIENT_DONE, before that as far as they are known */
     struct buf text;
 };
 

@@ -26,7 +26,7 @@ struct completion {
     const char *reasoning;              /* of reasoning_names */
     struct open_call call;
     enum completion_finish finish;
-    struct completion_figures figures;
+    struct stats stats;                 /* negative figures are not known */
     size_t bytes, most;                 /* of the answer so far; the limit, 0: none */
     bool done;                          /* [DONE] came */
     bool says[COMPLETION_TEXT + 1];     /* reasoning, text: more than blank lines came */
@@ -38,7 +38,7 @@ struct completion *completion_open(completion_fn *fn, void *arg, bool goes_on)
     c->fn = fn;
     c->arg = arg;
     c->says[COMPLETION_TEXT] = goes_on;
-    c->figures = (struct completion_figures){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    c->stats = stats_unknown();
     return c;
 }
 
@@ -200,26 +200,31 @@ static void take_real(const json_t *from, const char *name, double *to)
 
 static void take_figures(struct completion *c, const json_t *chunk)
 {
-    struct completion_figures *f = &c->figures;
+    struct stats *s = &c->stats;
+    struct draft_count all = {-1, 0}, lookup = {0};
     const json_t *usage = json_object_get(chunk, "usage"), *timings = json_object_get(chunk, "timings");
-    take_int(usage, "prompt_tokens", &f->n_prompt);
-    take_int(usage, "completion_tokens", &f->n_tokens);
-    take_int(json_object_get(usage, "prompt_tokens_details"), "cached_tokens", &f->n_cached);
+    take_int(usage, "prompt_tokens", &s->n_prompt);
+    take_int(usage, "completion_tokens", &s->n_tokens);
+    take_int(json_object_get(usage, "prompt_tokens_details"), "cached_tokens", &s->n_cached);
     if (!json_is_object(timings))
         return;
     int read = -1;
-    take_int(timings, "cache_n", &f->n_cached);
+    take_int(timings, "cache_n", &s->n_cached);
     take_int(timings, "prompt_n", &read);
     if (read >= 0)                      /* those that were read; the others came from the cache */
-        f->n_prompt = read + (f->n_cached > 0 ? f->n_cached : 0);
-    take_int(timings, "predicted_n", &f->n_tokens);
-    take_int(timings, "draft_n", &f->n_drafted);
-    take_int(timings, "draft_n_accepted", &f->n_accepted);
-    take_int(timings, "draft_lookup_n", &f->n_looked_up);
-    take_int(timings, "draft_lookup_n_accepted", &f->n_looked_up_accepted);
-    take_real(timings, "prompt_ms", &f->prefill_ms);
-    take_real(timings, "predicted_ms", &f->decode_ms);
-    take_real(timings, "moved_bytes", &f->bytes);
+        s->n_prompt = read + (s->n_cached > 0 ? s->n_cached : 0);
+    take_int(timings, "predicted_n", &s->n_tokens);
+    take_int(timings, "draft_n", &all.drafted);
+    take_int(timings, "draft_n_accepted", &all.accepted);
+    take_int(timings, "draft_lookup_n", &lookup.drafted);
+    take_int(timings, "draft_lookup_n_accepted", &lookup.accepted);
+    if (all.drafted > 0) {              /* not by position */
+        s->drafts[DRAFT_MTP][0] = (struct draft_count){all.drafted - lookup.drafted, all.accepted - lookup.accepted};
+        s->drafts[DRAFT_LOOKUP][0] = lookup;
+    }
+    take_real(timings, "prompt_ms", &s->prefill_ms);
+    take_real(timings, "predicted_ms", &s->decode_ms);
+    take_real(timings, "moved_bytes", &s->bytes);
 }
 
 static void take_progress(struct completion *c, const json_t *progress)
@@ -344,9 +349,9 @@ enum completion_finish completion_finish(const struct completion *c)
     return c->finish;
 }
 
-struct completion_figures completion_figures(const struct completion *c)
+struct stats completion_stats(const struct completion *c)
 {
-    return c->figures;
+    return c->stats;
 }
 
 const char *completion_reasoning_name(const struct completion *c)

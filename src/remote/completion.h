@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "answer/stats.h"
 #include "base/err.h"
 #include "base/text.h"
 
@@ -37,15 +38,6 @@ typedef void completion_fn(const struct completion_delta *d, void *arg);
 enum completion_finish { COMPLETION_OPEN, COMPLETION_DONE /* without a reason */, COMPLETION_STOPPED, COMPLETION_LENGTH,
                          COMPLETION_CONTEXT, COMPLETION_BROKEN /* the model ended within a call */, COMPLETION_FILTERED };
 
-/* Negative figures are not known. */
-struct completion_figures {
-    int    n_prompt, n_cached, n_tokens;
-    int    n_drafted, n_accepted;
-    int    n_looked_up, n_looked_up_accepted;   /* of these: found in the text */
-    double prefill_ms, decode_ms;
-    double bytes;                       /* memory traffic of its steps */
-};
-
 struct completion;
 /* goes_on: the answer continues an earlier one, so that blank lines at its beginning are kept. */
 struct completion *completion_open(completion_fn *fn, void *arg, bool goes_on);
@@ -61,7 +53,7 @@ bool completion_end(struct completion *c, struct err *e);
 void completion_cut(struct completion *c);
 
 enum completion_finish completion_finish(const struct completion *c);
-struct completion_figures completion_figures(const struct completion *c);
+struct stats completion_stats(const struct completion *c);      /* negative figures are not known */
 /* The name of the field in which reasoning came, for sending it back in later requests; NULL: none came. */
 const char *completion_reasoning_name(const struct completion *c);
 /* Makes one sentence for a person of a body with an error, in any of the forms that servers use. */

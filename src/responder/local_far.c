@@ -42,7 +42,7 @@ struct far {
     uint64_t restore_of;
     int  n_saves;                       /* that were asked for, and not taken yet */
     uint64_t save_of;                   /* the newest of them */
-    struct turn_stats stats;            /* of that answer, as they were told last */
+    struct stats stats;            /* of that answer, as they were told last */
     struct { struct event *all; int n, cap; } events;           /* of one drain */
     struct buf note;
 };
@@ -85,7 +85,7 @@ static uint32_t submit(struct source *s, uint64_t conversation, const struct ids
     f->serial = f->serial % (TAG_INTERRUPT - 1) + 1;
     f->runs = true;
     f->stops = false;
-    f->stats = (struct turn_stats){0};
+    f->stats = (struct stats){0};
     f->n_prompt = ids->n;
     f->most = (how->max_tokens ? how->max_tokens : f->info.chat.n_ctx) + LIMIT_STEP_ROWS;       /* a step more does no harm */
     f->n_reading = f->n_tokens = 0;
@@ -213,12 +213,6 @@ static int count(const json_t *from, const char *key)
     return count_of(json_object_get(from, key));
 }
 
-static void take_counts(const json_t *list, int *to, size_t most)
-{
-    for (size_t i = 0; i < json_array_size(list) && i < most; i++)
-        to[i] = count_of(json_array_get(list, i));
-}
-
 static struct event *add_event(struct far *f, enum event_kind kind)
 {
     f->events.all = grow(f->events.all, f->events.n, &f->events.cap, sizeof *f->events.all);
@@ -267,34 +261,13 @@ static void take_machine(struct far *f, const json_t *v)
     };
 }
 
-static void take_stats(struct turn_stats *s, const json_t *v)
-{
-    const json_t *refill = json_object_get(v, "refill");
-    s->n_prompt = count(v, "n_prompt");
-    s->n_cached = count(v, "n_cached");
-    s->n_ahead = count(v, "n_ahead");
-    s->n_tokens = count(v, "n_tokens");
-    s->n_steps = count(v, "n_steps");
-    s->prefill_ms = real(v, "prefill_ms");
-    s->decode_ms = real(v, "decode_ms");
-    s->bytes = real(v, "moved_bytes");
-    take_counts(json_object_get(v, "drafted"), s->drafted, ENGINE_MAX_DEPTH);
-    take_counts(json_object_get(v, "accepted"), s->accepted, ENGINE_MAX_DEPTH);
-    take_counts(json_object_get(v, "looked_up"), s->looked_up, ENGINE_MAX_DEPTH);
-    take_counts(json_object_get(v, "looked_up_accepted"), s->looked_up_accepted, ENGINE_MAX_DEPTH);
-    if (refill)
-        s->refill = (struct refill){.happened = true, .resident = json_is_true(json_object_get(refill, "resident")),
-                                    .common = count(refill, "common"), .pos = count(refill, "pos"),
-                                    .from_file = json_is_true(json_object_get(refill, "from_file"))};
-}
-
 static void take_token(struct far *f, const json_t *token, const json_t *likely)
 {
     struct event *ev = add_event(f, EV_TOKENS);
     struct logprobs *o = &ev->logprobs[0];
     ev->n = 1;
     ev->ids[0] = (int32_t)json_integer_value(json_array_get(token, 0));
-    ev->how[0] = (uint8_t)json_integer_value(json_array_get(token, 1));
+    ev->source[0] = (uint8_t)json_integer_value(json_array_get(token, 1));
     o->prob = (float)json_number_value(json_array_get(token, 2));
     for (size_t i = 0; i < json_array_size(likely) && o->n < ENGINE_MAX_ALTERNATIVES; i++, o->n++) {
         const json_t *one = json_array_get(likely, i);
@@ -303,7 +276,7 @@ static void take_token(struct far *f, const json_t *token, const json_t *likely)
     }
 }
 
-static void end_answer(struct far *f, enum finish finish, const char *why)
+static void end_answer(struct far *f, enum end finish, const char *why)
 {
     struct event *ev = add_event(f, EV_DONE);
     ev->finish = finish;
@@ -321,18 +294,7 @@ static void end_endless(struct far *f)
     else
         err_set(&why, "the q35chat that has loaded the model does not come to its answer: it reads %d tokens for ever", f->n_prompt);
     asker_stop(f->answers, f->serial);
-    end_answer(f, FINISH_ERROR, why.msg);
-}
-
-static enum finish finish_of(const char *word)
-{
-    static const char *const words[] = {
-        [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_CONTEXT] = "context", [FINISH_INTERRUPTED] = "interrupted",
-    };
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (!strcmp(word, words[i]))
-            return (enum finish)i;
-    return FINISH_ERROR;
+    end_answer(f, END_FAILED, why.msg);
 }
 
 static void take_answer(struct far *f, const json_t *v)
@@ -346,7 +308,7 @@ static void take_answer(struct far *f, const json_t *v)
         return;
     }
     if (stats)
-        take_stats(&f->stats, stats);
+        stats_read(&f->stats, stats);
     if (reading) {
         struct event *ev = add_event(f, EV_PREFILL);
         ev->done = (size_t)json_integer_value(json_array_get(reading, 0));
@@ -356,7 +318,7 @@ static void take_answer(struct far *f, const json_t *v)
     if (token)
         take_token(f, token, json_object_get(v, "likely"));
     if (done)
-        end_answer(f, finish_of(done), why ? why : "");
+        end_answer(f, end_of_word(done), why ? why : "");
 }
 
 static void take_file(struct far *f, enum event_kind kind, const json_t *v)
@@ -461,10 +423,10 @@ static void take_end(struct far *f, const struct asker_event *ev)
     if (ev->tag != f->serial || !f->runs)
         return;
     if (f->stops) {
-        end_answer(f, FINISH_INTERRUPTED, "");
+        end_answer(f, END_INTERRUPTED, "");
     } else if (ev->what == ASKER_REFUSED) {
         say_refused(&ev->text, &e);
-        end_answer(f, FINISH_ERROR, e.msg);
+        end_answer(f, END_FAILED, e.msg);
     } else {
         f->left = true;                 /* in the middle of it */
         f->runs = false;

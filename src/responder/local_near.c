@@ -7,8 +7,6 @@
 #include "base/memory.h"
 #include "responder/local_source.h"
 
-_Static_assert((int)CHAT_ALTERNATIVES == (int)ENGINE_MAX_ALTERNATIVES, "chat tells what the engine tells");
-
 struct near {
     struct source base;
     struct engine *engine;

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "responder/local_state.h"
-#include "chat/stats.h"
+#include "answer/stats.h"
 #include "text/message.h"
 
 static struct local *own(struct responder *r)
@@ -47,19 +47,19 @@ static bool is_stop(const struct local *l, int32_t id)
 
 static bool take_sampling(struct local *l, const struct request *q, struct err *e)
 {
-    const struct request_sampling *s = &q->sampling;
-    if (!biases_make(&l->biases, s->bias, s->n_bias, l->tok, e))
+    struct sampling *s = &l->sampling;
+    *s = q->sampling;
+    if (!biases_make(&l->biases, s->bias_words, s->n_bias_words, l->tok, e))
         return false;
     if (q->no_calls && q->n_tools)
         biases_ban(&l->biases, "<tool_call>", l->tok);
-    l->sampling = (struct sampling){
-#define SAMPLING_NUMBER(name, ...) .name = s->name,
-#include "config/sampling_numbers.def"
-        .top_k = s->top_k, .seed = s->seed, .max_tokens = s->max_tokens, .draft_depth = s->draft_depth, .lookup = s->lookup,
-        .n_alternatives = s->n_alternatives, .n_ids = tokenizer_n_ids(l->tok),       /* the model's vocabulary is padded beyond it */
-        .bias_ids = l->biases.ids, .bias = l->biases.values, .n_bias = l->biases.n,
-    };
-    stop_ids(l, &l->sampling);
+    s->bias_words = NULL;               /* they are the request's */
+    s->n_bias_words = 0;
+    s->bias_ids = l->biases.ids;
+    s->bias = l->biases.values;
+    s->n_bias = l->biases.n;
+    s->n_ids = tokenizer_n_ids(l->tok); /* the model's vocabulary is padded beyond it */
+    stop_ids(l, s);
     return true;
 }
 
@@ -85,7 +85,7 @@ static void end_reasoning(struct local *l)
     int skip = n && last[n - 1] == '\n';
     tokenizer_encode(l->tok, end + skip, strlen(end) - (size_t)skip, true, &ids);
     for (int i = 0; i < ids.n; i++)
-        speech_push(&l->speech, (struct token){.id = ids.data[i], .how = CHAT_FORCED, .prob = -1}, NULL, false);
+        speech_push(&l->speech, (struct token){.id = ids.data[i], .source = TOKEN_FORCED, .prob = -1}, NULL, false);
     ids_free(&ids);
 }
 
@@ -109,15 +109,11 @@ static bool ask_engine(struct local *l)
 
 /* --- the answer ends ------------------------------------------------------------------------------------------------ */
 
-static void finish(struct local *l, enum finish how, const char *why)
+static void finish(struct local *l, enum end how, const char *why)
 {
-    static const enum chat_end ends[] = {
-        [FINISH_STOP] = CHAT_ANSWERED, [FINISH_LENGTH] = CHAT_LENGTH, [FINISH_CONTEXT] = CHAT_CONTEXT,
-        [FINISH_INTERRUPTED] = CHAT_INTERRUPTED, [FINISH_ERROR] = CHAT_FAILED,
-    };
-    speech_finish(&l->speech, how != FINISH_STOP);
+    speech_finish(&l->speech, how != END_STOP);
     l->speaking = SILENT;
-    responder_tell(&l->base, &(struct news){.kind = NEWS_DONE, .end = ends[how], .text = text_of(why), .stats = &l->ended});
+    responder_tell(&l->base, &(struct news){.kind = NEWS_DONE, .end = how, .text = text_of(why), .stats = &l->ended});
 }
 
 void local_gone(struct local *l)
@@ -135,7 +131,7 @@ void local_gone(struct local *l)
         speech_finish(&l->speech, true);
         l->speaking = SILENT;
     } else if (l->speaking != SILENT) {
-        finish(l, FINISH_ERROR, "the q35chat that had loaded the model has ended in the middle of the answer");
+        finish(l, END_FAILED, "the q35chat that had loaded the model has ended in the middle of the answer");
     }
     responder_tell(&l->base, &(struct news){.kind = NEWS_GONE, .text = text_of(sentences[l->base.again][waits])});
 }
@@ -155,7 +151,7 @@ void local_break_off(struct local *l)
 static void begin_speech(struct local *l, const struct request *q)
 {
     const struct tokens *prefix = q->prefix.tokens;
-    l->ended = l->so_far = (struct chat_stats){0};
+    l->ended = l->so_far = (struct stats){0};
     l->goes_on = l->enough = false;
     l->speaking = SPEAKING;
     if (q->plain)
@@ -228,11 +224,11 @@ enum request_result local_request(struct responder *r, const struct request *q, 
     begin_speech(l, q);
     const struct ids *ids = &l->speech.ids;
     if (l->speaking == STOPPING)
-        finish(l, FINISH_INTERRUPTED, "");
+        finish(l, END_INTERRUPTED, "");
     else if (ids->n && is_stop(l, ids->data[ids->n - 1]))
-        finish(l, FINISH_STOP, "");             /* that was the other way to take */
+        finish(l, END_STOP, "");             /* that was the other way to take */
     else if (!ask_engine(l))
-        finish(l, FINISH_CONTEXT, "");
+        finish(l, END_CONTEXT, "");
     return REQUEST_TAKEN;
 }
 
@@ -307,7 +303,7 @@ bool local_end_thought(struct responder *r)
 /* --- what comes from the engine --------------------------------------------------------------------------------- */
 
 /* Of the tokens that were read ahead, those behind the beginning that was known before anything was typed. */
-static int count_typed(const struct local *l, const struct turn_stats *t)
+static int count_typed(const struct local *l, const struct stats *t)
 {
     const struct ids *head = &l->head, *all = &l->prompt.ids;
     bool begins = head->n && head->n <= all->n && !memcmp(head->data, all->data, (size_t)head->n * sizeof *head->data);
@@ -315,35 +311,13 @@ static int count_typed(const struct local *l, const struct turn_stats *t)
     return behind <= 0 ? 0 : behind < t->n_ahead ? behind : t->n_ahead;
 }
 
-/* What the engine tells of one request.  Its prompt counts when it is the answer's first one: the others go on behind what the engine has. */
-static struct chat_stats stats_of(const struct local *l, const struct turn_stats *t)
+/* Updates the figures of the answer so far: of the requests that have ended, and of this one. */
+static void count(struct local *l, const struct stats *of_engine)
 {
-    const struct refill *r = &t->refill;
-    struct chat_stats s = {
-        .n_prompt = t->n_prompt, .n_cached = t->n_cached, .n_ahead = t->n_ahead, .n_typed = count_typed(l, t), .n_tokens = t->n_tokens,
-        .n_timed = t->n_tokens > 1 ? t->n_tokens - 1 : 0, .n_steps = t->n_steps, .prefill_ms = t->prefill_ms, .decode_ms = t->decode_ms,
-        .bytes = t->bytes, .refilled = {r->happened, r->resident, r->from_file, r->common, r->pos},
-    };
-    for (int i = 0; i < CHAT_MAX_DEPTH && i < ENGINE_MAX_DEPTH; i++) {
-        s.drafted[i] = t->drafted[i];
-        s.accepted[i] = t->accepted[i];
-        s.looked_up[i] = t->looked_up[i];
-        s.looked_up_accepted[i] = t->looked_up_accepted[i];
-    }
-    return s;
-}
-
-/* What there is of the answer so far: the requests that have ended, and this one. */
-static void count(struct local *l, const struct turn_stats *t)
-{
-    const struct chat_stats s = stats_of(l, t);
+    struct stats s = *of_engine;
+    s.n_typed = count_typed(l, &s);
     l->so_far = l->ended;
     stats_add(&l->so_far, &s, l->goes_on);
-}
-
-static enum chat_token_how chat_how(int how)
-{
-    return how == TOKEN_DRAFTED ? CHAT_DRAFTED : how == TOKEN_LOOKED_UP ? CHAT_LOOKED_UP : CHAT_SAMPLED;
 }
 
 static void on_tokens(struct local *l, const struct event *ev)
@@ -352,11 +326,8 @@ static void on_tokens(struct local *l, const struct event *ev)
     l->speech.stats = &l->so_far;
     for (int i = 0; i < ev->n && !l->enough; i++) {
         const struct logprobs *o = &ev->logprobs[i];
-        struct alternatives alternatives = {.n = o->n};
-        memcpy(alternatives.ids, o->ids, sizeof alternatives.ids);
-        memcpy(alternatives.probs, o->probs, sizeof alternatives.probs);
-        struct token t = {.id = ev->ids[i], .how = chat_how(ev->how[i]), .prob = o->prob};
-        speech_push(&l->speech, t, &alternatives, is_stop(l, t.id));
+        struct token t = {.id = ev->ids[i], .source = ev->source[i], .prob = o->prob};
+        speech_push(&l->speech, t, o, is_stop(l, t.id));
     }
 }
 
@@ -373,26 +344,26 @@ static void tell_refill(const struct local *l, const struct refill *r)
 
 static void on_done(struct local *l, const struct event *ev)
 {
-    enum finish how = ev->finish;
+    enum end how = ev->finish;
     const int most = l->sampling.max_tokens;
-    bool thought_ends = (l->speaking == TO_BUDGET && how == FINISH_LENGTH)
-                     || (l->speaking == LEAVING_THOUGHT && (how == FINISH_LENGTH || how == FINISH_INTERRUPTED));
+    bool thought_ends = (l->speaking == TO_BUDGET && how == END_LENGTH)
+                     || (l->speaking == LEAVING_THOUGHT && (how == END_LENGTH || how == END_INTERRUPTED));
     l->serial = 0;
     if (!l->goes_on)
         tell_refill(l, &ev->stats.refill);
     count(l, &ev->stats);
     l->ended = l->so_far;
     if (thought_ends && most && l->ended.n_tokens >= most) {    /* it had just come to its end */
-        how = FINISH_LENGTH;
+        how = END_LENGTH;
     } else if (thought_ends) {
         l->goes_on = true;
         if (speech_reasons(&l->speech))
             end_reasoning(l);
         if (l->speaking != STOPPING && ask_engine(l))
             return;
-        how = l->speaking == STOPPING ? FINISH_INTERRUPTED : FINISH_CONTEXT;
+        how = l->speaking == STOPPING ? END_INTERRUPTED : END_CONTEXT;
     }
-    finish(l, how, how == FINISH_ERROR ? ev->message : "");
+    finish(l, how, how == END_FAILED ? ev->message : "");
 }
 
 void local_event(struct local *l, const struct event *ev)

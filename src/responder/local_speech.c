@@ -45,7 +45,7 @@ bool speech_reasons(const struct speech *s)
     return s->stream && stream_in_reasoning(s->stream);
 }
 
-void speech_push(struct speech *s, struct token t, const struct alternatives *alternatives, bool is_stop)
+void speech_push(struct speech *s, struct token t, const struct logprobs *alternatives, bool is_stop)
 {
     t.from = s->n_pushed + (size_t)s->detok.n_held;
     t.reasoning = speech_reasons(s);

@@ -13,7 +13,7 @@
 struct speech {
     struct ids ids;                     /* as sampled, or put there */
     bool replayed;                      /* what comes now was given */
-    const struct chat_stats *stats;   /* for the news; may be NULL */
+    const struct stats *stats;   /* for the news; may be NULL */
 
     /* inside */
     const struct tokenizer *tok;
@@ -30,7 +30,7 @@ void speech_begin(struct speech *s, const struct tokenizer *tok, const struct te
 /* The same for an answer that is text alone, as it was sampled. */
 void speech_begin_plain(struct speech *s, const struct tokenizer *tok, news_fn *fn, void *arg);
 /* Of `t` id, how and prob are read; `alternatives` may be NULL.  is_stop: the id that ended it, which has no text. */
-void speech_push(struct speech *s, struct token t, const struct alternatives *alternatives, bool is_stop);
+void speech_push(struct speech *s, struct token t, const struct logprobs *alternatives, bool is_stop);
 bool speech_reasons(const struct speech *s);            /* the next token belongs to the reasoning */
 void speech_finish(struct speech *s, bool cut);         /* tells what was held back */
 void speech_free(struct speech *s);

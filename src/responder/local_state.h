@@ -49,7 +49,7 @@ struct local {
     bool           answered_before;     /* the conversation has an older answer */
     bool           telling;             /* events of the engine are being told */
     bool           enough;              /* the owner wants none of the tokens that still come */
-    struct chat_stats ended, so_far;    /* of the requests that have ended; with the one under way */
+    struct stats ended, so_far;    /* of the requests that have ended; with the one under way */
 };
 
 /* local_request.c: one answer, from the request on */

@@ -36,7 +36,7 @@ static bool reads_as(const struct local *l, const struct ids *ids, struct readin
     for (int i = 0; i < ids->n && known; i++) {
         known = ids->data[i] >= 0 && ids->data[i] < tokenizer_n_ids(l->tok);
         if (known)
-            speech_push(&speech, (struct token){.id = ids->data[i], .how = s->ids ? CHAT_SAMPLED : CHAT_FORCED, .prob = -1}, NULL, false);
+            speech_push(&speech, (struct token){.id = ids->data[i], .source = s->ids ? TOKEN_SAMPLED : TOKEN_FORCED, .prob = -1}, NULL, false);
     }
     speech_finish(&speech, s->stopped);
     answer_finish(a);

@@ -36,7 +36,7 @@ struct remote {
     bool   known, dead;
     bool   attached;                    /* that it is not loaded here is told when it is ready */
     enum speaking speaking;
-    struct chat_stats stats;
+    struct stats stats;
     int    used;                        /* tokens of the newest prompt and answer; -1: not known */
     int64_t asked_ns, first_ns;         /* first_ns 0: nothing has come yet */
 };
@@ -69,17 +69,13 @@ static struct message *messages_of(const struct request *q, int *n)
 static bool write_body(const struct remote *r, const struct request *q, struct buf *out, struct err *e)
 {
     const struct remote_model *m = client_model(r->client);
-    const struct request_sampling *s = &q->sampling;
     const char *told = client_reasoning_name(r->client);
     int n;
     struct message *messages = messages_of(q, &n);
     struct body b = {
         .model = buf_str(&m->id), .dialect = m->dialect, .messages = messages, .n_messages = n, .tools = q->tools, .n_tools = q->n_tools,
         .reasoning_name = told ? told : m->dialect->own ? "reasoning_content" : NULL, .thinking = q->thinking, .continues = n > q->n_messages,
-#define SAMPLING_NUMBER(name, ...) .name = s->name,
-#include "config/sampling_numbers.def"
-        .top_k = s->top_k, .max_tokens = s->max_tokens, .seed = s->seed,
-        .think_budget = q->think_budget, .bias = s->bias, .n_bias = s->n_bias,
+        .sampling = &q->sampling, .think_budget = q->think_budget,
     };
     bool ok = body_write(&b, out, e);
     free(messages);
@@ -112,7 +108,7 @@ static enum request_result request(struct responder *base, const struct request 
         buf_free(&body);
         return REQUEST_REFUSED;
     }
-    r->stats = (struct chat_stats){0};
+    r->stats = (struct stats){0};
     r->asked_ns = clock_ns();
     r->first_ns = 0;
     r->speaking = SPEAKING;
@@ -215,42 +211,29 @@ static void take_delta(struct remote *r, const struct completion_delta *d)
                                             .cached = d->cached, .stats = &r->stats});
 }
 
-static void take_figures(struct remote *r, const struct completion_figures *f)
+/* The server's own figures in place of those that were counted here. */
+static void take_figures(struct remote *r, const struct stats *given)
 {
-    struct chat_stats *s = &r->stats;
-    if (f->n_tokens >= 0) {
-        s->n_tokens = f->n_tokens;
-        s->n_timed = f->n_tokens > 0 ? f->n_tokens - 1 : 0;
-    }
-    if (f->n_prompt >= 0) {             /* else it is as it was while the prompt was read */
-        s->n_prompt = f->n_prompt;
-        s->n_cached = f->n_cached >= 0 ? f->n_cached : 0;
-    }
-    if (f->n_drafted > 0) {             /* by position is not told */
-        s->drafted[0] = f->n_drafted;
-        s->accepted[0] = f->n_accepted > 0 ? f->n_accepted : 0;
-        s->looked_up[0] = f->n_looked_up > 0 ? f->n_looked_up : 0;
-        s->looked_up_accepted[0] = f->n_looked_up_accepted > 0 ? f->n_looked_up_accepted : 0;
-    }
-    if (f->prefill_ms >= 0)
-        s->prefill_ms = f->prefill_ms;
-    if (f->decode_ms >= 0) {
-        s->decode_ms = f->decode_ms;
+    struct stats *s = &r->stats;
+    stats_overwrite(s, given);
+    if (given->n_prompt >= 0 && given->n_cached < 0)
+        s->n_cached = 0;
+    if (given->decode_ms >= 0)
         s->n_timed = s->n_tokens;
-    }
-    s->bytes = f->bytes > 0 ? f->bytes : 0;
-    r->used = f->n_prompt >= 0 && f->n_tokens >= 0 ? f->n_prompt + f->n_tokens : -1;
+    else if (given->n_tokens >= 0)
+        s->n_timed = s->n_tokens > 0 ? s->n_tokens - 1 : 0;
+    r->used = given->n_prompt >= 0 && given->n_tokens >= 0 ? given->n_prompt + given->n_tokens : -1;
 }
 
 static void take_done(struct remote *r, const struct client_event *ev)
 {
-    static const enum chat_end ends[] = {
-        [CLIENT_ANSWERED] = CHAT_ANSWERED, [CLIENT_LENGTH] = CHAT_LENGTH, [CLIENT_CONTEXT] = CHAT_CONTEXT, [CLIENT_BROKEN] = CHAT_FAILED,
-        [CLIENT_FILTERED] = CHAT_FAILED, [CLIENT_STOPPED] = CHAT_INTERRUPTED, [CLIENT_FAILED] = CHAT_FAILED, [CLIENT_TOO_LONG] = CHAT_TOO_LONG,
+    static const enum end ends[] = {
+        [CLIENT_ANSWERED] = END_STOP, [CLIENT_LENGTH] = END_LENGTH, [CLIENT_CONTEXT] = END_CONTEXT, [CLIENT_BROKEN] = END_FAILED,
+        [CLIENT_FILTERED] = END_FAILED, [CLIENT_STOPPED] = END_INTERRUPTED, [CLIENT_FAILED] = END_FAILED, [CLIENT_TOO_LONG] = END_TOO_LONG,
     };
     const char *why = ev->how == CLIENT_FILTERED ? "the server's content filter stopped the answer"
                     : ev->how == CLIENT_BROKEN ? "the model broke off in the middle of a tool call" : buf_str(&ev->text);
-    take_figures(r, &ev->figures);
+    take_figures(r, &ev->stats);
     r->speaking = SILENT;
     if (ev->unreachable && r->base.instead) {
         tell_text(r, NEWS_GONE, "the q35chat that had loaded the model has ended: it is loaded here now");

@@ -16,11 +16,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "answer/end.h"
+#include "answer/sampling.h"
+#include "answer/stats.h"
+#include "answer/tokens.h"
 #include "base/err.h"
 #include "base/ids.h"
 #include "base/message.h"
 #include "chat/chat.h"
-#include "chat/tokens.h"
 
 struct responder;
 
@@ -41,21 +44,6 @@ struct responder_can {
     bool choose;                        /* it may have several models: models() and choose().  True from the beginning or never */
 };
 
-/* How to pick tokens.  Zeros: greedy, without any limit. */
-struct request_sampling {
-    /* float temperature, top_p, ... */
-#define SAMPLING_NUMBER(name, ...) float name;
-#include "config/sampling_numbers.def"
-    int      top_k;                     /* 0: all */
-    uint64_t seed;
-    int      max_tokens;                /* of the answer, without the beginning that was given; 0: until the context is full */
-    int      draft_depth;               /* drafts per step; -1: as many as pay */
-    bool     lookup;                    /* drafts may also be looked up in the text */
-    int      n_alternatives;            /* alternatives reported with every token; 0: none, and no probabilities either */
-    const char *const *bias;            /* [n_bias] "TOKEN=X" (option/bias.h) */
-    int      n_bias;
-};
-
 /* The beginning of the answer, which the responder continues: tokens if there are any, else texts; {0}: the answer begins anew. */
 struct given {
     const struct tokens *tokens;
@@ -74,7 +62,7 @@ struct request {
     int  think_budget;                  /* tokens of reasoning after which the answer begins; 0: no limit */
     bool apart;                         /* the next prompt will not have the last message: the snapshot is made before it */
     bool follows;                       /* the messages are those of the request before, its answer, and the results of its calls */
-    struct request_sampling sampling;
+    struct sampling sampling;
     struct given prefix;
     const struct ids *plain;            /* the prompt as tokens, instead of messages and tools; the answer is not parsed.  NULL: there is none */
     int  patience_ms;                   /* requests that come within this time go first (base/due.h); 0: a person waits for the answer */
@@ -110,13 +98,13 @@ struct news {
     struct text text;                   /* ends in a zero byte if it is a sentence or a name */
     size_t from;                        /* if can.tokens: offset of the text in the decoded answer, in bytes */
     struct token token;
-    const struct alternatives *alternatives;    /* NULL: not known */
+    const struct logprobs *alternatives;    /* NULL: not known */
     bool replayed;                      /* part of the beginning that the request gave */
     bool truncated;
     uint64_t conversation;              /* RESTORED, SAVED: the number that restore() or save() got */
     size_t done, total, cached;
-    enum chat_end end;                  /* CHAT_ANSWERED, CHAT_LENGTH, CHAT_CONTEXT, CHAT_INTERRUPTED or CHAT_FAILED */
-    const struct chat_stats *stats;     /* figures of the answer so far; NULL: as before */
+    enum end end;                  /* END_STOP, END_LENGTH, END_CONTEXT, END_INTERRUPTED or END_FAILED */
+    const struct stats *stats;     /* figures of the answer so far; NULL: as before */
 };
 typedef void news_fn(const struct news *it, void *arg);
 
@@ -144,7 +132,7 @@ enum request_result { REQUEST_TAKEN, REQUEST_REFUSED, REQUEST_TOO_LONG };
 struct responder_ops {
     /* Makes a request; never called while an answer is under way.  Refused, or too long for the context: the reason is in `e`, and no DONE comes. */
     enum request_result (*request)(struct responder *r, const struct request *q, struct err *e);
-    /* Ends the answer under way.  Its DONE says CHAT_INTERRUPTED, unless the answer had just ended by itself. */
+    /* Ends the answer under way.  Its DONE says END_INTERRUPTED, unless the answer had just ended by itself. */
     void (*interrupt)(struct responder *r);
     bool (*end_thought)(struct responder *r);           /* ends the reasoning, so that the answer begins.  False: the model is not reasoning */
     int  (*fds)(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS]);       /* readable when there is something to drain */

@@ -372,8 +372,8 @@ bool choice_news(struct choice *r, const struct news *it)
             stream_progress(r, it);
         break;
     case NEWS_TOKEN:
-        r->n_made += it->token.how != CHAT_FORCED;
-        r->n_reasoning += it->token.reasoning && it->token.how != CHAT_FORCED;
+        r->n_made += it->token.source != TOKEN_FORCED;
+        r->n_reasoning += it->token.reasoning && it->token.source != TOKEN_FORCED;
         take_token(r, it);
         break;
     case NEWS_REASONING:
@@ -399,7 +399,7 @@ bool choice_news(struct choice *r, const struct news *it)
 /* ---- the end ---- */
 
 /* Tokens that the engine had made when it learned of the answer's end are not part of it: the same request has the same count. */
-static void add_usage(const struct choice *r, const struct chat_stats *s, struct buf *out)
+static void add_usage(const struct choice *r, const struct stats *s, struct buf *out)
 {
     const int n = choice_is_over(r) ? r->n_made : s->n_tokens;
     buf_addf(out, ", \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d, \"total_tokens\": %d, "
@@ -412,22 +412,22 @@ static double rate(int n, double ms)
     return ms > 0 ? n * 1000 / ms : 0;
 }
 
-static void add_timings(const struct chat_stats *s, struct buf *out)
+static void add_timings(const struct stats *s, struct buf *out)
 {
-    const struct chat_drafts d = chat_drafts(s);
-    const int drafted = d.mtp.drafted + d.lookup.drafted, accepted = d.mtp.accepted + d.lookup.accepted, fresh = s->n_prompt - s->n_cached;
+    const struct draft_count all = stats_all_drafts(s), lookup = stats_drafts(s, DRAFT_LOOKUP);
+    const int fresh = s->n_prompt - s->n_cached;
     buf_addf(out, ", \"timings\": {\"cache_n\": %d, \"prompt_n\": %d, \"prompt_ms\": %.3f, \"prompt_per_second\": %.3f, \"predicted_n\": %d, "
              "\"predicted_ms\": %.3f, \"predicted_per_second\": %.3f", s->n_cached, fresh, s->prefill_ms, rate(fresh, s->prefill_ms), s->n_tokens,
              s->decode_ms, rate(s->n_timed, s->decode_ms));
-    if (drafted)
-        buf_addf(out, ", \"draft_n\": %d, \"draft_n_accepted\": %d, \"draft_lookup_n\": %d, \"draft_lookup_n_accepted\": %d", drafted, accepted,
-                 d.lookup.drafted, d.lookup.accepted);
+    if (all.drafted)
+        buf_addf(out, ", \"draft_n\": %d, \"draft_n_accepted\": %d, \"draft_lookup_n\": %d, \"draft_lookup_n_accepted\": %d", all.drafted,
+                 all.accepted, lookup.drafted, lookup.accepted);
     if (s->bytes > 0)
         buf_addf(out, ", \"moved_bytes\": %.0f", s->bytes);
     buf_adds(out, "}");
 }
 
-static void end_stream(struct choice *r, const char *finish, const struct chat_stats *s)
+static void end_stream(struct choice *r, const char *finish, const struct stats *s)
 {
     struct buf none = {0}, more = {0};
     add_timings(s, &more);
@@ -476,7 +476,7 @@ static void end_message(struct choice *r)
         buf_adds(out, "null");
 }
 
-static void end_object(struct choice *r, const char *finish, const struct chat_stats *s)
+static void end_object(struct choice *r, const char *finish, const struct stats *s)
 {
     struct buf *out = &r->out;
     add_head(r, "chat.completion");
@@ -500,21 +500,21 @@ static void fail(struct choice *r, const char *why)
 
 void choice_done(struct choice *r, const struct news *it)
 {
-    static const struct chat_stats nothing;
-    const struct chat_stats *s = it->stats ? it->stats : &nothing;
+    static const struct stats nothing;
+    const struct stats *s = it->stats ? it->stats : &nothing;
     if (r->question->relayed) {
         relay_done(r, it);
         return;
     }
     if (r->in_call)                     /* its end did not come */
         end_call(r, text_of("{"), true);
-    if (chat_end_failed(it->end)) {
+    if (end_failed(it->end)) {
         fail(r, it->text.n ? it->text.p : "the engine failed");
         return;
     }
     release_text(r);
-    r->cut_by = choice_is_over(r) ? NULL : it->end == CHAT_LENGTH ? "limit" : it->end == CHAT_CONTEXT ? "context"
-              : it->end == CHAT_INTERRUPTED ? "interrupt" : r->broken ? "model" : NULL;
+    r->cut_by = choice_is_over(r) ? NULL : it->end == END_LENGTH ? "limit" : it->end == END_CONTEXT ? "context"
+              : it->end == END_INTERRUPTED ? "interrupt" : r->broken ? "model" : NULL;
     const char *finish = r->cut_by ? "length" : r->n_calls && !r->stopper.hit ? "tool_calls" : "stop";
     (r->question->streams ? end_stream : end_object)(r, finish, s);
 }

@@ -1,14 +1,13 @@
 #include "serve/figures.h"
 
-void figures_add(struct figures *f, const struct chat_stats *s)
+void figures_add(struct figures *f, const struct stats *s)
 {
+    const struct draft_count all = stats_all_drafts(s);
     f->prompt_tokens += (unsigned long long)s->n_prompt;
     f->cached_tokens += (unsigned long long)s->n_cached;
     f->tokens += (unsigned long long)s->n_tokens;
-    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
-        f->drafted += (unsigned long long)s->drafted[i];
-        f->accepted += (unsigned long long)s->accepted[i];
-    }
+    f->drafted += (unsigned long long)all.drafted;
+    f->accepted += (unsigned long long)all.accepted;
     f->prefill_s += s->prefill_ms / 1000;
     f->decode_s += s->decode_ms / 1000;
 }

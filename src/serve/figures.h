@@ -14,7 +14,7 @@ struct figures {
     double prefill_s, decode_s;
 };
 
-void figures_add(struct figures *f, const struct chat_stats *s);
+void figures_add(struct figures *f, const struct stats *s);
 /* running: answers under way; waiting: requests in the queue; unread: answers paused until their clients read. */
 void figures_write(const struct figures *f, int running, int waiting, int unread, int clients, struct buf *out);
 

@@ -2,7 +2,7 @@
 #ifndef Q35_SERVE_JOB_H
 #define Q35_SERVE_JOB_H
 
-#include "chat/tokens.h"
+#include "answer/tokens.h"
 #include "serve/choice.h"
 #include "serve/question.h"
 #include "serve/web.h"
@@ -16,7 +16,7 @@ struct job {
     struct choice choice;
     bool begun;                         /* `choice` is begun; so a job in a queue was paused */
     struct tokens said;                 /* the tokens of the answer so far */
-    struct chat_stats before;           /* figures of its requests to the responder before the newest one */
+    struct stats before;           /* figures of its requests to the responder before the newest one */
     bool resumed;                       /* the newest request goes on from `said` */
     bool unwanted;                      /* the client has interrupted the answer, and waits for its end */
     int  n_told;                        /* tokens of `said` that were sent before the pause */

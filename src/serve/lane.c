@@ -1,7 +1,7 @@
 /* Answers of one responder: one after the other, each may be paused and go on later, there or elsewhere. */
 #include "base/clock.h"
 #include "base/due.h"
-#include "chat/stats.h"
+#include "answer/stats.h"
 #include "serve/server_state.h"
 
 /* Of /v1/completions and of an attached q35chat: the tokens of its prompt.  What the answer begins with is none of it. */
@@ -13,7 +13,7 @@ static void find_plain(struct server *s, struct question *q)
         s->r->ops->encode(s->r, q->prompt, true, &q->ids);
     q->request.plain = &q->ids;
     for (int i = q->ids.n - q->n_answer_prefix; i < q->ids.n; i++)
-        tokens_add(&q->prefix, (struct token){.id = q->ids.data[i], .how = CHAT_FORCED, .prob = -1}, NULL);
+        tokens_add(&q->prefix, (struct token){.id = q->ids.data[i], .source = TOKEN_FORCED, .prob = -1}, NULL);
     q->ids.n -= q->n_answer_prefix;
     if (q->prefix.n)
         q->request.prefix.tokens = &q->prefix;
@@ -56,8 +56,8 @@ void end_answer(struct server *s, struct job *j, const struct news *it)
     if (it->stats)
         stats_add(&j->before, it->stats, j->resumed);
     last.stats = &j->before;
-    f->failed += chat_end_failed(it->end);
-    f->answers += j->x && !chat_end_failed(it->end);
+    f->failed += end_failed(it->end);
+    f->answers += j->x && !end_failed(it->end);
     figures_add(f, last.stats);
     job_end(j, &last);
 }
@@ -67,7 +67,7 @@ void end_waiting(struct server *s, struct job *j)
     static const char said[] = "{\"done\": \"interrupted\", \"why\": \"\"}\n";
     queue_remove(j);
     if (j->begun)
-        end_answer(s, j, &(struct news){.kind = NEWS_DONE, .end = CHAT_INTERRUPTED});
+        end_answer(s, j, &(struct news){.kind = NEWS_DONE, .end = END_INTERRUPTED});
     else if (j->x)                      /* only another q35chat can ask for that */
         exchange_reply(j->x, 200, "application/x-ndjson", text_of(said), 0);
     job_free(j);
@@ -124,9 +124,9 @@ static void go_on(struct lane *l)
     q.prefix.tokens = j->said.n ? &j->said : NULL;
     q.sampling.max_tokens = most ? left : 0;
     if (most && left <= 0)
-        take_done(l, &(struct news){.kind = NEWS_DONE, .end = CHAT_LENGTH});
+        take_done(l, &(struct news){.kind = NEWS_DONE, .end = END_LENGTH});
     else if (l->r->ops->request(l->r, &q, &e) != REQUEST_TAKEN)
-        take_done(l, &(struct news){.kind = NEWS_DONE, .end = CHAT_FAILED, .text = text_of(e.msg)});
+        take_done(l, &(struct news){.kind = NEWS_DONE, .end = END_FAILED, .text = text_of(e.msg)});
 }
 
 void lane_start(struct lane *l)
@@ -164,7 +164,7 @@ void lane_take(struct lane *l, const struct news *it)
         take_part(l, it);
         return;
     }
-    const bool paused = l->pauses && it->end == CHAT_INTERRUPTED;       /* else it had just come to its end */
+    const bool paused = l->pauses && it->end == END_INTERRUPTED;       /* else it had just come to its end */
     l->pauses = false;
     if (l->now && !l->now_over)
         (paused ? take_paused : take_done)(l, it);

@@ -238,8 +238,8 @@ static bool read_bias(struct question *q, const struct pyjson *top, struct err *
             return false;
     }
     q->biased = true;
-    q->given.bias = list;
-    q->given.n_bias = (int)v->n;
+    q->given.bias_words = list;
+    q->given.n_bias_words = (int)v->n;
     return true;
 }
 
@@ -257,8 +257,8 @@ static bool read_seed(struct question *q, const struct pyjson *top, struct err *
 
 static bool read_sampling(struct question *q, const struct pyjson *top, struct err *e)
 {
-    struct request_sampling *s = &q->given;
-    *s = (struct request_sampling){.top_k = NOT_GIVEN, .max_tokens = NOT_GIVEN};
+    struct sampling *s = &q->given;
+    *s = (struct sampling){.top_k = NOT_GIVEN, .max_tokens = NOT_GIVEN};
 #define SAMPLING_NUMBER(name, ...) s->name = NAN;
 #include "config/sampling_numbers.def"
     return
@@ -274,7 +274,7 @@ static bool read_logprobs(struct question *q, const struct pyjson *top, struct e
 {
     bool wanted = false;
     q->n_alternatives = 0;
-    if (!question_flag(top, "logprobs", &wanted, e) || !question_whole(top, "top_logprobs", 0, CHAT_ALTERNATIVES, &q->n_alternatives, e))
+    if (!question_flag(top, "logprobs", &wanted, e) || !question_whole(top, "top_logprobs", 0, LIMIT_ALTERNATIVES, &q->n_alternatives, e))
         return false;
     if (q->n_alternatives && !wanted)
         return err_set(e, "top_logprobs needs logprobs");
@@ -355,7 +355,7 @@ static bool read_prompt(struct question *q, const struct pyjson *top, struct err
 static bool read_plain_logprobs(struct question *q, const struct pyjson *top, struct err *e)
 {
     q->n_alternatives = -1;
-    return question_whole(top, "logprobs", 0, CHAT_ALTERNATIVES, &q->n_alternatives, e);
+    return question_whole(top, "logprobs", 0, LIMIT_ALTERNATIVES, &q->n_alternatives, e);
 }
 
 bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e)
@@ -406,8 +406,8 @@ static uint64_t random_seed(void)
 
 void question_sampling(struct question *q, const struct options *o, const struct responder_info *info)
 {
-    const struct request_sampling *g = &q->given;
-    struct request_sampling *s = &q->request.sampling;
+    const struct sampling *g = &q->given;
+    struct sampling *s = &q->request.sampling;
     if (q->relayed) {
         *s = *g;
         return;
@@ -423,7 +423,7 @@ void question_sampling(struct question *q, const struct options *o, const struct
     s->seed = q->seeded ? g->seed : options_given(o, OPT_seed) ? s->seed : random_seed();
     s->n_alternatives = q->n_alternatives < 0 ? 0 : q->n_alternatives ? q->n_alternatives : 1;
     if (q->biased) {
-        s->bias = g->bias;
-        s->n_bias = g->n_bias;
+        s->bias_words = g->bias_words;
+        s->n_bias_words = g->n_bias_words;
     }
 }

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "option/options.h"
 #include "responder/responder.h"
-#include "chat/tokens.h"
+#include "answer/tokens.h"
 #include "text/pyjson.h"
 
 enum { QUESTION_MAX_STOPS = 16 };
@@ -33,7 +33,7 @@ struct question {
     bool streams, wants_usage, wants_progress;
     bool one_call;                      /* the answer ends after its first call */
     int  n_alternatives;                /* alternatives sent with each token; -1: no logprobs */
-    struct request_sampling given;      /* sampling values from the body; NAN, or INT_MIN in whole numbers: not given */
+    struct sampling given;      /* sampling values from the body; NAN, or INT_MIN in whole numbers: not given */
     bool seeded, biased;                /* the body has a seed, a logit_bias */
 };
 

@@ -57,7 +57,7 @@ bool relay_read(struct question *q, struct text body, const struct options *o, s
     struct pyjson top;
     if (!question_read_top(q, body, &top, o, e) || !has_sampling(&top, e))
         return false;
-    struct request_sampling *s = &q->given;
+    struct sampling *s = &q->given;
     q->relayed = q->streams = true;
     q->n_stops = 0;                     /* stop strings are the client's */
     return read_name(&top, &q->name, e) && read_ids(q, &top, e) && question_whole(&top, "answer_prefix", 0, q->ids.n - 1, &q->n_answer_prefix, e) &&
@@ -112,34 +112,10 @@ bool relay_read_file(struct text body, struct relay_file *f, struct arena *mem, 
 
 /* ---- what is told ---- */
 
-static void add_list(struct buf *out, const char *key, const int *all, int n)
-{
-    buf_addf(out, ", \"%s\": [", key);
-    for (int i = 0; i < n; i++)
-        buf_addf(out, i ? ",%d" : "%d", all[i]);
-    buf_addc(out, ']');
-}
-
-static void add_stats(struct buf *out, const struct chat_stats *s)
-{
-    const struct chat_refilled *r = &s->refilled;
-    buf_addf(out, ", \"stats\": {\"n_prompt\": %d, \"n_cached\": %d, \"n_ahead\": %d, \"n_tokens\": %d, \"n_steps\": %d, \"prefill_ms\": %.3f, "
-                  "\"decode_ms\": %.3f, "
-             "\"moved_bytes\": %.0f", s->n_prompt, s->n_cached, s->n_ahead, s->n_tokens, s->n_steps, s->prefill_ms, s->decode_ms, s->bytes);
-    add_list(out, "drafted", s->drafted, CHAT_MAX_DEPTH);
-    add_list(out, "accepted", s->accepted, CHAT_MAX_DEPTH);
-    add_list(out, "looked_up", s->looked_up, CHAT_MAX_DEPTH);
-    add_list(out, "looked_up_accepted", s->looked_up_accepted, CHAT_MAX_DEPTH);
-    if (r->happened)
-        buf_addf(out, ", \"refill\": {\"resident\": %s, \"from_file\": %s, \"common\": %d, \"pos\": %d}", r->resident ? "true" : "false",
-                 r->from_file ? "true" : "false", r->common, r->pos);
-    buf_addc(out, '}');
-}
-
 static void tell_token(struct choice *r, const struct news *it)
 {
     struct buf *out = &r->out;
-    buf_addf(out, "{\"token\": [%d,%d,%.9g]", it->token.id, it->token.how, (double)it->token.prob);
+    buf_addf(out, "{\"token\": [%d,%d,%.9g]", it->token.id, it->token.source, (double)it->token.prob);
     if (it->alternatives && it->alternatives->n) {
         buf_adds(out, ", \"likely\": [");
         for (int i = 0; i < it->alternatives->n; i++)
@@ -148,7 +124,8 @@ static void tell_token(struct choice *r, const struct news *it)
     }
     if (it->stats && it->stats->n_tokens != r->n_counted) {     /* once a step */
         r->n_counted = it->stats->n_tokens;
-        add_stats(out, it->stats);
+        buf_adds(out, ", \"stats\": ");
+        stats_write(it->stats, out);
     }
     buf_adds(out, "}\n");
 }
@@ -163,14 +140,12 @@ void relay_news(struct choice *r, const struct news *it)
 
 void relay_done(struct choice *r, const struct news *it)
 {
-    static const char *const words[] = {
-        [CHAT_ANSWERED] = "stop", [CHAT_LENGTH] = "length", [CHAT_CONTEXT] = "context", [CHAT_INTERRUPTED] = "interrupted", [CHAT_FAILED] = "error",
-    };
-    const char *word = it->end < sizeof words / sizeof *words && words[it->end] ? words[it->end] : "error";
-    buf_addf(&r->out, "{\"done\": \"%s\", \"why\": ", word);
+    buf_addf(&r->out, "{\"done\": \"%s\", \"why\": ", end_word(it->end));
     pyjson_quote(it->text.p ? it->text : text_of(""), &r->out);
-    if (it->stats)
-        add_stats(&r->out, it->stats);
+    if (it->stats) {
+        buf_adds(&r->out, ", \"stats\": ");
+        stats_write(it->stats, &r->out);
+    }
     buf_adds(&r->out, "}\n");
 }
 

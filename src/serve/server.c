@@ -322,7 +322,7 @@ static void end_unread(struct server *s, struct job *j)
     struct err why;
     err_set(&why, "nothing of the answer could be sent for %d s, since it was not read: it ends here", s->so.send_timeout_s);
     s->figures.unread++;
-    end_answer(s, j, &(struct news){.kind = NEWS_DONE, .end = CHAT_FAILED, .text = text_of(why.msg)});
+    end_answer(s, j, &(struct news){.kind = NEWS_DONE, .end = END_FAILED, .text = text_of(why.msg)});
     job_free(j);
 }
 

@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/ids.h"
 #include "base/message.h"
-#include "chat/tokens.h"
+#include "answer/tokens.h"
 
 /* The fate of an entry in later prompts, set by the user.  Dropped: prompts leave it out; pinned: no summary replaces it. */
 enum mark { MARK_NONE, MARK_DROPPED, MARK_PINNED };

@@ -16,14 +16,14 @@ static const char *const prompts[] = {
 };
 
 /* Waits for the end of `serial` (0: for EV_READY). */
-static bool wait_for(struct engine *g, uint32_t serial, struct turn_stats *s)
+static bool wait_for(struct engine *g, uint32_t serial, struct stats *s)
 {
     for (;;) {
         engine_wait(g, -1);
         struct event_list l = engine_drain(g);
         for (int i = 0; i < l.n; i++) {
             const struct event *ev = &l.events[i];
-            if (ev->kind == EV_FATAL || (ev->kind == EV_DONE && ev->finish == FINISH_ERROR)) {
+            if (ev->kind == EV_FATAL || (ev->kind == EV_DONE && ev->finish == END_FAILED)) {
                 fprintf(stderr, "%s\n", ev->message);
                 return false;
             }
@@ -41,7 +41,7 @@ int main(int argc, char **argv)
 {
     const char *dir = argc > 1 ? argv[1] : "assets/demo";
     struct err e = {0};
-    struct turn_stats s = {0};
+    struct stats s = {0};
     struct tokenizer *t = tokenizer_open(dir, &e);
     int64_t start = clock_ns();
     struct engine *g = t ? engine_open(&(struct engine_options){.model_dir = dir, .draft_depth = ENGINE_MAX_DEPTH,
@@ -65,8 +65,7 @@ int main(int argc, char **argv)
     }
     printf("depth   tok/s  tokens/step  accepted of drafted, by position\n");
     for (int depth = 0; depth <= info->draft_depth; depth++) {
-        int tokens = 0, steps = 0, drafted[ENGINE_MAX_DEPTH] = {0}, accepted[ENGINE_MAX_DEPTH] = {0};
-        double ms = 0;
+        struct stats sum = {0};
         for (size_t p = 0; p < sizeof prompts / sizeof *prompts; p++) {
             struct sampling how = {.max_tokens = 200, .draft_depth = depth, .n_stop = info->n_eos};
             memcpy(how.stop, info->eos, sizeof how.stop);
@@ -74,17 +73,11 @@ int main(int argc, char **argv)
             tokenizer_encode(t, prompts[p], strlen(prompts[p]), true, &ids);
             if (!wait_for(g, engine_submit(g, 0, ids.data, ids.n, 0, &how), &s))
                 return 1;
-            tokens += s.n_tokens - 1;
-            steps += s.n_steps;
-            ms += s.decode_ms;
-            for (int i = 0; i < ENGINE_MAX_DEPTH; i++) {
-                drafted[i] += s.drafted[i];
-                accepted[i] += s.accepted[i];
-            }
+            stats_add(&sum, &s, false);
         }
-        printf("%5d %7.1f  %11.2f ", depth, tokens / ms * 1e3, steps ? (double)tokens / steps : 0);
+        printf("%5d %7.1f  %11.2f ", depth, stats_tok_s(&sum), sum.n_steps ? (double)sum.n_timed / sum.n_steps : 0);
         for (int i = 0; i < depth; i++)
-            printf(" %d/%d", accepted[i], drafted[i]);
+            printf(" %d/%d", sum.drafts[DRAFT_MTP][i].accepted, sum.drafts[DRAFT_MTP][i].drafted);
         printf("\n");
     }
     engine_close(g);

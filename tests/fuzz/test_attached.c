@@ -109,7 +109,7 @@ void __wrap_asker_stop(struct asker *a, uint32_t tag)
 /* ---- the other program ---- */
 
 #define STATS "\"stats\": {\"n_prompt\": 12, \"n_cached\": 5, \"n_ahead\": 1, \"n_tokens\": 3, \"n_steps\": 2, \"prefill_ms\": 1.5, \"decode_ms\": " \
-    "2.5, \"moved_bytes\": 100, \"drafted\": [2,1], \"accepted\": [1,0], \"looked_up\": [1], \"looked_up_accepted\": [0], \"refill\": " \
+    "2.5, \"bytes\": 100, \"drafts\": {\"mtp\": [[2,1],[1,0]], \"lookup\": [[1,0]]}, \"refill\": " \
     "{\"resident\": true, \"from_file\": false, \"common\": 4, \"pos\": 6}}"
 static const char ready[] =
     "{\"ready\": {\"model\": \"m\", \"backend\": \"cpu\", \"formats\": \"bf16\", \"kv\": \"bf16\", \"memory\": \"1 GiB\", \"weights_in\": \"\", "
@@ -298,9 +298,9 @@ static void check_calls(bool by_itself)
 
 static void take_done(const struct news *it)
 {
-    if (it->end > CHAT_FAILED || it->end == CHAT_LOOP)
+    if (it->end > END_FAILED || it->end == END_LOOP)
         owner.wrong = "an answer ends in no way that a responder has";
-    check_calls(it->end == CHAT_ANSWERED);
+    check_calls(it->end == END_STOP);
 }
 
 static void check_info(void)

@@ -23,7 +23,7 @@ enum { MOST_ASKED = 64 };
 
 static struct {
     struct buf prompts[MOST_ASKED];     /* the last message of each request */
-    struct request_sampling samplings[MOST_ASKED];
+    struct sampling samplings[MOST_ASKED];
     int n;
 } asked;
 
@@ -58,7 +58,7 @@ static void interrupt(struct responder *r)
 static void drain(struct responder *r)
 {
     struct echo *b = (struct echo *)r;
-    const struct chat_stats stats = {.n_prompt = 5, .n_tokens = 3, .n_steps = 2};
+    const struct stats stats = {.n_prompt = 5, .n_tokens = 3, .n_steps = 2};
     eventfd_t n;
     eventfd_read(b->fd, &n);
     if (!b->ready) {
@@ -71,7 +71,7 @@ static void drain(struct responder *r)
     b->busy = false;
     responder_tell(r, &(struct news){.kind = NEWS_TEXT, .text = text_of("Echo: "), .stats = &stats});
     responder_tell(r, &(struct news){.kind = NEWS_TEXT, .text = {buf_str(p), p->len}, .from = 6, .stats = &stats});
-    responder_tell(r, &(struct news){.kind = NEWS_DONE, .end = b->stops ? CHAT_INTERRUPTED : CHAT_ANSWERED, .stats = &stats});
+    responder_tell(r, &(struct news){.kind = NEWS_DONE, .end = b->stops ? END_INTERRUPTED : END_STOP, .stats = &stats});
 }
 
 static int fds(const struct responder *r, struct pollfd f[RESPONDER_MAX_FDS])
@@ -159,7 +159,7 @@ static bool is_number(const json_t *v, double *x)
 }
 
 /* A value of the line holds for its own request, and for no other one. */
-static const char *check_sampling(const json_t *object, const struct request_sampling *is, const struct request_sampling *usual)
+static const char *check_sampling(const json_t *object, const struct sampling *is, const struct sampling *usual)
 {
     double x;
     if (json_object_get(object, "preset") || json_object_get(object, "think"))          /* which bring values of their own */
@@ -214,7 +214,7 @@ static const char *check_output(const struct line *l, int number, const json_t *
     const bool all_of_it = n == echo.len || (n < echo.len && json_object_get(l->object, "stop"));
     const bool same = all_of_it && !memcmp(json_string_value(answer), buf_str(&echo), n);
     buf_free(&echo);
-    const struct request_sampling *is = &asked.samplings[(*n_seen)++];
+    const struct sampling *is = &asked.samplings[(*n_seen)++];
     if (!same)
         return "an answer is not that of the line's request";
     if (wanted && !is_same_text(prompt, wanted))

@@ -326,8 +326,8 @@ static void say_something(struct buf *out, uint32_t *dice, int most)
 static void write_answers(uint32_t a, uint32_t b)
 {
     static struct buf text[FAKE_MAX];
-    static const enum finish finishes[] = {FINISH_STOP, FINISH_STOP, FINISH_STOP, FINISH_STOP, FINISH_STOP, FINISH_LENGTH, FINISH_CONTEXT,
-                                           FINISH_ERROR};
+    static const enum end finishes[] = {END_STOP, END_STOP, END_STOP, END_STOP, END_STOP, END_LENGTH, END_CONTEXT,
+                                           END_FAILED};
     uint32_t dice = a * 65536 + b;
     if (fake_engine->running)
         return;

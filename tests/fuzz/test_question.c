@@ -103,14 +103,14 @@ static bool read_once(const struct buf *body, read_fn *read, const struct option
     if (ok) {
         q.seeded = true;
         question_sampling(&q, o, &info);
-        const struct request_sampling *s = &q.request.sampling;
+        const struct sampling *s = &q.request.sampling;
         assert_true(q.plain == plain && q.relayed == relayed && (plain || relayed || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n)
                     && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
         assert_true(s->temperature >= 0 && s->temperature <= 10 && (s->top_p > 0 || relayed) && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0
                     && s->min_p <= 1 && s->top_k >= 0 && s->max_tokens >= 0);
-        assert_true(s->n_alternatives >= 0 && s->n_alternatives <= CHAT_ALTERNATIVES);
+        assert_true(s->n_alternatives >= 0 && s->n_alternatives <= LIMIT_ALTERNATIVES);
         assert_true(!relayed || (q.ids.n > q.n_answer_prefix && q.n_answer_prefix >= 0 && q.request.snapshot_pos <= q.ids.n && q.name.n
-                                 && s->draft_depth >= -1 && s->draft_depth <= CHAT_MAX_DEPTH));
+                                 && s->draft_depth >= -1 && s->draft_depth <= LIMIT_DRAFTS));
         assert_true(!q.continued || q.continued->role == ROLE_ASSISTANT);
         for (int i = 0; i < q.n_stops; i++)
             assert_true(*q.stops[i]);

@@ -67,8 +67,8 @@ static void tell(struct parrot *p, const struct news *it)
 /* The token and what it means. */
 static void say(struct parrot *p, int i, bool replayed)
 {
-    const struct alternatives other = {.n = 1, .ids = {p->script.data[i]}, .probs = {0.5f}};
-    const struct chat_stats stats = {.n_prompt = 5, .n_tokens = p->made, .n_steps = p->made};
+    const struct logprobs other = {.n = 1, .ids = {p->script.data[i]}, .probs = {0.5f}};
+    const struct stats stats = {.n_prompt = 5, .n_tokens = p->made, .n_steps = p->made};
     const int32_t id = p->script.data[i];
     tell(p, &(struct news){
         .kind = NEWS_TOKEN, .token = {.id = id, .from = (size_t)i, .prob = 0.5f}, .alternatives = &other, .replayed = replayed, .stats = &stats,
@@ -81,11 +81,11 @@ static void say(struct parrot *p, int i, bool replayed)
     }
 }
 
-static void end(struct parrot *p, enum chat_end how)
+static void end(struct parrot *p, enum end how)
 {
-    const struct chat_stats stats = {.n_prompt = 5, .n_tokens = p->made, .n_steps = p->made};
+    const struct stats stats = {.n_prompt = 5, .n_tokens = p->made, .n_steps = p->made};
     p->busy = false;
-    tell(p, &(struct news){.kind = NEWS_DONE, .end = how, .text = text_of(how == CHAT_FAILED ? "the device failed" : ""), .stats = &stats});
+    tell(p, &(struct news){.kind = NEWS_DONE, .end = how, .text = text_of(how == END_FAILED ? "the device failed" : ""), .stats = &stats});
 }
 
 static void add_text(struct ids *to, struct text s)
@@ -159,13 +159,13 @@ static void answer_some(struct parrot *p)
         say(p, p->next++, false);
     }
     if (p->busy && p->stops)
-        end(p, CHAT_INTERRUPTED);
+        end(p, END_INTERRUPTED);
     else if (p->busy && p->next >= p->script.n)
-        end(p, CHAT_ANSWERED);
+        end(p, END_STOP);
     else if (p->busy && p->most && p->made >= p->most)
-        end(p, CHAT_LENGTH);
+        end(p, END_LENGTH);
     else if (p->busy && one_in(200))
-        end(p, CHAT_FAILED);
+        end(p, END_FAILED);
 }
 
 static void drain(struct responder *r)

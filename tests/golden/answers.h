@@ -25,7 +25,7 @@ struct answer {
     int     n, n_steps, n_accepted;
     int32_t ids[MOST + STEP_ROWS];
     float   prob[MOST + STEP_ROWS];
-    struct step_logprobs logprobs[MOST + STEP_ROWS];
+    struct logprobs logprobs[MOST + STEP_ROWS];
     enum step_end ended;
 };
 

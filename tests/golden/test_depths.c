@@ -95,8 +95,8 @@ static void set(enum option_id id, const char *text)
 struct answer {
     struct buf said;                    /* reasoning and text, as they came */
     struct buf tokens;                  /* a line each: its text, its probability, the likely ones with theirs */
-    enum chat_end end;
-    struct chat_stats stats;
+    enum end end;
+    struct stats stats;
 };
 
 static void add_token(const struct chat_token *t, struct buf *out)
@@ -140,10 +140,10 @@ static void ask(const char *prompt, struct answer *a)
 static void assert_same(const struct answer *a, const struct answer *want, const char *prompt, const struct drafts *d)
 {
     const size_t n = want->tokens.len < a->tokens.len ? want->tokens.len : a->tokens.len;
-    const bool same_n = want->end == CHAT_STOP_TEXT || want->tokens.len == a->tokens.len;
+    const bool same_n = want->end == END_STOP_TEXT || want->tokens.len == a->tokens.len;
     if (a->end != want->end || strcmp(buf_str(&a->said), buf_str(&want->said)))
         fail_msg("'%s' with --draft %s, lookup %s: '%s' (%s), without drafts '%s' (%s)", prompt, d->draft, d->lookup, buf_str(&a->said),
-                 chat_end_name(a->end), buf_str(&want->said), chat_end_name(want->end));
+                 end_word(a->end), buf_str(&want->said), end_word(want->end));
     if (!same_n || memcmp(buf_str(&a->tokens), buf_str(&want->tokens), n))
         fail_msg("'%s' with --draft %s, lookup %s: the tokens\n%swithout drafts:\n%s", prompt, d->draft, d->lookup, buf_str(&a->tokens),
                  buf_str(&want->tokens));
@@ -173,14 +173,11 @@ static void test_depths__no_draft_changes_any_of_200_answers(void **state)
             ask(buf_str(&prompt), a);
             if (d)
                 assert_same(a, &want, buf_str(&prompt), &drafts[d]);
-            for (int k = 0; k < CHAT_MAX_DEPTH; k++) {
-                right[d] += a->stats.accepted[k];
-                wrong[d] += a->stats.drafted[k] - a->stats.accepted[k];
-            }
-            for (int k = 0; k < CHAT_MAX_DEPTH; k++) {
-                looked_up += a->stats.looked_up[k];
-                looked_up_right += a->stats.looked_up_accepted[k];
-            }
+            const struct draft_count all = stats_all_drafts(&a->stats), lookup = stats_drafts(&a->stats, DRAFT_LOOKUP);
+            right[d] += all.accepted;
+            wrong[d] += all.drafted - all.accepted;
+            looked_up += lookup.drafted;
+            looked_up_right += lookup.accepted;
         }
         n_tokens += want.stats.n_tokens;
         ends[want.end]++;
@@ -188,7 +185,7 @@ static void test_depths__no_draft_changes_any_of_200_answers(void **state)
     printf("%d prompts, %d tokens; ends:", TRIED, n_tokens);
     for (int i = 0; i < 8; i++)
         if (ends[i])
-            printf(" %s %d", chat_end_name((enum chat_end)i), ends[i]);
+            printf(" %s %d", end_word((enum end)i), ends[i]);
     printf("\n");
     for (int d = 1; d < DRAFTS; d++) {
         printf("--draft %s, lookup %s: %d drafts right, %d wrong\n", drafts[d].draft, drafts[d].lookup, right[d], wrong[d]);
@@ -197,7 +194,7 @@ static void test_depths__no_draft_changes_any_of_200_answers(void **state)
     }
     printf("looked up: %d, right %d\n", looked_up, looked_up_right);
     assert_true(SANITIZED || looked_up > 0);    /* as many as pay, so a machine may verify few, but hardly none of hundreds */
-    assert_true(SANITIZED || (ends[CHAT_STOP_TEXT] > 0 && ends[CHAT_LENGTH] > 0));
+    assert_true(SANITIZED || (ends[END_STOP_TEXT] > 0 && ends[END_LENGTH] > 0));
     buf_free(&prompt);
     buf_free(&want.said), buf_free(&want.tokens);
     buf_free(&got.said), buf_free(&got.tokens);

@@ -245,8 +245,8 @@ enum { MOST_TOLD = 40 };
 
 struct answer {
     struct ids ids;
-    enum finish finish;
-    struct turn_stats stats;
+    enum end finish;
+    struct stats stats;
     struct logprobs told[MOST_TOLD];     /* of its first ids */
 };
 
@@ -333,7 +333,7 @@ static void test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk(void
             struct engine *g = open_engine(own[m], depths[d], chunks[on_gpu() ? 0 : d]);
             for (int h = 0; h < 3; h++) {
                 struct answer a = ask(g, prompt, 130, 0, &hows[h], 0);
-                assert_int_equal(a.finish, FINISH_LENGTH);
+                assert_int_equal(a.finish, END_LENGTH);
                 if (d) {
                     assert_same(&a.ids, &first[h]);
                     ids_free(&a.ids);
@@ -398,7 +398,7 @@ static void test_generate__the_head_in_two_planes_answers_as_the_int8_head(void 
                 fail_msg("%s", e.msg);
             for (int h = 0; h < N_HOWS; h++) {
                 struct answer a = ask(g, prompt, 70, 0, &hows[h], 0);
-                assert_int_equal(a.finish, FINISH_LENGTH);
+                assert_int_equal(a.finish, END_LENGTH);
                 if (!i) {
                     want[h] = a;
                     continue;
@@ -446,7 +446,7 @@ static void test_generate__an_mtp_block_in_any_form_answers_the_same(void **stat
 }
 
 /* An answer of an engine that remembers prices in that folder. */
-static struct turn_stats ask_remembering(const char *folder)
+static struct stats ask_remembering(const char *folder)
 {
     const struct sampling how = {.max_tokens = 12, .draft_depth = -1};
     struct err e = {0};
@@ -482,8 +482,8 @@ static void test_generate__an_engine_begins_with_the_prices_that_one_before_it_m
         buf_addf(&line, "%s%s", i ? cheap : dear, key);
         assert_true(tmpdir_put(&dir, "prices", line.data, line.len));
         buf_free(&line);
-        const struct turn_stats s = ask_remembering(dir.path);
-        assert_true(i ? s.drafted[ENGINE_MAX_DEPTH - 1] > 0 : s.drafted[0] == 0);
+        const struct stats s = ask_remembering(dir.path);
+        assert_true(i ? s.drafts[DRAFT_MTP][LIMIT_DRAFTS - 1].drafted > 0 : stats_all_drafts(&s).drafted == 0);
     }
     tmpdir_drop(&dir, "prices");
     tmpdir_remove(&dir);
@@ -716,7 +716,7 @@ static bool expect_circle(struct model *m, struct two_tokens *t)
 }
 
 struct counts {
-    int drafted, accepted, looked_up, looked_up_right;   /* first drafts of a step; those that were found in the text are among the drafted */
+    struct draft_count mtp, lookup;     /* first drafts of a step */
 };
 
 /* Many answers of three tokens, one seed each: the first two against their exact joint distribution. */
@@ -736,10 +736,10 @@ static struct counts assert_distribution(const char *name, const struct two_toke
         int i1 = index_of(t->first, a.ids.data[0]), i2 = i1 < 0 ? -1 : index_of(t->second[i1], a.ids.data[1]);
         assert_true(i1 >= 0 && i2 >= 0);
         count[i1][i2]++;
-        c.drafted += a.stats.drafted[0];
-        c.accepted += a.stats.accepted[0];
-        c.looked_up += a.stats.looked_up[0];
-        c.looked_up_right += a.stats.looked_up_accepted[0];
+        c.mtp.drafted += a.stats.drafts[DRAFT_MTP][0].drafted;
+        c.mtp.accepted += a.stats.drafts[DRAFT_MTP][0].accepted;
+        c.lookup.drafted += a.stats.drafts[DRAFT_LOOKUP][0].drafted;
+        c.lookup.accepted += a.stats.drafts[DRAFT_LOOKUP][0].accepted;
         ids_free(&a.ids);
     }
     for (int i = 0; i < TOP; i++)
@@ -748,8 +748,8 @@ static struct counts assert_distribution(const char *name, const struct two_toke
             chi += (count[i][k] - want) * (count[i][k] - want) / want;
         }
     double off = (chi - (TOP * TOP - 1)) / sqrt(2.0 * (TOP * TOP - 1));
-    printf("%s: chi-square %.1f of %d cells, %d of %d drafts accepted; %d looked up, %d of them accepted\n", name, chi, TOP * TOP, c.accepted,
-           c.drafted, c.looked_up, c.looked_up_right);
+    printf("%s: chi-square %.1f of %d cells, %d of %d drafts accepted; %d looked up, %d of them accepted\n", name, chi, TOP * TOP, c.mtp.accepted,
+           c.mtp.drafted, c.lookup.drafted, c.lookup.accepted);
     assert_true(off < 4);
     engine_close(g);
     return c;
@@ -791,9 +791,9 @@ static void test_generate__drafts_leave_the_sampling_distribution_as_it_is(void 
             const struct engine_options o = {.backend = backend, .model_dir = own[which], .n_ctx = 64, .draft_depth = depth, .head = "bf16",
                                              .n_threads = 1};
             const struct counts c = assert_distribution(name, &t, &o, false, rounds);
-            assert_int_equal(c.drafted > 0, depth > 0);
-            assert_true(!depth || c.accepted < c.drafted);
-            assert_true(!depth || !trained || c.accepted > rounds / 20);
+            assert_int_equal(c.mtp.drafted > 0, depth > 0);
+            assert_true(!depth || c.mtp.accepted < c.mtp.drafted);
+            assert_true(!depth || !trained || c.mtp.accepted > rounds / 20);
         }
     }
 }
@@ -812,7 +812,7 @@ static void test_generate__what_is_looked_up_leaves_the_sampling_distribution_as
     assert_true(expect_circle(&m, &t));
     load_close(&m);
     const struct counts c = assert_distribution("auto and lookup", &t, &o, true, ANSWERS / 2);
-    assert_true(c.looked_up > c.looked_up_right && c.looked_up_right > 0);
+    assert_true(c.lookup.drafted > c.lookup.accepted && c.lookup.accepted > 0);
 }
 
 int main(void)

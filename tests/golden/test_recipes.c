@@ -56,10 +56,9 @@ static struct answer collect(struct engine *g, uint32_t serial, size_t stop_at)
                 a.prob[a.n++] = ev->prob[k];
             }
             if (ev->kind == EV_DONE) {
-                assert_int_not_equal(ev->finish, FINISH_ERROR);
+                assert_int_not_equal(ev->finish, END_FAILED);
                 a.n_cached = ev->stats.n_cached;
-                for (int k = 0; k < ENGINE_MAX_DEPTH; k++)
-                    a.n_accepted += ev->stats.accepted[k];
+                a.n_accepted = stats_all_drafts(&ev->stats).accepted;
                 done = true;
             }
         }

@@ -22,7 +22,7 @@ enum { CTX = 2000, MOST = 1000, SAID = 24, ASKED = 30, LONG_CHUNK = 2048 };
 struct talk {
     struct engine *g;
     struct ids ids;                     /* of the newest answer */
-    struct turn_stats stats;
+    struct stats stats;
     int  n_saved, n_restored;           /* events */
     size_t written, bytes, restored;
     char why[512];
@@ -76,7 +76,7 @@ static void take(struct talk *t)
         const struct event *ev = &l.events[i];
         switch (ev->kind) {
         case EV_TOKENS: ids_append(&t->ids, ev->ids, ev->n); break;
-        case EV_DONE: t->done = true; t->stats = ev->stats; assert_true(ev->finish != FINISH_ERROR); break;
+        case EV_DONE: t->done = true; t->stats = ev->stats; assert_true(ev->finish != END_FAILED); break;
         case EV_SAVED:
             t->n_saved++;
             t->written += ev->done;
@@ -139,7 +139,7 @@ static void ask_again(int32_t *ids, int snapshot_pos)
 /* How the first engine ends. */
 enum way { SAVED_WHEN_IDLE, SAVED_AT_THE_END, NEVER_ENDED };
 
-struct result { struct ids ids; struct turn_stats stats; size_t restored; };
+struct result { struct ids ids; struct stats stats; size_t restored; };
 
 static struct result two_turns(const char *kv, int depth, int n, enum way way, bool goes_on)
 {

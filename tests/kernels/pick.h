@@ -756,7 +756,7 @@ static float penalised(const struct rig *g, float l, int id, int t)
     return seen & STEP_IN_ANSWER ? l - g->how.presence_penalty : l;
 }
 
-static void check_logprobs(const struct step_logprobs *o, const float *plain, int n_ids, int n, int id)
+static void check_logprobs(const struct logprobs *o, const float *plain, int n_ids, int n, int id)
 {
     struct ranked *r = malloc((size_t)n_ids * sizeof *r);
     double sum = 0;

@@ -42,7 +42,7 @@ static void add_event(struct answer *a, const struct event *ev, bool *done)
     }
     if (ev->kind != EV_DONE)
         return;
-    if (ev->finish == FINISH_ERROR)
+    if (ev->finish == END_FAILED)
         fail_msg("the answer ended after %d tokens: %s", a->n, ev->message);
     a->n_cached = ev->stats.n_cached;
     for (int k = 0; k < ENGINE_MAX_DEPTH; k++)

@@ -235,17 +235,17 @@ static void kill_one(int run, const char *program, const char *model, const char
 /* --- and then ---------------------------------------------------------------------------------------------------- */
 
 /* The chat, until the turn has ended. */
-static enum chat_end finish(struct chat *c, struct buf *notes)
+static enum end finish(struct chat *c, struct buf *notes)
 {
     for (;;) {
         int n;
         chat_wait(c, -1, 1000);
         const struct chat_event *ev = chat_drain(c, &n);
         for (int i = 0; i < n; i++) {
-            if (ev[i].kind == CHAT_NOTE || ev[i].end == CHAT_FAILED)
+            if (ev[i].kind == CHAT_NOTE || ev[i].end == END_FAILED)
                 buf_adds(notes, ev[i].text);
             if (ev[i].kind == CHAT_DONE || ev[i].kind == CHAT_FATAL)
-                return ev[i].kind == CHAT_DONE ? ev[i].end : CHAT_FAILED;
+                return ev[i].kind == CHAT_DONE ? ev[i].end : END_FAILED;
         }
     }
 }
@@ -272,7 +272,7 @@ static void go_on(struct chat *c, int run, const char *path)
         fail(run, "the conversation does not say that its answer is cut, or missing", &before);
     else if (!chat_continue(c, &e))
         fail(run, e.msg, &before);
-    else if (finish(c, &notes) == CHAT_FAILED || notes.len)
+    else if (finish(c, &notes) == END_FAILED || notes.len)
         fail(run, notes.len ? notes.data : "/continue fails", &before);
     else if (chat_n_messages(c) != 2 || strncmp(chat_message(c, 1).text, buf_str(&before), before.len)
              || strlen(chat_message(c, 1).text) <= before.len)

@@ -16,7 +16,7 @@ struct by_text {
     struct stream *stream;
     struct detok detok;
     struct buf piece;
-    struct chat_stats stats;
+    struct stats stats;
     bool replayed;                      /* the parser gets the given beginning of the answer */
     uint32_t serial;                    /* 0: no request */
     bool known, dead;
@@ -76,7 +76,6 @@ static inline void by_text_begin(struct by_text *b, const struct request *q)
 static inline enum request_result by_text_request(struct responder *r, const struct request *q, struct err *e)
 {
     struct by_text *b = by_text_of(r);
-    const struct request_sampling *s = &q->sampling;
     struct ids ids = {0};
     int snapshot_pos = 0;
     CHECK(!b->serial && b->known && !q->prefix.tokens);
@@ -87,13 +86,12 @@ static inline enum request_result by_text_request(struct responder *r, const str
     bool fits = !b->info.chat.n_ctx || ids.n < b->info.chat.n_ctx;
     if (!fits)
         err_set(e, "the prompt has %d tokens, the context holds %d", ids.n, b->info.chat.n_ctx);
-    b->stats = (struct chat_stats){0};
+    b->stats = (struct stats){0};
     if (fits) {
         by_text_begin(b, q);
-        b->serial = engine_submit(b->engine, q->conversation, ids.data, ids.n, snapshot_pos, &(struct sampling){
-#define SAMPLING_NUMBER(name, ...) .name = s->name,
-#include "config/sampling_numbers.def"
-            .top_k = s->top_k, .seed = s->seed, .max_tokens = s->max_tokens, .n_ids = tokenizer_n_ids(fake.tok)});
+        struct sampling s = q->sampling;
+        s.n_ids = tokenizer_n_ids(fake.tok);
+        b->serial = engine_submit(b->engine, q->conversation, ids.data, ids.n, snapshot_pos, &s);
     }
     ids_free(&ids);
     return fits ? REQUEST_TAKEN : REQUEST_TOO_LONG;
@@ -114,23 +112,18 @@ static inline int by_text_fds(const struct responder *r, struct pollfd fds[RESPO
 
 static inline void by_text_done(struct by_text *b, const struct event *ev)
 {
-    static const enum chat_end ends[] = {CHAT_ANSWERED, CHAT_LENGTH, CHAT_CONTEXT, CHAT_INTERRUPTED, CHAT_FAILED};
     detok_flush(&b->detok, &b->piece);
     stream_push(b->stream, buf_str(&b->piece), b->piece.len);
     buf_reset(&b->piece);
-    stream_finish(b->stream, ev->finish != FINISH_STOP);
+    stream_finish(b->stream, ev->finish != END_STOP);
     b->serial = 0;
-    const enum chat_end end = by_text_finds_too_long ? CHAT_TOO_LONG : ends[ev->finish];
+    const enum end end = by_text_finds_too_long ? END_TOO_LONG : ev->finish;
     b->base.fn(&(struct news){.kind = NEWS_DONE, .end = end, .text = text_of(ev->message), .stats = &b->stats}, b->base.arg);
 }
 
 static inline void by_text_event(struct by_text *b, const struct event *ev)
 {
-    b->stats = (struct chat_stats){.n_prompt = ev->stats.n_prompt, .n_tokens = ev->stats.n_tokens, .n_steps = ev->stats.n_steps,
-                                     .n_timed = ev->stats.n_tokens ? ev->stats.n_tokens - 1 : 0, .prefill_ms = ev->stats.prefill_ms,
-                                     .decode_ms = ev->stats.decode_ms};
-    memcpy(b->stats.drafted, ev->stats.drafted, sizeof b->stats.drafted);
-    memcpy(b->stats.accepted, ev->stats.accepted, sizeof b->stats.accepted);
+    b->stats = ev->stats;
     for (int i = 0; i < ev->n; i++) {
         detok_push(&b->detok, fake.tok, ev->ids[i], true, &b->piece);
         stream_push(b->stream, buf_str(&b->piece), b->piece.len);

@@ -18,7 +18,7 @@ enum { FAKE_MAX = 16 };
 
 struct fake_answer {
     const char *text;                   /* without the stop id */
-    enum finish finish;
+    enum end finish;
     bool hangs;                         /* after the text, waits for an interrupt */
     int  from, to;                      /* only these tokens of the text; to 0: up to the end */
 };
@@ -57,7 +57,7 @@ struct engine {
     struct engine_info info;
     struct ids left;                    /* of the running answer */
     int  done, n_alternatives;
-    enum finish finish;
+    enum end finish;
     bool running, hangs, told;          /* told: the progress of reading was reported */
     int  n_prompt;
     uint32_t serial;
@@ -88,10 +88,10 @@ static void fake_reset(void)
 
 static inline void fake_say(const char *text)
 {
-    fake.answers[fake.n_answers++] = (struct fake_answer){text, FINISH_STOP, false};
+    fake.answers[fake.n_answers++] = (struct fake_answer){text, END_STOP, false};
 }
 
-static inline void fake_end(const char *text, enum finish finish, bool hangs)
+static inline void fake_end(const char *text, enum end finish, bool hangs)
 {
     fake.answers[fake.n_answers++] = (struct fake_answer){text, finish, hangs};
 }
@@ -147,7 +147,7 @@ uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, 
     fake.sequence[k] = sequence;
     g->left.n = 0;
     tokenizer_encode(fake.tok, a->text, strlen(a->text), true, &g->left);
-    if (a->finish == FINISH_STOP)
+    if (a->finish == END_STOP)
         ids_add(&g->left, 258);
     if (a->to)
         g->left.n = a->to;
@@ -156,7 +156,7 @@ uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, 
         g->left.n = a->from + s->max_tokens;
     g->done = a->from;
     g->n_alternatives = s->n_alternatives;
-    g->finish = over ? FINISH_LENGTH : a->finish;
+    g->finish = over ? END_LENGTH : a->finish;
     g->hangs = a->hangs;
     g->running = true;
     g->told = false;
@@ -207,7 +207,7 @@ void engine_interrupt(struct engine *g, uint32_t serial)
         return;
     fake.n_interrupts++;
     g->left.n = g->done;
-    g->finish = FINISH_INTERRUPTED;
+    g->finish = END_INTERRUPTED;
     g->hangs = false;
     wake(g);
 }
@@ -244,7 +244,7 @@ struct event_list engine_drain(struct engine *g)
         g->out[l.n] = (struct event){.kind = EV_FATAL};
         snprintf(g->out[l.n++].message, sizeof g->out->message, "%s", g->fatal);
     }
-    if (g->running && fake.reads && g->finish != FINISH_INTERRUPTED) {
+    if (g->running && fake.reads && g->finish != END_INTERRUPTED) {
         if (!g->told)
             g->out[l.n++] = (struct event){.kind = EV_PREFILL, .serial = g->serial, .done = (size_t)g->n_prompt / 2, .total = (size_t)g->n_prompt};
         g->told = true;
@@ -260,8 +260,8 @@ struct event_list engine_drain(struct engine *g)
                 ev->logprobs[ev->n] = (struct logprobs){.prob = 0.5f, .n = 2, .ids = {id, (id + 1) % 256}, .probs = {0.5f, 0.25f}};
             ev->ids[ev->n++] = id;
         }
-        ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10},
-                                        .accepted = {7}, .prefill_ms = 5, .decode_ms = 10 * g->done};
+        ev->stats = (struct stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done,
+                                   .n_timed = g->done ? g->done - 1 : 0, .drafts = {{{10, 7}}}, .prefill_ms = 5, .decode_ms = 10 * g->done};
         if (ev->n) {
             l.n++;
             continue;
@@ -270,10 +270,11 @@ struct event_list engine_drain(struct engine *g)
             break;
         ev->kind = EV_DONE;
         ev->finish = g->finish;
-        ev->stats = (struct turn_stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done, .drafted = {10, 5},
-                                        .accepted = {8, 1}, .looked_up = {0, fake.n_looked_up}, .bytes = fake.bytes,
-                                        .prefill_ms = 5, .decode_ms = 100, .refill = fake.refill};
-        if (g->finish == FINISH_ERROR)
+        ev->stats = (struct stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done,
+                                   .n_timed = g->done ? g->done - 1 : 0,
+                                   .drafts = {{{10, 8}, {5 - fake.n_looked_up, 1}}, {{0, 0}, {fake.n_looked_up, 0}}}, .bytes = fake.bytes,
+                                   .prefill_ms = 5, .decode_ms = 100, .refill = fake.refill};
+        if (g->finish == END_FAILED)
             snprintf(ev->message, sizeof ev->message, "scripted error");
         g->running = false;
         l.n++;

@@ -541,7 +541,7 @@ static struct step_result fake_pick(struct stepper_slot *o, const float *hidden,
         r.ids[i] = p.id;
         r.drafted[i] = agreed;
         r.prob[i] = p.prob;
-        r.logprobs[i] = (struct step_logprobs){.prob = p.logprobs.prob, .n = p.logprobs.n};
+        r.logprobs[i] = (struct logprobs){.prob = p.logprobs.prob, .n = p.logprobs.n};
         memcpy(r.logprobs[i].ids, p.logprobs.ids, sizeof p.logprobs.ids);
         memcpy(r.logprobs[i].probs, p.logprobs.probs, sizeof p.logprobs.probs);
         r.ended = --v->room ? 0 : 2;

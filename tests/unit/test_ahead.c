@@ -18,7 +18,7 @@
 struct talk {
     struct options *o;
     struct chat *c;
-    struct chat_stats stats;            /* of the turn that ended last */
+    struct stats stats;            /* of the turn that ended last */
 };
 
 static void set(struct talk *t, enum option_id id, const char *text)

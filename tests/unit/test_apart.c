@@ -43,7 +43,7 @@ static void describe(struct talk *t, struct talk *chat, struct buf *out)
     while (!step_both(t, chat))
         ;
     describe_requests(out);
-    buf_addf(out, "%s|%s|%s %s\n", buf_str(&t->s.reasoning), buf_str(&t->s.text), chat_end_name(t->s.last.end), t->s.why);
+    buf_addf(out, "%s|%s|%s %s\n", buf_str(&t->s.reasoning), buf_str(&t->s.text), end_word(t->s.last.end), t->s.why);
 }
 
 /* Another value of the option than its default, in most cases. */
@@ -195,12 +195,12 @@ static void test_apart__an_answer_ends_where_its_server_does_not(void **state)
     attach(&t, false);
     must_set(t.o, OPT_max_tokens, "20");
     describe(&t, &chat, &got);
-    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_int_equal(t.s.last.end, END_FAILED);
     assert_string_equal(t.s.why, "the q35chat that has loaded the model does not stop: 29 tokens came, where 20 are the limit");
     assert_string_equal(buf_str(&t.s.reasoning), "one two three");      /* what came before that is kept */
     must_set(t.o, OPT_max_tokens, "0");
     describe(&t, &chat, &got);          /* the next one is as ever */
-    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_int_equal(t.s.last.end, END_STOP);
     buf_free(&got);
     end(&t);
     end(&chat);

@@ -749,7 +749,7 @@ static void test_app__a_refused_message_keeps_its_folds(void **state)
     stage.keeps = true;
     for (int i = 0; i < 30; i++)
         buf_addf(&text, "line %d\n", i);
-    fake_end("", FINISH_LENGTH, true);
+    fake_end("", END_LENGTH, true);
     stage_open();
     stage_type("@nothere ");
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = text.data, .n = text.len}, stage.ms);
@@ -1003,7 +1003,7 @@ static void test_app__figures_of_the_turn_are_there_while_it_runs(void **state)
     stage_begin(40, 180);
     stage_set(OPT_think, "off");
     stage_set(OPT_temperature, "0.6");
-    fake_end("one two three four five six", FINISH_STOP, true);
+    fake_end("one two three four five six", END_STOP, true);
     stage_open();
     stage_key("Alt-P");
     stage_say("Go");
@@ -1030,8 +1030,8 @@ static void test_app__an_answer_that_goes_on_is_read_first_and_counted_once(void
     stage_begin(24, 160);
     stage_set(OPT_think, "off");
     stage_set(OPT_tools, "none");
-    fake_end("one two three four five", FINISH_LENGTH, true);
-    fake_end(" six", FINISH_LENGTH, true);
+    fake_end("one two three four five", END_LENGTH, true);
+    fake_end(" six", END_LENGTH, true);
     stage_open();
     stage_say("Go");
     for (int i = 0; i < 12; i++)
@@ -1401,7 +1401,7 @@ static void test_app__no_key_in_no_state_breaks_anything(void **state)
             if (i % 3 == 0)
                 fake_say("t</think><tool_call>\n<function=calculator>\n<parameter=expression>\n1+1\n</parameter>\n</function>\n</tool_call>");
             else if (i % 3 == 1)
-                fake_end("thought\n</think>\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```c\nint x;\n```\n", FINISH_LENGTH, i % 2);
+                fake_end("thought\n</think>\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```c\nint x;\n```\n", END_LENGTH, i % 2);
             else
                 fake_say("thought\n</think>\n\nSome *text*, \xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb and \x1b[31m.");
         fake.not_ready = pick(4) == 0;

@@ -22,10 +22,14 @@ static const struct message messages[] = {
     {.role = ROLE_USER, .content = {"Bye", 3}},
 };
 
+static struct sampling sampling;
+
 static struct body body_for(const char *dialect)
 {
-    return (struct body){.model = "m", .dialect = dialect_find(dialect, NULL), .messages = messages, .n_messages = 2, .temperature = 0.5f,
-                         .top_k = 20, .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 1.1f, .seed = 7, .max_tokens = 100};
+    sampling = (struct sampling){.temperature = 0.5f, .top_k = 20, .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 1.1f, .seed = 7,
+                                 .max_tokens = 100};
+    return (struct body){.model = "m", .dialect = dialect_find(dialect, NULL), .messages = messages, .n_messages = 2,
+                         .sampling = &sampling};
 }
 
 static void assert_body(const struct body *b, const char *expected)
@@ -74,11 +78,11 @@ static void test_body__what_is_off_is_said_where_the_server_has_values_of_its_ow
     (void)state;
     for (int greedy = 0; greedy < 2; greedy++) {
         struct body b = body_for("llamacpp-python");
-        b.temperature = greedy ? 0 : 0.5f;
-        b.top_k = b.max_tokens = 0;
-        b.top_p = greedy ? 0 : 1;
-        b.min_p = 0;
-        b.repetition_penalty = greedy ? 0 : 1;
+        sampling.temperature = greedy ? 0 : 0.5f;
+        sampling.top_k = sampling.max_tokens = 0;
+        sampling.top_p = greedy ? 0 : 1;
+        sampling.min_p = 0;
+        sampling.repetition_penalty = greedy ? 0 : 1;
         assert_body(&b, greedy ? "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"top_p\":1.0,\"top_k\":0,\"min_p\":0.0,"
                                  "\"repeat_penalty\":1.0,\"stream_options\":{\"include_usage\":true}," MESSAGES "}"
                                : "{\"model\":\"m\",\"stream\":true,\"temperature\":0.5,\"seed\":7,\"top_p\":1.0,\"top_k\":0,\"min_p\":0.0,"
@@ -95,8 +99,9 @@ static void test_body__calls_and_their_results_name_each_other(void **state)
 {
     (void)state;
     const struct text tools[] = {t("{\"type\": \"function\", \"function\": {\"name\": \"weather\"}}"), t("{\"name\": \"now\"}")};
-    struct body b = {.model = "m", .dialect = dialect_find("openai", NULL), .messages = messages, .n_messages = 5, .tools = tools, .n_tools = 2,
-                     .reasoning_name = "reasoning"};
+    const struct sampling greedy = {0};
+    struct body b = {.model = "m", .dialect = dialect_find("openai", NULL), .sampling = &greedy, .messages = messages,
+                     .n_messages = 5, .tools = tools, .n_tools = 2, .reasoning_name = "reasoning"};
     assert_body(&b, "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"stream_options\":{\"include_usage\":true},"
                     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\"}},"
                     "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}],\"messages\":[{\"role\":\"system\",\"content\":\"Be \\\"brief\\\".\"},"

@@ -18,7 +18,7 @@ static void stop_after(struct talk *t, size_t reasoning, size_t text)
         assert_false(step(t));
     chat_interrupt(t->c);
     finish_turn(t);
-    assert_int_equal(t->s.last.end, CHAT_INTERRUPTED);
+    assert_int_equal(t->s.last.end, END_INTERRUPTED);
     assert_int_equal(chat_rest(t->c), CHAT_STOPPED);
     forget(&t->s);
 }
@@ -29,7 +29,7 @@ static void go_on(struct talk *t)
     if (!chat_continue(t->c, &e))
         fail_msg("%s", e.msg);
     finish_turn(t);
-    assert_int_equal(t->s.last.end, CHAT_ANSWERED);
+    assert_int_equal(t->s.last.end, END_STOP);
 }
 
 static void test_by_text__a_stopped_answer_goes_on_from_its_text(void **state)
@@ -37,7 +37,7 @@ static void test_by_text__a_stopped_answer_goes_on_from_its_text(void **state)
     struct talk t;
     (void)state;
     start_by_text(&t, "off");
-    fake_end("Half an ans", FINISH_LENGTH, true);
+    fake_end("Half an ans", END_LENGTH, true);
     fake_say("wer.");
     submit(&t, "Q");
     stop_after(&t, 0, 11);
@@ -55,7 +55,7 @@ static void test_by_text__a_stopped_thought_goes_on_too(void **state)
     struct talk t;
     (void)state;
     start_by_text(&t, "on");
-    fake_end("I wonder", FINISH_LENGTH, true);
+    fake_end("I wonder", END_LENGTH, true);
     fake_say(" why.\n</think>\n\nSo.");
     submit(&t, "Q");
     stop_after(&t, 8, 0);
@@ -72,8 +72,8 @@ static void test_by_text__an_answer_that_gains_nothing_stays_as_it_was(void **st
     struct err e = {0};
     (void)state;
     start_by_text(&t, "off");
-    fake_end("Half", FINISH_LENGTH, true);
-    fake_end("", FINISH_LENGTH, true);
+    fake_end("Half", END_LENGTH, true);
+    fake_end("", END_LENGTH, true);
     submit(&t, "Q");
     stop_after(&t, 0, 4);
     assert_true(chat_continue(t.c, &e));
@@ -163,14 +163,14 @@ static void test_by_text__a_summary_that_is_too_long_for_the_server_says_so(void
     fake_say("B.");
     ask(&t, "Q1");
     ask(&t, "Q2");
-    fake_end("", FINISH_ERROR, false);
+    fake_end("", END_FAILED, false);
     by_text_finds_too_long = true;
     bool begun = chat_compact(t.c, "", &e);
     if (begun)
         finish_turn(&t);
     by_text_finds_too_long = false;
     assert_true(begun);
-    assert_int_equal(t.s.last.end, CHAT_TOO_LONG);
+    assert_int_equal(t.s.last.end, END_TOO_LONG);
     assert_string_equal(t.s.last.text, "scripted error");
     assert_false(chat_proposes(t.c, NULL));
     end(&t);
@@ -190,7 +190,7 @@ static void test_by_text__sessions_hold_texts_and_come_back(void **state)
     set(&t, OPT_think, "off");
     set(&t, OPT_save, file);
     by_text = true;
-    fake_end("One", FINISH_LENGTH, true);
+    fake_end("One", END_LENGTH, true);
     fake_say(" two.");
     start_with(&t, &front);
     submit(&t, "Q");

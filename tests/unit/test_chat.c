@@ -25,7 +25,7 @@ static void test_chat__a_message_sent_while_loading_is_answered_when_the_model_i
     assert_string_equal(prompt(0), USER("Hi") THINK);
     assert_string_equal(t.s.reasoning.data, "I think.");
     assert_string_equal(t.s.text.data, "Hello.");
-    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_int_equal(t.s.last.end, END_STOP);
     end(&t);
 }
 
@@ -89,7 +89,7 @@ static void test_chat__what_the_next_prompt_begins_with_is_read_ahead(void **sta
     fake_say("R1\n</think>\n\nA1");
     fake_say("R2\n</think>\n\nA2");
     fake_say("R3\n</think>\n\nA3");
-    fake_end("no end", FINISH_STOP, true);
+    fake_end("no end", END_STOP, true);
     start_with(&t, &front);
     wait_until_ready(&t);
     assert_int_equal(fake.n_aheads, 1);         /* system prompt and tools, once */
@@ -294,7 +294,7 @@ static void test_chat__an_aside_leaves_no_trace(void **state)
     fake_say("<tool_call>\n<function=clock>\n</function>\n</tool_call>");
     fake_say("It is late.");
     fake_say("<tool_call>\n<function=nothing>\n</function>\n</tool_call>");
-    fake_end("cut", FINISH_LENGTH, false);
+    fake_end("cut", END_LENGTH, false);
     fake_say("A3");
     start(&t);
     wait_until_ready(&t);
@@ -308,7 +308,7 @@ static void test_chat__an_aside_leaves_no_trace(void **state)
     assert_string_equal(chat_asked_aside(t.c), "What?");
     finish_turn(&t);
     assert_null(chat_asked_aside(t.c));
-    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_int_equal(t.s.last.end, END_STOP);
     assert_string_equal(t.s.text.data, "said aside");
     assert_string_equal(t.s.notes.data, "aside: it is not part of the conversation");
     assert_non_null(strstr(prompt(2), USER("Q1")));
@@ -321,7 +321,7 @@ static void test_chat__an_aside_leaves_no_trace(void **state)
     forget(&t.s);
     assert_true(chat_aside(t.c, "When?", &e));
     finish_turn(&t);
-    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_int_equal(t.s.last.end, END_STOP);
     assert_true(t.s.results.len > 0);
     assert_string_equal(t.s.text.data, "It is late.");
     assert_non_null(strstr(prompt(5), USER("When?")));
@@ -332,7 +332,7 @@ static void test_chat__an_aside_leaves_no_trace(void **state)
     assert_true(chat_aside(t.c, "How?", &e));           /* a tool that there is not, then an answer that is cut */
     finish_turn(&t);
     assert_null(strstr(prompt(6), "When?"));            /* nothing of an aside is in the next one */
-    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_int_equal(t.s.last.end, END_STOP);
     assert_non_null(strstr(t.s.notes.data, "max_tokens is reached"));
     assert_int_equal(chat_n_messages(t.c), 4);
     assert_int_equal(chat_rest(t.c), CHAT_WHOLE);       /* nothing that could go on */
@@ -464,7 +464,7 @@ static void test_chat__logit_bias_takes_texts_and_ids(void **state)
     set(&t, OPT_logit_bias, "");
     set(&t, OPT_logit_bias, "more than a token=1");
     ask(&t, "?");
-    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_int_equal(t.s.last.end, END_FAILED);
     assert_int_equal(fake.n_submits, 1);
     ids_free(&ids);
     end(&t);
@@ -484,7 +484,7 @@ static void test_chat__a_stop_string_cuts_the_answer_and_stops_the_engine(void *
         start(&t);
         ask(&t, "x");
         assert_string_equal(t.s.text.data, "one EN two");
-        assert_int_equal(t.s.last.end, CHAT_STOP_TEXT);
+        assert_int_equal(t.s.last.end, END_STOP_TEXT);
         assert_int_equal(fake.n_interrupts, 1);
         assert_string_equal(chat_message(t.c, 1).text, "one EN two");
         assert_false(chat_message(t.c, 1).stopped);
@@ -503,7 +503,7 @@ static void test_chat__what_could_have_become_a_stop_string_is_shown_at_the_end(
     start(&t);
     ask(&t, "x");
     assert_string_equal(t.s.text.data, "so it ends: EN");
-    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_int_equal(t.s.last.end, END_STOP);
     end(&t);
 }
 
@@ -513,8 +513,8 @@ static void test_chat__an_interrupted_answer_is_kept_and_marked(void **state)
     (void)state;
     begin(&t);
     set(&t, OPT_think, "off");
-    fake_end("Half an ans", FINISH_STOP, true);
-    fake.answers[0].finish = FINISH_LENGTH;             /* no stop id at its end */
+    fake_end("Half an ans", END_STOP, true);
+    fake.answers[0].finish = END_LENGTH;             /* no stop id at its end */
     fake_say("More.");
     start(&t);
     submit(&t, "Q1");
@@ -522,7 +522,7 @@ static void test_chat__an_interrupted_answer_is_kept_and_marked(void **state)
         assert_false(step(&t));
     chat_interrupt(t.c);
     finish_turn(&t);
-    assert_int_equal(t.s.last.end, CHAT_INTERRUPTED);
+    assert_int_equal(t.s.last.end, END_INTERRUPTED);
     assert_null(t.s.last.taken_back);
     assert_true(chat_message(t.c, 1).stopped);
     ask(&t, "go on");
@@ -535,14 +535,14 @@ static void test_chat__a_turn_without_a_word_is_taken_back(void **state)
     struct talk t;
     (void)state;
     begin(&t);
-    fake_end("", FINISH_LENGTH, true);
+    fake_end("", END_LENGTH, true);
     start(&t);
     submit(&t, "Q1");
     while (fake.n_submits == 0)
         assert_false(step(&t));
     chat_interrupt(t.c);
     finish_turn(&t);
-    assert_int_equal(t.s.last.end, CHAT_INTERRUPTED);
+    assert_int_equal(t.s.last.end, END_INTERRUPTED);
     assert_string_equal(t.s.taken_back, "Q1");
     assert_int_equal(chat_n_messages(t.c), 0);
     end(&t);
@@ -632,7 +632,7 @@ static void test_chat__a_call_after_reasoning_that_was_ended_keeps_the_prefix(vo
     (void)state;
     begin(&t);
     set(&t, OPT_tools, "calculator");
-    fake_end("I calc", FINISH_LENGTH, true);
+    fake_end("I calc", END_LENGTH, true);
     fake_say(CALL);
     fake_say("Now I know.\n</think>\n\nIt is 84.");
     start(&t);
@@ -671,7 +671,7 @@ static void test_chat__a_branch_behind_a_call_keeps_the_call(void **state)
     fake_say("I calculate.\n</think>\n\n" CALL);
     fake_say("a\n</think>\n\nIt is 84.");
     fake_say("t must be 84.");
-    fake_end("", FINISH_LENGTH, true);
+    fake_end("", END_LENGTH, true);
     start_with(&t, &front);
     ask(&t, "7 * 12?");
     int n = chat_n_tokens(t.c, 3);
@@ -703,15 +703,15 @@ static void test_chat__what_cannot_be_branched_stays(void **state)
     (void)state;
     begin(&t);
     fake_say("a\n</think>\n\nYes.");
-    fake_end("a\n</think>\n\nNo", FINISH_LENGTH, false);
-    fake_end("", FINISH_ERROR, false);
-    fake_end("", FINISH_ERROR, false);
+    fake_end("a\n</think>\n\nNo", END_LENGTH, false);
+    fake_end("", END_FAILED, false);
+    fake_end("", END_FAILED, false);
     start_with(&t, &front);
     ask(&t, "?");
     set(&t, OPT_logit_bias, "more than a token=1");
     assert_true(chat_branch_token(t.c, 1, 5, 1, &e));
     finish_turn(&t);
-    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_int_equal(t.s.last.end, END_FAILED);
     assert_string_equal(t.s.taken_back, "");
     assert_int_equal(chat_n_messages(t.c), 2);
     assert_int_equal(chat_siblings(t.c, 1, &which), 1);
@@ -722,14 +722,14 @@ static void test_chat__what_cannot_be_branched_stays(void **state)
     set(&t, OPT_logit_bias, "more than a token=1");
     assert_true(chat_continue(t.c, &e));
     finish_turn(&t);
-    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_int_equal(t.s.last.end, END_FAILED);
     assert_string_equal(chat_message(t.c, 3).text, "No");
     assert_true(chat_message(t.c, 3).stopped);
     set(&t, OPT_logit_bias, "");
     for (int i = 0; i < 2; i++) {       /* the engine refuses: still the stopped answer, and still one */
         assert_true(chat_continue(t.c, &e));
         finish_turn(&t);
-        assert_int_equal(t.s.last.end, CHAT_FAILED);
+        assert_int_equal(t.s.last.end, END_FAILED);
         assert_int_equal(chat_n_messages(t.c), 4);
         assert_int_equal(chat_siblings(t.c, 3, &which), 1);
         assert_string_equal(chat_message(t.c, 3).text, "No");
@@ -909,7 +909,7 @@ static void test_chat__an_interrupt_ends_a_running_tool(void **state)
         assert_false(step(&t));         /* it runs */
     chat_interrupt(t.c);
     finish_turn(&t);
-    assert_int_equal(t.s.last.end, CHAT_INTERRUPTED);
+    assert_int_equal(t.s.last.end, END_INTERRUPTED);
     assert_string_equal(t.s.results.data, "slow=error: the user interrupted;");
     assert_int_equal(fake.n_submits, 1);
     end(&t);
@@ -935,7 +935,7 @@ static void test_chat__a_tool_that_does_not_listen_is_killed_by_the_second_inter
         assert_false(step(&t));
     chat_interrupt(t.c);
     finish_turn(&t);
-    assert_int_equal(t.s.last.end, CHAT_INTERRUPTED);
+    assert_int_equal(t.s.last.end, END_INTERRUPTED);
     assert_string_equal(t.s.results.data, "deaf=error: the user interrupted;");
     end(&t);
 }
@@ -984,12 +984,12 @@ static void test_chat__an_answer_of_calls_without_end_is_ended(void **state)
         ask(&t, "?");
         assert_int_equal(fake.n_interrupts, n > 256);
         if (n > 256) {
-            assert_int_equal(t.s.last.end, CHAT_FAILED);
+            assert_int_equal(t.s.last.end, END_FAILED);
             assert_string_equal(t.s.why, "the model made more than 256 tool calls in one answer; none of them was run");
             assert_int_equal(t.s.results.len, 0);
             assert_int_equal(chat_message(t.c, 1).n_calls, 0);
         } else {
-            assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+            assert_int_equal(t.s.last.end, END_STOP);
             assert_int_equal(chat_message(t.c, 1).n_calls, 256);
         }
         end(&t);
@@ -1008,7 +1008,7 @@ static void test_chat__rounds_of_calls_end(void **state)
         fake_say("x</think>" CALL);
     start(&t);
     ask(&t, "?");
-    assert_int_equal(t.s.last.end, CHAT_TOOL_ROUNDS);
+    assert_int_equal(t.s.last.end, END_TOOL_ROUNDS);
     assert_int_equal(fake.n_submits, 3);
     end(&t);
 }
@@ -1019,10 +1019,10 @@ static void test_chat__a_call_that_was_cut_off_is_never_run(void **state)
     (void)state;
     begin(&t);
     set(&t, OPT_tools, "calculator");
-    fake_end("x</think><tool_call>\n<function=calculator>\n<parameter=expression>\n7 *", FINISH_LENGTH, false);
+    fake_end("x</think><tool_call>\n<function=calculator>\n<parameter=expression>\n7 *", END_LENGTH, false);
     start(&t);
     ask(&t, "?");
-    assert_int_equal(t.s.last.end, CHAT_LENGTH);
+    assert_int_equal(t.s.last.end, END_LENGTH);
     assert_non_null(strstr(t.s.calls.data, "calculator"));
     assert_non_null(strstr(t.s.calls.data, "..."));
     assert_int_equal(t.s.results.len, 0);
@@ -1048,7 +1048,7 @@ static void test_chat__a_bias_that_the_model_cannot_have_ends_the_chat_at_its_st
     set(&t, OPT_logit_bias, "two words=-inf");
     start_with(&t, &once);
     ask(&t, "?");
-    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_int_equal(t.s.last.end, END_FAILED);
     assert_string_equal(t.s.why, "logit_bias for 'two words': that is 9 tokens, expected one");
     end(&t);
 
@@ -1071,7 +1071,7 @@ static void test_chat__a_prompt_longer_than_the_context_is_refused_with_both_num
     fake.n_ctx = 40;
     start(&t);
     ask(&t, "a message of more than forty tokens, that is bytes");
-    assert_int_equal(t.s.last.end, CHAT_TOO_LONG);
+    assert_int_equal(t.s.last.end, END_TOO_LONG);
     assert_string_equal(t.s.why, "This model's maximum context length is 40 tokens; the prompt has 71; a larger --ctx holds more");
     assert_int_equal(chat_n_messages(t.c), 0);
     end(&t);
@@ -1082,11 +1082,11 @@ static void test_chat__an_error_of_the_engine_ends_the_turn_only(void **state)
     struct talk t;
     (void)state;
     begin(&t);
-    fake_end("", FINISH_ERROR, false);
+    fake_end("", END_FAILED, false);
     fake_say("x</think>fine");
     start(&t);
     ask(&t, "Q1");
-    assert_int_equal(t.s.last.end, CHAT_FAILED);
+    assert_int_equal(t.s.last.end, END_FAILED);
     assert_string_equal(t.s.why, "scripted error");
     ask(&t, "Q2");
     assert_string_equal(t.s.text.data, "fine");
@@ -1100,7 +1100,7 @@ static void test_chat__a_dead_engine_leaves_the_conversation(void **state)
     (void)state;
     begin(&t);
     set(&t, OPT_think, "off");
-    fake_end("Half", FINISH_LENGTH, true);
+    fake_end("Half", END_LENGTH, true);
     start(&t);
     submit(&t, "Q1");
     while (t.s.text.len < 4)
@@ -1137,11 +1137,11 @@ static void test_chat__figures_count_tokens_after_the_first(void **state)
     fake_say("12345</think>12345");     /* 11 ids and the stop id */
     start(&t);
     ask(&t, "?");
-    assert_float_equal(t.s.last.stats.tok_s, 110, 1e-9);        /* 11 after the first in 100 ms */
-    assert_float_equal(t.s.last.stats.acceptance, 9.0 / 15, 1e-9);
-    assert_int_equal(chat_drafts(&t.s.last.stats).mtp.drafted, 15);
-    assert_int_equal(chat_drafts(&t.s.last.stats).mtp.accepted, 9);
-    assert_int_equal(chat_drafts(&t.s.last.stats).lookup.drafted, 0);
+    assert_float_equal(stats_tok_s(&t.s.last.stats), 110, 1e-9);        /* 11 after the first in 100 ms */
+    assert_float_equal(stats_acceptance(&t.s.last.stats), 9.0 / 15, 1e-9);
+    assert_int_equal(stats_drafts(&t.s.last.stats, DRAFT_MTP).drafted, 15);
+    assert_int_equal(stats_drafts(&t.s.last.stats, DRAFT_MTP).accepted, 9);
+    assert_int_equal(stats_drafts(&t.s.last.stats, DRAFT_LOOKUP).drafted, 0);
     assert_int_equal(t.s.last.stats.ctx_used, chat_context_used(t.c).tokens);
     assert_int_equal(t.s.last.stats.ctx_total, 100000);
     end(&t);

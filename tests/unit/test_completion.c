@@ -48,9 +48,10 @@ static void read_stream(const struct buf *body, size_t cut, size_t step, struct 
     completion_cut(c);
     static const char *const finishes[] = {"open", "done", "stopped", "length", "context", "broken", "filtered"};
     const char *name = completion_reasoning_name(c);
-    struct completion_figures f = completion_figures(c);
+    const struct stats f = completion_stats(c);
+    const struct draft_count d = f.drafts[DRAFT_MTP][0];
     buf_addf(&s.text, "\n%s%s; reasoning: %s; %d prompt, %d cached, %d tokens, %d drafted, %d accepted, %.1f and %.1f ms%s", ok ? "" : e.msg,
-             ok ? finishes[completion_finish(c)] : "", name ? name : "none", f.n_prompt, f.n_cached, f.n_tokens, f.n_drafted, f.n_accepted,
+             ok ? finishes[completion_finish(c)] : "", name ? name : "none", f.n_prompt, f.n_cached, f.n_tokens, d.drafted, d.accepted,
              f.prefill_ms, f.decode_ms, f.bytes > 0 ? "; bytes" : "");
     completion_close(c);
     *story = s.text;

@@ -372,7 +372,7 @@ static void test_context__a_summary_that_is_left_changes_nothing(void **state)
     start_keeping(&t);
     fake_say("A1.");
     fake_say("S.");
-    fake_end("It was cut", FINISH_LENGTH, true);        /* hangs until it is interrupted */
+    fake_end("It was cut", END_LENGTH, true);        /* hangs until it is interrupted */
     fake_say("A2.");
     assert_false(chat_compact(t.c, "", &e));
     ask(&t, "Q1");

@@ -86,7 +86,7 @@ static void on_delta(const struct delta *d, void *arg)
 }
 
 /* The reply to an answer of these bytes that ends so. */
-static void write_reply(struct writer *w, const char *text, size_t n, enum chat_end end, bool streams, struct buf *out)
+static void write_reply(struct writer *w, const char *text, size_t n, enum end end, bool streams, struct buf *out)
 {
     const struct question q = {.streams = streams, .n_alternatives = -1};
     struct text tools[N_TOOLS];
@@ -97,7 +97,7 @@ static void write_reply(struct writer *w, const char *text, size_t n, enum chat_
     write_out(w);
     struct stream *s = stream_open(tools, N_TOOLS, strstr(text, "</think>") != NULL, on_delta, w);
     stream_push(s, text, n);
-    stream_finish(s, end != CHAT_ANSWERED);
+    stream_finish(s, end != END_STOP);
     stream_close(s);
     choice_done(&w->choice, &(struct news){.kind = NEWS_DONE, .end = end, .text = text_of("it failed")});
     write_out(w);
@@ -206,27 +206,27 @@ static bool check_calls(const char *what, size_t cut, const struct calls *got, c
 
 /* ---- each reply, cut everywhere ---- */
 
-static const enum chat_end ends[] = {CHAT_ANSWERED, CHAT_LENGTH, CHAT_CONTEXT, CHAT_INTERRUPTED, CHAT_FAILED};
+static const enum end ends[] = {END_STOP, END_LENGTH, END_CONTEXT, END_INTERRUPTED, END_FAILED};
 
-static void check_reply(const char *text, size_t cut, enum chat_end end, bool streams, const struct calls *whole)
+static void check_reply(const char *text, size_t cut, enum end end, bool streams, const struct calls *whole)
 {
     struct buf reply = {0};
     struct calls any = {0}, own = {0};
     struct writer w;
     write_reply(&w, text, cut, end, streams, &reply);
     read_any(&reply, reply.len, streams, &any);
-    const bool forgot = end == CHAT_ANSWERED && ends_in_tag(text, cut), broken = check_calls(text, cut, &any, forgot ? &any : whole);
-    assert_int_equal(any.failed, end == CHAT_FAILED);
-    if (end != CHAT_FAILED)
-        assert_string_equal(any.finish, end != CHAT_ANSWERED || broken ? "length" : any.n ? "tool_calls" : "stop");
+    const bool forgot = end == END_STOP && ends_in_tag(text, cut), broken = check_calls(text, cut, &any, forgot ? &any : whole);
+    assert_int_equal(any.failed, end == END_FAILED);
+    if (end != END_FAILED)
+        assert_string_equal(any.finish, end != END_STOP || broken ? "length" : any.n ? "tool_calls" : "stop");
     if (streams) {
         const enum completion_finish finish = read_own(&reply, reply.len, &own);
         check_calls(text, cut, &own, forgot ? &own : whole);
         for (int i = 0; i < own.n; i++)
             assert_int_equal(own.truncated[i], !is_object(&own.arguments[i]));
-        assert_int_equal(own.failed, end == CHAT_FAILED);
+        assert_int_equal(own.failed, end == END_FAILED);
         if (!own.failed)                /* as the chat itself sees it: it refuses a broken call, and all calls of an answer that was cut */
-            assert_int_equal(finish, end == CHAT_CONTEXT ? COMPLETION_CONTEXT : end != CHAT_ANSWERED ? COMPLETION_LENGTH
+            assert_int_equal(finish, end == END_CONTEXT ? COMPLETION_CONTEXT : end != END_STOP ? COMPLETION_LENGTH
                                    : broken ? COMPLETION_BROKEN : COMPLETION_STOPPED);
     }
     buf_free(&reply);
@@ -238,7 +238,7 @@ static void read_whole(const char *text, struct calls *whole)
 {
     struct buf reply = {0};
     struct writer w;
-    write_reply(&w, text, strlen(text), CHAT_ANSWERED, false, &reply);
+    write_reply(&w, text, strlen(text), END_STOP, false, &reply);
     read_any(&reply, reply.len, false, whole);
     assert_true(whole->n > 0);
     assert_string_equal(whole->finish, "tool_calls");
@@ -269,7 +269,7 @@ static void test_cuts__no_call_of_a_broken_stream_looks_complete(void **state)
         struct buf reply = {0};
         struct writer w;
         read_whole(outputs[i], &whole);
-        write_reply(&w, outputs[i], strlen(outputs[i]), CHAT_ANSWERED, true, &reply);
+        write_reply(&w, outputs[i], strlen(outputs[i]), END_STOP, true, &reply);
         for (int k = 0; k < w.n_events; k++) {
             struct calls any = {0}, own = {0};
             read_any(&reply, w.events[k], true, &any);
@@ -295,7 +295,7 @@ static void test_cuts__ids_of_calls_and_replies_never_come_twice(void **state)
     for (int i = 0; i < N; i++) {
         struct writer w;
         buf_reset(&reply);
-        write_reply(&w, outputs[1], strlen(outputs[1]), CHAT_ANSWERED, false, &reply);
+        write_reply(&w, outputs[1], strlen(outputs[1]), END_STOP, false, &reply);
         json_t *v = json_loadb(reply.data, reply.len, 0, NULL);
         const json_t *list = json_object_get(json_object_get(json_array_get(json_object_get(v, "choices"), 0), "message"), "tool_calls");
         assert_int_equal(json_array_size(list), 2);
@@ -320,7 +320,7 @@ static void test_cuts__ids_of_calls_and_replies_never_come_twice(void **state)
 #define SUM "x</think>One moment.\n\n" CALL("calculator", P("expression", "12 * 12")) "\n" CALL("calculator", P("expression", "7"))
 
 /* Outcome of an answer of which only so many tokens came (0: all): how it ended, and what was run. */
-static void try_answer(struct talk *t, struct talk *chat, int tokens, enum finish finish, struct buf *out)
+static void try_answer(struct talk *t, struct talk *chat, int tokens, enum end finish, struct buf *out)
 {
     struct err e = {{0}};
     while (fake_engine->running)
@@ -330,19 +330,19 @@ static void try_answer(struct talk *t, struct talk *chat, int tokens, enum finis
     fake.n_submits = 0;
     fake.n_answers = 2;
     fake.answers[0] = (struct fake_answer){SUM, finish, .to = tokens};
-    fake.answers[1] = (struct fake_answer){"x</think>So it is.", FINISH_STOP};
+    fake.answers[1] = (struct fake_answer){"x</think>So it is.", END_STOP};
     assert_true(chat_new(t->c, &e));
     submit(t, "?");
     while (!step_both(t, chat))
         ;
     buf_reset(out);
-    buf_addf(out, "%s %s|%s", chat_end_name(t->s.last.end), finish == FINISH_ERROR ? "" : t->s.why, buf_str(&t->s.results));
+    buf_addf(out, "%s %s|%s", end_word(t->s.last.end), finish == END_FAILED ? "" : t->s.why, buf_str(&t->s.results));
 }
 
 /* Only a model that has ended by itself has its calls run, those that are whole. */
-static void check_talk(struct talk *t, int tokens, enum finish finish, const char *whole, const struct buf *got)
+static void check_talk(struct talk *t, int tokens, enum end finish, const char *whole, const struct buf *got)
 {
-    if (t->s.results.len && (finish != FINISH_STOP || strncmp(buf_str(&t->s.results), whole, t->s.results.len)))
+    if (t->s.results.len && (finish != END_STOP || strncmp(buf_str(&t->s.results), whole, t->s.results.len)))
         fail_msg("token %d, finish %d: ran %s", tokens, (int)finish, buf_str(&t->s.results));
     if (!t->s.results.len && fake.n_submits != 1)
         fail_msg("token %d, finish %d: asked again after %s", tokens, (int)finish, got->data);
@@ -350,7 +350,7 @@ static void check_talk(struct talk *t, int tokens, enum finish finish, const cha
 
 static void test_cuts__what_was_cut_is_not_run_here_by_a_server_or_attached(void **state)
 {
-    static const enum finish finishes[] = {FINISH_STOP, FINISH_LENGTH, FINISH_CONTEXT, FINISH_INTERRUPTED, FINISH_ERROR};
+    static const enum end finishes[] = {END_STOP, END_LENGTH, END_CONTEXT, END_INTERRUPTED, END_FAILED};
     enum { N_FINISHES = sizeof finishes / sizeof *finishes, TOKENS = 256 };
     static struct buf local[TOKENS][N_FINISHES];
     struct talk alone, chat, others[2];
@@ -364,7 +364,7 @@ static void test_cuts__what_was_cut_is_not_run_here_by_a_server_or_attached(void
     assert_in_range(n, 100, TOKENS - 1);
     offered = "calculator";
     open_alone(&alone);
-    try_answer(&alone, NULL, 0, FINISH_STOP, &got);
+    try_answer(&alone, NULL, 0, END_STOP, &got);
     if (strcmp(buf_str(&alone.s.results), "calculator=144;calculator=7;"))
         fail_msg("%s: %s %s", got.data, buf_str(&alone.s.reasoning), buf_str(&alone.s.text));
     buf_adds(&results, buf_str(&alone.s.results));
@@ -382,7 +382,7 @@ static void test_cuts__what_was_cut_is_not_run_here_by_a_server_or_attached(void
             const int k = i % N_FINISHES;               /* all at all tokens would take a minute */
             try_answer(t, &chat, i, finishes[k], &got);
             check_talk(t, i, finishes[k], results.data, &got);
-            if (finishes[k] != FINISH_INTERRUPTED && strcmp(got.data, local[i][k].data))        /* nobody there has interrupted it */
+            if (finishes[k] != END_INTERRUPTED && strcmp(got.data, local[i][k].data))        /* nobody there has interrupted it */
                 fail_msg("%s, token %d: %s\nhere: %s", pipe ? "a pipe" : "an attached chat", i, got.data, local[i][k].data);
         }
         end(t);

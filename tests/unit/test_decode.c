@@ -59,7 +59,7 @@ static bool hear_tokens(void *arg, const struct picks *p)
     for (int i = 0; i < p->n; i++) {
         h->prob[h->ids.n] = p->prob[i];
         h->logprobs[h->ids.n] = p->logprobs[i];
-        ids_add(&h->how, p->how[i]);
+        ids_add(&h->how, p->source[i]);
         ids_add(&h->ids, p->ids[i]);
     }
     return true;
@@ -148,14 +148,14 @@ static struct outcome ask(struct decoder *d, const int32_t *ids, int n, int snap
 }
 
 /* The answer by definition: one token at a time, no cache. */
-static enum finish oracle(const int32_t *prompt, int n, const struct sampling *how, struct ids *out)
+static enum end oracle(const int32_t *prompt, int n, const struct sampling *how, struct ids *out)
 {
     struct picker *s = picker_open(config.vocab);
     uint64_t chain = fake_chain(prompt, n);
-    enum finish f = FINISH_ERROR;
+    enum end f = END_FAILED;
     int room = how->max_tokens && how->max_tokens < CTX - n ? how->max_tokens : CTX - n;
     picker_begin(s, how, prompt, n);
-    while (f == FINISH_ERROR) {
+    while (f == END_FAILED) {
         float logits[64];
         struct pick p;
         struct err e;
@@ -165,9 +165,9 @@ static enum finish oracle(const int32_t *prompt, int n, const struct sampling *h
         chain = fake_mix(chain, (uint64_t)p.id);
         for (int i = 0; i < how->n_stop; i++)
             if (how->stop[i] == p.id)
-                f = FINISH_STOP;
-        if (f != FINISH_STOP && out->n == room)
-            f = n + out->n == CTX ? FINISH_CONTEXT : FINISH_LENGTH;
+                f = END_STOP;
+        if (f != END_STOP && out->n == room)
+            f = n + out->n == CTX ? END_CONTEXT : END_LENGTH;
     }
     picker_close(s);
     return f;
@@ -220,17 +220,16 @@ static void test_decode__every_depth_gives_the_same_answer_greedy_or_sampled(voi
             how.draft_depth = depths[j];
             how.lookup = true;
             struct outcome out = ask(d, prompt, 21, 0, &how, &h);
-            assert_int_equal(out.finish, FINISH_LENGTH);
+            assert_int_equal(out.finish, END_LENGTH);
             assert_same_ids(&h.ids, &want);
             if (!j)
                 memcpy(prob, h.prob, sizeof prob);
             assert_memory_equal(prob, h.prob, (size_t)h.ids.n * sizeof *prob);
-            int accepted = 0, drafted = 0, made = 0;
-            for (int k = 0; k < ENGINE_MAX_DEPTH; k++) {
-                accepted += out.stats.accepted[k];
-                drafted += out.stats.drafted[k];
-                made += out.stats.drafted[k] - out.stats.looked_up[k];
-                assert_true(out.stats.accepted[k] <= out.stats.drafted[k]);
+            const struct draft_count all = stats_all_drafts(&out.stats);
+            const int accepted = all.accepted, drafted = all.drafted, made = stats_drafts(&out.stats, DRAFT_MTP).drafted;
+            for (int k = 0; k < DRAFT_SOURCES * LIMIT_DRAFTS; k++) {
+                const struct draft_count c = out.stats.drafts[k / LIMIT_DRAFTS][k % LIMIT_DRAFTS];
+                assert_true(c.accepted <= c.drafted);
             }
             assert_int_equal(1 + out.stats.n_steps + accepted, h.ids.n);        /* the first token, then one a step + drafts */
             const int least = 101 * out.stats.n_steps + drafted + 10 * made, most = least + 10 * ENGINE_MAX_DEPTH * (out.stats.n_steps + 3);
@@ -260,8 +259,7 @@ static void test_decode__no_row_and_no_draft_is_beyond_the_longest_answer(void *
         struct heard h = {.stop_after = -1};
         const struct outcome out = ask(d, prompt, 5, 0, &how, &h);
         assert_int_equal(h.ids.n, room);
-        for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
-            accepted += out.stats.accepted[i];
+        accepted += stats_all_drafts(&out.stats).accepted;
         heard_free(&h);
     }
     close_decoder(d);
@@ -279,7 +277,7 @@ static void test_decode__a_stop_id_ends_the_answer_and_nothing_after_it_stays(vo
         random_ids(prompt, 5);
         struct sampling how = {.max_tokens = 100, .draft_depth = -1, .stop = {round % 16, (round + 5) % 16}, .n_stop = 2};
         struct ids want = {0};
-        enum finish f = oracle(prompt, 5, &how, &want);
+        enum end f = oracle(prompt, 5, &how, &want);
         struct decoder *d = open_decoder(5, 8, 4);
         struct heard h = {.stop_after = -1};
         struct outcome out = ask(d, prompt, 5, 0, &how, &h);
@@ -306,7 +304,7 @@ static void test_decode__the_context_end_is_reached_exactly(void **state)
         struct heard h = {.stop_after = -1};
         struct sampling how = {.draft_depth = -1};
         struct outcome out = ask(d, prompt, n, 0, &how, &h);
-        assert_int_equal(out.finish, FINISH_CONTEXT);
+        assert_int_equal(out.finish, END_CONTEXT);
         assert_int_equal(h.ids.n, CTX - n);
         heard_free(&h);
         close_decoder(d);
@@ -380,7 +378,7 @@ static void test_decode__an_interrupted_prompt_goes_on_where_it_stopped(void **s
     random_ids(ids, 200);
     struct heard a = {.stop_after = 2}, b = {.stop_after = -1};
     struct outcome out = ask(d, ids, 200, 0, &how, &a);
-    assert_int_equal(out.finish, FINISH_INTERRUPTED);
+    assert_int_equal(out.finish, END_INTERRUPTED);
     assert_int_equal(decoder_timeline(d)->n, 128);
     out = ask(d, ids, 200, 0, &how, &b);
     assert_int_equal(out.stats.n_cached, 128);
@@ -518,9 +516,9 @@ static void walk(int depth, int n_snapshots, int n_sequences, int rounds)
             walk_ahead(d, sequence, ids, pick_below(n + 1));
         struct heard h = {.stop_after = pick_below(3) ? -1 : pick_below(12), .deaf_at = pick_below(4) ? 0 : 1 + pick_below(8)};
         struct ids want = {0};
-        enum finish f = oracle(ids, n, &how, &want);
+        enum end f = oracle(ids, n, &how, &want);
         struct outcome out = ask_in(d, sequence, ids, n, n - pick_below(6), &how, &h);
-        if (out.finish == FINISH_INTERRUPTED) {
+        if (out.finish == END_INTERRUPTED) {
             interrupted++;
             assert_true(h.ids.n <= want.n);
             want.n = h.ids.n;
@@ -579,7 +577,7 @@ static int talk_turn(struct decoder *d, struct talk *t, const struct sampling *h
     t->n += 12;
     oracle(t->ids, t->n, how, &want);
     struct outcome out = ask_in(d, t->name, t->ids, t->n, t->n, how, &h);
-    if (out.finish == FINISH_INTERRUPTED) {
+    if (out.finish == END_INTERRUPTED) {
         t->interrupted++;
         assert_true(h.ids.n < want.n);
         want.n = h.ids.n;
@@ -692,7 +690,7 @@ struct asker {
     struct heard    heard;
     struct outcome  out;
     struct ids      want;
-    enum finish     end;                /* of what it wants, if it is not stopped */
+    enum end     end;                /* of what it wants, if it is not stopped */
 };
 
 static bool asker_stop(void *arg)                                            { return hear_stop(&((struct asker *)arg)->heard); }
@@ -730,7 +728,7 @@ static struct asker make_asker(int i)
 
 static void check_asker(struct asker *a)
 {
-    if (a->out.finish == FINISH_INTERRUPTED)
+    if (a->out.finish == END_INTERRUPTED)
         a->want.n = a->heard.ids.n < a->want.n ? a->heard.ids.n : a->want.n;
     else
         assert_int_equal(a->out.finish, a->end);
@@ -811,7 +809,7 @@ static void test_decode__an_answer_that_fails_ends_alone(void **state)
     fake.nan_pos = 100;
     serve_crowd(d, all, 2);
     fake.nan_pos = 0;
-    assert_int_equal(all[0].out.finish, FINISH_ERROR);
+    assert_int_equal(all[0].out.finish, END_FAILED);
     assert_non_null(strstr(all[0].out.why.msg, "NaN") ? all[0].out.why.msg : strstr(all[0].out.why.msg, "nan"));
     heard_free(&all[0].heard);
     ids_free(&all[0].want);
@@ -885,7 +883,7 @@ static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **stat
         if (rows[i].n)
             ids[rows[i].n - 1] = rows[i].last;
         struct outcome out = ask(d, ids, rows[i].n, 0, rows[i].how, &h);
-        assert_int_equal(out.finish, FINISH_ERROR);
+        assert_int_equal(out.finish, END_FAILED);
         assert_non_null(strstr(out.why.msg, rows[i].why));
         assert_int_equal(decoder_timeline(d)->n, n);
     }
@@ -903,7 +901,7 @@ static void test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean(voi
     fake.nan_pos = 24;
     struct outcome out = ask(d, ids, 20, 15, &how, &h);
     fake.nan_pos = 0;
-    assert_int_equal(out.finish, FINISH_ERROR);
+    assert_int_equal(out.finish, END_FAILED);
     assert_non_null(strstr(out.why.msg, "the logit of id 3 is nan"));
     assert_int_equal(decoder_timeline(d)->n, 0);
     out = ask(d, ids, 20, 15, &how, &again);
@@ -929,12 +927,12 @@ static void test_decode__an_answer_that_may_pick_nothing_says_so(void **state)
         struct heard h = {.stop_after = -1}, again = {.stop_after = -1};
         struct sampling how = {.max_tokens = 10, .draft_depth = -1, .bias_ids = all, .bias = banned, .n_bias = 16};
         struct outcome out = ask(d, ids, 20, 0, &how, &h);
-        assert_int_equal(out.finish, FINISH_ERROR);
+        assert_int_equal(out.finish, END_FAILED);
         assert_int_equal(h.ids.n, 0);
         assert_string_equal(out.why.msg, "no id is left to pick from: all 16 are banned");
         how.n_bias = 15;                /* one is left, and is said ten times */
         out = ask(d, ids, 20, 0, &how, &again);
-        assert_int_equal(out.finish, FINISH_LENGTH);
+        assert_int_equal(out.finish, END_LENGTH);
         assert_int_equal(again.ids.n, 10);
         for (int i = 0; i < 10; i++)
             assert_int_equal(again.ids.data[i], 15);
@@ -1067,8 +1065,7 @@ static double misfit(int depth, const struct sampling *base, int rounds, int *ac
         how.draft_depth = depth > 3 ? -1 : depth;
         struct outcome out = ask(d, prompt, 3, 3, &how, &h);
         count[h.ids.data[0]][h.ids.data[1]][h.ids.data[2]]++;
-        for (int j = 0; j < ENGINE_MAX_DEPTH; j++)
-            *accepted += out.stats.accepted[j];
+        *accepted += stats_all_drafts(&out.stats).accepted;
         heard_free(&h);
     }
     close_decoder(d);

@@ -102,7 +102,7 @@ static void interrupt(struct log *l, uint32_t serial)
     engine_interrupt(l->g, serial);
     drain(l);
     assert_int_equal(l->done[serial], 1);
-    assert_int_equal(l->last_done[serial].finish, FINISH_INTERRUPTED);
+    assert_int_equal(l->last_done[serial].finish, END_INTERRUPTED);
     assert_int_equal(fake.hold_pos, 1);
     fake.hold_pos = 0;
 }
@@ -170,7 +170,7 @@ static void test_engine__loads_says_ready_and_answers_in_order(void **state)
     assert_int_equal(l.done[a], 1);
     assert_int_equal(l.done[b], 1);
     assert_int_equal(l.after_done, 0);
-    assert_int_equal(l.last_done[a].finish, FINISH_LENGTH);
+    assert_int_equal(l.last_done[a].finish, END_LENGTH);
     assert_int_equal(l.last_done[a].stats.n_tokens, 20);
     assert_int_equal(l.last_done[a].stats.n_prompt, 5);
     assert_int_equal(l.prefill_done[a], 5);
@@ -219,11 +219,11 @@ static void test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it(v
     engine_interrupt(l.g, 400);
     engine_interrupt(l.g, 0);
     wait_for_done(&l, b);
-    assert_int_equal(l.last_done[b].finish, FINISH_LENGTH);
+    assert_int_equal(l.last_done[b].finish, END_LENGTH);
     engine_interrupt(l.g, b);           /* stale */
     uint32_t c = engine_submit(l.g, 0, prompt, 5, 0, &how);
     wait_for_done(&l, c);
-    assert_int_equal(l.last_done[c].finish, FINISH_LENGTH);
+    assert_int_equal(l.last_done[c].finish, END_LENGTH);
     assert_int_equal(l.done[a] + l.done[b] + l.done[c], 3);
     assert_int_equal(l.after_done, 0);
     log_close(&l);
@@ -247,7 +247,7 @@ static void test_engine__an_interrupt_during_a_slow_prompt_is_noticed_at_once(vo
     assert_int_equal(l.ids[a].n, 0);
     uint32_t b = engine_submit(l.g, 0, ids, 600, 0, &(struct sampling){.max_tokens = 1});
     wait_for_done(&l, b);
-    assert_int_equal(l.last_done[b].finish, FINISH_LENGTH);
+    assert_int_equal(l.last_done[b].finish, END_LENGTH);
     /* what was computed is not lost, and was at most the chunk of the moment: of 60 ms at 2 ms a row, or more */
     assert_true(l.last_done[b].stats.n_cached >= l.prefill_done[a] && l.last_done[b].stats.n_cached <= l.prefill_done[a] + 30);
     log_close(&l);
@@ -329,13 +329,13 @@ static void test_engine__a_waiting_submit_can_be_interrupted_at_once(void **stat
     engine_interrupt(l.g, b);
     drain(&l);
     assert_int_equal(l.done[b], 1);
-    assert_int_equal(l.last_done[b].finish, FINISH_INTERRUPTED);
+    assert_int_equal(l.last_done[b].finish, END_INTERRUPTED);
     uint32_t c = engine_submit(l.g, 0, prompt, 5, 0, &how);        /* the queue's end is where it should be */
     engine_interrupt(l.g, a);
     fake.hold_load = false;
     wait_for_done(&l, c);
-    assert_int_equal(l.last_done[a].finish, FINISH_INTERRUPTED);
-    assert_int_equal(l.last_done[c].finish, FINISH_LENGTH);
+    assert_int_equal(l.last_done[a].finish, END_INTERRUPTED);
+    assert_int_equal(l.last_done[c].finish, END_LENGTH);
     assert_int_equal(l.done[a] + l.done[b] + l.done[c], 3);
     log_close(&l);
 }
@@ -365,7 +365,7 @@ static void test_engine__many_submits_and_interrupts_each_end_once(void **state)
     for (uint32_t s = 1; s <= last; s++) {
         wait_for_done(&l, s);
         assert_int_equal(l.done[s], 1);
-        assert_int_not_equal(l.last_done[s].finish, FINISH_ERROR);
+        assert_int_not_equal(l.last_done[s].finish, END_FAILED);
     }
     assert_int_equal(l.after_done, 0);
     log_close(&l);
@@ -402,7 +402,7 @@ static void test_engine__answers_go_on_beside_each_other_and_end_one_by_one(void
     wait_for_tokens(&l, a, 3);
     uint32_t c = engine_submit(l.g, 3, prompt, 3, 0, &few);
     wait_for_done(&l, c);               /* neither waited for the others' ends, */
-    assert_int_equal(l.last_done[c].finish, FINISH_LENGTH);
+    assert_int_equal(l.last_done[c].finish, END_LENGTH);
     assert_int_equal(l.done[a] + l.done[b], 0);
     interrupt(&l, a);                   /* nor ends with one of them */
     const int n = l.ids[b].n;
@@ -811,7 +811,7 @@ static void test_engine__an_interrupt_does_not_wait_for_what_comes_back(void **s
     engine_interrupt(l.g, back);
     drain(&l);
     assert_int_equal(l.done[back], 1);
-    assert_int_equal(l.last_done[back].finish, FINISH_INTERRUPTED);
+    assert_int_equal(l.last_done[back].finish, END_INTERRUPTED);
     const uint32_t again = ask(&l, 1, BACK + 200);
     disk_reads_fast();
     wait_for_done(&l, again);
@@ -861,7 +861,7 @@ static void test_engine__a_damaged_file_holds_up_nobody(void **state)
     goes_on(&l, other, 100);
     disk_reads_fast();
     wait_for_done(&l, back);
-    assert_int_equal(l.last_done[back].finish, FINISH_LENGTH);
+    assert_int_equal(l.last_done[back].finish, END_LENGTH);
     assert_int_equal(l.last_done[back].stats.n_cached, 0);
     assert_int_equal(l.n_refused, 1);
     assert_non_null(strstr(l.refused, ": it is deleted"));
@@ -978,8 +978,8 @@ static void test_engine__a_device_fault_ends_all_answers(void **state)
     uint32_t a = engine_submit(l.g, 1, prompt, 5, 0, &how), b = engine_submit(l.g, 2, prompt, 4, 0, &how);
     wait_for_done(&l, a);
     wait_for_done(&l, b);
-    assert_int_equal(l.last_done[a].finish, FINISH_ERROR);
-    assert_int_equal(l.last_done[b].finish, FINISH_ERROR);
+    assert_int_equal(l.last_done[a].finish, END_FAILED);
+    assert_int_equal(l.last_done[b].finish, END_FAILED);
     assert_non_null(strstr(l.last_done[b].message, "operation attention failed"));
     log_close(&l);
 }
@@ -1022,8 +1022,8 @@ static void test_engine__a_checkpoint_that_fails_to_load_is_fatal_and_answers_ev
     uint32_t b = engine_submit(l.g, 0, prompt, 5, 0, &how);
     wait_for_done(&l, a);
     wait_for_done(&l, b);
-    assert_int_equal(l.last_done[a].finish, FINISH_ERROR);
-    assert_int_equal(l.last_done[b].finish, FINISH_ERROR);
+    assert_int_equal(l.last_done[a].finish, END_FAILED);
+    assert_int_equal(l.last_done[b].finish, END_FAILED);
     assert_string_equal(l.last_done[b].message, fake.load_error);
     assert_null(engine_info(l.g));
     log_close(&l);
@@ -1043,7 +1043,7 @@ static void test_engine__a_device_fault_is_fatal(void **state)
     }
     assert_string_equal(l.why, "operation attention failed: out of order");
     assert_int_equal(l.done[a], 1);
-    assert_int_equal(l.last_done[a].finish, FINISH_ERROR);
+    assert_int_equal(l.last_done[a].finish, END_FAILED);
     assert_true(l.ids[a].n > 5);        /* what came before it was delivered */
     wait_for_done(&l, b);
     log_close(&l);
@@ -1067,10 +1067,10 @@ static void test_engine__a_refused_prompt_says_why_and_the_engine_lives_on(void 
                          "temperature is nan"};
     wait_for_done(&l, s[4]);
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(l.last_done[s[i]].finish, FINISH_ERROR);
+        assert_int_equal(l.last_done[s[i]].finish, END_FAILED);
         assert_non_null(strstr(l.last_done[s[i]].message, why[i]));
     }
-    assert_int_equal(l.last_done[s[4]].finish, FINISH_LENGTH);
+    assert_int_equal(l.last_done[s[4]].finish, END_LENGTH);
     log_close(&l);
 }
 
@@ -1103,7 +1103,7 @@ static void test_engine__going_back_into_the_middle_of_an_answer_computes_little
 enum { TURNS = 5 };
 static const int rejoins_at[TURNS] = {70, 150, 170, 400, 480};
 
-static struct turn_stats take_turn(struct log *l, uint64_t name, const int32_t *path, int i, struct ids *said)
+static struct stats take_turn(struct log *l, uint64_t name, const int32_t *path, int i, struct ids *said)
 {
     struct sampling how = {.max_tokens = 6, .draft_depth = -1};
     int32_t ids[500];
@@ -1121,7 +1121,7 @@ static void check_cost(struct log *l, uint64_t name, const int32_t *path, int i,
 {
     struct ids said = {0}, wanted = {0};
     struct log fresh;
-    struct turn_stats s = take_turn(l, name, path, i, &said);
+    struct stats s = take_turn(l, name, path, i, &said);
     if (s.n_cached != cached)
         fail_msg("turn %d: %d of %d tokens were there, expected %d", i, s.n_cached, s.n_prompt, cached);
     log_open(&fresh, &options);
@@ -1187,7 +1187,7 @@ static void test_engine__a_submit_ends_the_reading_ahead_at_any_point(void **sta
             engine_read_ahead(l.g, 0, NULL, 0, 0);
         uint32_t a = engine_submit(l.g, 0, ids, 700, 690, &how);
         wait_for_done(&l, a);
-        assert_int_equal(l.last_done[a].finish, FINISH_LENGTH);
+        assert_int_equal(l.last_done[a].finish, END_LENGTH);
         assert_int_equal(l.ids[a].n, 10);
         assert_memory_equal(l.ids[a].data, plain.ids[want].data, 10 * sizeof *ids);
     }
@@ -1313,7 +1313,7 @@ static void test_engine__padding_ids_are_never_picked(void **state)
         assert_int_equal(l.ids[a].n, 100);
         for (int k = 0; k < 100; k++)
             assert_true(l.ids[a].data[k] >= 0 && l.ids[a].data[k] <= 10);
-        assert_true(l.last_done[a].stats.accepted[0] > 0);
+        assert_true(l.last_done[a].stats.drafts[DRAFT_MTP][0].accepted > 0);
     }
     log_close(&l);
 }
@@ -1357,7 +1357,7 @@ static void test_engine__a_model_without_mtp_drafts_nothing(void **state)
     wait_for_done(&l, a);
     assert_int_equal(engine_info(l.g)->draft_depth, 0);
     assert_int_equal(l.last_done[a].stats.n_steps, 9);
-    assert_int_equal(l.last_done[a].stats.drafted[0], 0);
+    assert_int_equal(stats_all_drafts(&l.last_done[a].stats).drafted, 0);
     log_close(&l);
 }
 

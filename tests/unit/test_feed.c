@@ -116,7 +116,7 @@ static void test_feed__what_was_taken_back_leaves_the_screen_and_returns_to_the_
 {
     (void)state;
     stage_begin(24, 80);
-    fake_end("", FINISH_LENGTH, true);
+    fake_end("", END_LENGTH, true);
     stage_open();
     stage_say("Never mind");
     stage_answer();
@@ -155,7 +155,7 @@ static void test_feed__a_stopped_answer_goes_on_in_its_place(void **state)
     (void)state;
     stage_begin(24, 80);
     stage_set(OPT_think, "off");
-    fake_end("One, two,", FINISH_LENGTH, true);
+    fake_end("One, two,", END_LENGTH, true);
     fake_say(" three.");
     stage_open();
     stage_say("Count");
@@ -176,7 +176,7 @@ static void test_feed__a_dead_engine_leaves_everything_to_read(void **state)
     stage_begin(24, 80);
     stage_set(OPT_think, "off");
     fake_say("One.");
-    fake_end("Half", FINISH_LENGTH, true);
+    fake_end("Half", END_LENGTH, true);
     stage_open();
     stage_say("A");
     stage_answer();

@@ -151,7 +151,7 @@ static void test_loop__such_an_answer_is_stopped_with_a_word_and_goes_on_when_to
     fake_say("on and on, the end.");
     start(&t);
     ask(&t, "go");
-    assert_int_equal(t.s.last.end, CHAT_LOOP);
+    assert_int_equal(t.s.last.end, END_LOOP);
     assert_non_null(strstr(t.s.why, "it said the same 10 tokens 10"));
     assert_int_equal(fake.n_interrupts, 1);
     assert_true(t.s.text.len >= LOOP_TOKENS && t.s.text.len <= LOOP_TOKENS + 60);
@@ -160,7 +160,7 @@ static void test_loop__such_an_answer_is_stopped_with_a_word_and_goes_on_when_to
     forget(&t.s);
     assert_true(chat_continue(t.c, &e));
     finish_turn(&t);
-    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_int_equal(t.s.last.end, END_STOP);
     assert_int_equal(fake.n_interrupts, 1);
     assert_non_null(strstr(chat_message(t.c, 1).text, "on and on, the end."));
     end(&t);
@@ -175,7 +175,7 @@ static void test_loop__the_guard_can_be_off(void **state)
     fake_say(looping.data);
     start(&t);
     ask(&t, "go");
-    assert_int_equal(t.s.last.end, CHAT_ANSWERED);
+    assert_int_equal(t.s.last.end, END_STOP);
     assert_int_equal(t.s.text.len, looping.len - 1);    /* the blank at its end is none of the answer */
     end(&t);
 }
@@ -189,7 +189,7 @@ static void test_loop__in_a_thought_it_is_one_too(void **state)
     fake_say(looping.data);
     start(&t);
     ask(&t, "go");
-    assert_int_equal(t.s.last.end, CHAT_LOOP);
+    assert_int_equal(t.s.last.end, END_LOOP);
     assert_true(t.s.reasoning.len > LOOP_TOKENS - 60);
     assert_int_equal(t.s.text.len, 0);
     end(&t);

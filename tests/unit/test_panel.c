@@ -21,7 +21,7 @@ static const struct panel full = {
     .session = "timeline bug", .model = "Qwen3.5-122B int4", .persona = "coder", .sampling = "T 0.6 p .95", .think = "on, budget 4096",
     .branch = "2/3 of turn 1", .recipe = "INT4 + FP8 shared, KV turbo4", .ctx_used = 23900, .ctx_total = 131072, .parts = parts, .n_parts = 5,
     .not_counted = 400, .decode_tok_s = {47.9, 46.1}, .prefill_tok_s = {0, 1900}, .per_step = {2.5, 2.4}, .step_ms = {52, 53},
-    .drafts_now.mtp = {100, 74}, .drafts_turn.mtp = {100, 71}, .steps = steps, .n_steps = 6, .memory_used = 84.1 * (1 << 30),
+    .drafts_now = {{100, 74}}, .drafts_turn = {{100, 71}}, .steps = steps, .n_steps = 6, .memory_used = 84.1 * (1 << 30),
     .memory_total = 119.0 * (1 << 30), .celsius = 71, .watts = 41, .estimated = true, .throttled = "power cap", .disk = "log saved 1 s ago",
     .turn_s = 38.2, .turn_tokens = 1204, .joules = 1600, .snapshots = 6, .snapshots_max = 16, .kept = kept, .n_kept = 3, .undo_known = true,
 };
@@ -119,7 +119,7 @@ static void test_panel__drafts_found_in_the_text_have_a_row_of_their_own(void **
 {
     (void)state;
     struct panel p = full;
-    p.drafts_turn.lookup = (struct chat_share){20, 9};
+    p.drafts_turn[DRAFT_LOOKUP] = (struct draft_count){20, 9};
     assert_non_null(strstr(drawn(&p, 40, PANEL_COLUMNS), "│ accept         74 %     71 %\n"
                                                          "│ lookup           --     45 %\n"
                                                          "│ tokens/step "));

@@ -207,7 +207,7 @@ static void test_prefix__turns_tools_files_and_side_requests_keep_it(void **stat
     assert_non_null(strstr(prompt(4), "first text"));
     write_file(w.file, "the file is another one now\n");
     set(&w.t, OPT_think, "off");
-    fake.answers[5].finish = FINISH_STOP;
+    fake.answers[5].finish = END_STOP;
     fake.answers[5].hangs = true;
     stopped_turn(3, "Q4");
     set(&w.t, OPT_think, "on");

@@ -275,7 +275,7 @@ static void test_question__without_parallel_calls_an_answer_ends_after_the_first
         assert_false(choice_news(&c, &(struct news){.kind = NEWS_CALL, .text = text_of("{\"x\": 1}")}));
         assert_false(choice_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("another")}));
         assert_false(choice_news(&c, &(struct news){.kind = NEWS_TEXT, .text = text_of("later")}));
-        choice_done(&c, &(struct news){.kind = NEWS_DONE, .end = CHAT_INTERRUPTED});
+        choice_done(&c, &(struct news){.kind = NEWS_DONE, .end = END_INTERRUPTED});
         assert_non_null(strstr(c.out.data, "\\\"x\\\": 1}"));
         assert_non_null(strstr(c.out.data, "\"finish_reason\": \"tool_calls\""));
         assert_null(strstr(c.out.data, "another"));

@@ -201,11 +201,11 @@ static void test_recover__a_request_that_fails_leaves_the_answer_as_it_was(void 
     assert_true(buf_read_file(&before, file, 100000, &e));
     for (int i = 0; i < 2; i++) {
         if (i)
-            fake_end("", FINISH_INTERRUPTED, false);
+            fake_end("", END_INTERRUPTED, false);
         else
-            fake_end("", FINISH_ERROR, false);
+            fake_end("", END_FAILED, false);
         go_on();
-        assert_int_equal(seen.last.end, i ? CHAT_INTERRUPTED : CHAT_FAILED);
+        assert_int_equal(seen.last.end, i ? END_INTERRUPTED : END_FAILED);
         assert_null(seen.last.taken_back);
         assert_string_equal(chat_message(c, 1).text, ROSES);
         assert_true(chat_message(c, 1).stopped);
@@ -277,7 +277,7 @@ static void test_recover__a_stopped_answer_stays_what_it_was_with_other_tools(vo
     (void)state;
     wait_until_ready();
     assert_true(chat_offer_tools(c, "all", &e));
-    fake_end(CALL "\n\nRoses", FINISH_LENGTH, false);
+    fake_end(CALL "\n\nRoses", END_LENGTH, false);
     submit("Write a poem");
     wait_for_the_end();
     assert_string_equal(chat_message(c, 1).text, "Roses");
@@ -288,7 +288,7 @@ static void test_recover__a_stopped_answer_stays_what_it_was_with_other_tools(vo
     assert_non_null(strstr(buf_str(&seen.notes), "tools that are not offered now"));
     assert_string_equal(chat_message(c, 1).text, "Roses are red");
 
-    fake_end("As text: " CALL " and", FINISH_LENGTH, false);
+    fake_end("As text: " CALL " and", END_LENGTH, false);
     submit("Write a call");
     wait_for_the_end();
     assert_true(chat_offer_tools(c, "all", &e));
@@ -340,7 +340,7 @@ static void test_recover__an_answer_is_on_disk_while_it_is_said(void **state)
     struct transcript t = {0};
     (void)state;
     wait_until_ready();
-    fake_end("Once upon a time", FINISH_STOP, true);
+    fake_end("Once upon a time", END_STOP, true);
     submit("A story");
     while (strcmp(buf_str(&seen.text), "Once upon a time"))
         step();
@@ -368,7 +368,7 @@ static void test_recover__much_text_is_on_disk_at_once(void **state)
     for (uint32_t i = 0, x = 1; i < sizeof text - 1; i++)       /* letters that do not repeat */
         text[i] = (char)('a' + ((x = x * 1664525 + 1013904223) >> 16) % 26);
     wait_until_ready();
-    fake_end(text, FINISH_STOP, true);
+    fake_end(text, END_STOP, true);
     submit("Q");
     for (size_t looked = 0; seen.text.len < sizeof text - 1;) {
         step();
@@ -400,7 +400,7 @@ static void test_recover__an_answer_that_was_cut_goes_on_with_its_ids(void **sta
         struct err e = {0};
         fake_reset();
         fake.batch = 1;
-        fake_end(whole, FINISH_STOP, true);
+        fake_end(whole, END_STOP, true);
         fake.answers[0].to = cut;
         fake_say(whole);
         fake.answers[1].from = cut;
@@ -443,7 +443,7 @@ static void test_recover__an_answer_cut_while_it_went_on_is_one_message(void **s
     assert_non_null(strstr(told.data, "the last answer was stopped before its end: /continue continues it"));
     for (int i = 0; i < 3; i++) {
         struct err e = {0};
-        fake_end("cd", FINISH_INTERRUPTED, true);
+        fake_end("cd", END_INTERRUPTED, true);
         forget();
         assert_true(chat_continue(c, &e));
         while (!strstr(buf_str(&seen.text), i == 2 ? "cdcdcd" : i ? "cdcd" : "cd"))
@@ -473,7 +473,7 @@ static void test_recover__an_answer_cut_behind_its_end_is_whole(void **state)
     assert_int_equal(chat_rest(c), CHAT_CUT);
     go_on();
     assert_int_equal(fake.n_submits, 0);
-    assert_int_equal(seen.last.end, CHAT_ANSWERED);
+    assert_int_equal(seen.last.end, END_STOP);
     assert_string_equal(chat_message(c, 1).text, "Ab");
     assert_false(chat_continue(c, &e));
     load_again(file);
@@ -489,9 +489,9 @@ static void test_recover__a_message_without_an_answer_is_answered(void **state)
     load(HEAD ASKED);
     assert_int_equal(chat_rest(c), CHAT_UNANSWERED);
     assert_string_equal(told.data, "the last message has no answer yet: /continue answers it");
-    fake_end("", FINISH_ERROR, false);
+    fake_end("", END_FAILED, false);
     go_on();                            /* before the model is there */
-    assert_int_equal(seen.last.end, CHAT_FAILED);
+    assert_int_equal(seen.last.end, END_FAILED);
     assert_null(seen.last.taken_back);
     assert_int_equal(chat_n_messages(c), 1);
     load_again(file);
@@ -587,7 +587,7 @@ static void test_recover__an_answer_that_the_engine_broke_off_is_written_once(vo
     (void)state;
     load(HEAD);
     wait_until_ready();
-    fake_end(ROSES, FINISH_STOP, true);
+    fake_end(ROSES, END_STOP, true);
     forget();
     assert_true(chat_submit(c, "Write", 5, &e));
     while (strcmp(buf_str(&seen.text), ROSES))

@@ -75,8 +75,8 @@ static bool asks_without(const char *key, struct err *e)
     const bool ok = relay_read(&q, (struct text){body.data, body.len}, o, e);
     if (ok) {
         question_sampling(&q, o, NULL);
-        const struct request_sampling *s = &q.request.sampling;
-        assert_true(s->temperature == 0.5f && s->top_k == 0 && s->seed == 7 && s->max_tokens == 0 && s->n_bias == 0 && q.n_stops == 0);
+        const struct sampling *s = &q.request.sampling;
+        assert_true(s->temperature == 0.5f && s->top_k == 0 && s->seed == 7 && s->max_tokens == 0 && s->n_bias_words == 0 && q.n_stops == 0);
         assert_true(s->draft_depth == -1 && !s->lookup && s->n_alternatives == 0);
     }
     question_free(&q);

@@ -25,7 +25,7 @@ static const char *line(const struct status *s, int cols)
 }
 
 static const struct status answering = {
-    .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .drafted = 100, .accepted = 71, .per_step = 2.4, .ctx_used = 3100,
+    .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .drafts = {{100, 71}}, .per_step = 2.4, .ctx_used = 3100,
     .ctx_total = 131072, .sampling = "T 0.6", .memory_used = 84.1 * (1 << 30), .memory_total = 119.0 * (1 << 30), .celsius = 71,
     .watts = 41, .recipe = "INT4, INT8 head, KV turbo4", .session = "hashmap", .hint = "^C stop\t^C",
 }, reading = {
@@ -34,7 +34,7 @@ static const struct status answering = {
 }, loading = {
     .state = "loading", .note = "ready in about 17 s", .session = "untitled", .queued = 1,
 }, named = {
-    .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .drafted = 100, .accepted = 71, .ctx_used = 3100, .ctx_estimated = true,
+    .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .drafts = {{100, 71}}, .ctx_used = 3100, .ctx_estimated = true,
     .ctx_total = 131072, .session = "A title of some length", .hint = "^C stop\t^C", .signs = "NO-THINK",
 }, after = {
     .state = "ready", .tok_s = 129, .ctx_used = 403, .ctx_total = 8192, .hint = "F1 keys",
@@ -42,7 +42,7 @@ static const struct status answering = {
 }, scrolled = {
     .state = "view", .ctx_used = 403, .ctx_total = 8192, .below = 1237, .hint = "F1 keys, q back\tq back",
 }, crowded = {
-    .state = "waiting for approval", .timed = true, .state_s = 3725, .tok_s = 46.1, .drafted = 9, .accepted = 3, .ctx_used = 130000,
+    .state = "waiting for approval", .timed = true, .state_s = 3725, .tok_s = 46.1, .drafts = {{9, 3}}, .ctx_used = 130000,
     .ctx_total = 131072, .session = "Why is a hash map O(1) on average?", .hint = "y a p e n or Esc", .queued = 2, .below = 1237,
     .search = "hit 3 of 12", .signs = "RAW NO-SAVE YOLO", .throttled = "hot", .percent = 12, .note = "a note",
 };
@@ -134,16 +134,14 @@ static void test_status__drafts_found_in_the_text_stand_apart(void **state)
 {
     (void)state;
     struct status s = answering;
-    s.looked_up = 20;
-    s.looked_up_accepted = 19;
+    s.drafts[DRAFT_LOOKUP] = (struct draft_count){20, 19};
     assert_non_null(strstr(line(&s, 120), "accept 71%  lookup 95%"));
-    s.drafted = 0;
+    s.drafts[DRAFT_MTP].drafted = 0;
     assert_non_null(strstr(line(&s, 120), "  lookup 95%"));
-    s.looked_up_accepted = 0;
+    s.drafts[DRAFT_LOOKUP].accepted = 0;
     assert_null(strstr(line(&s, 120), "lookup"));
     s = answering;
-    s.looked_up = 20;
-    s.looked_up_accepted = 19;
+    s.drafts[DRAFT_LOOKUP] = (struct draft_count){20, 19};
     assert_string_equal(line(&s, 75), " answering 0:13  46.2 tok/s  accept 71%  ctx 3.1k/128k 2%          ^C stop\n");
 }
 

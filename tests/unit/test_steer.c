@@ -135,11 +135,11 @@ static struct chat_token token(int i, int k)
     return t;
 }
 
-static int count(int i, enum chat_token_how how, bool reasoning_only)
+static int count(int i, enum token_source source, bool reasoning_only)
 {
     int n = 0;
     for (int k = 0; k < chat_n_tokens(c, i); k++)
-        n += token(i, k).how == how && (!reasoning_only || token(i, k).reasoning);
+        n += token(i, k).source == source && (!reasoning_only || token(i, k).reasoning);
     return n;
 }
 
@@ -184,7 +184,7 @@ static void test_steer__tokens_say_where_they_stand_and_what_else_was_likely(voi
         for (int w = 0; w < 2; w++) {
             set(OPT_temperature, ways[w].temperature);
             ask_anew(questions[q]);
-            assert_int_equal(seen.last.end, CHAT_ANSWERED);
+            assert_int_equal(seen.last.end, END_STOP);
             assert_int_equal(chat_n_tokens(c, 0), 0);
             assert_int_equal(chat_n_tokens(c, -1), 0);
             assert_int_equal(chat_n_tokens(c, 1), seen.last.stats.n_tokens);
@@ -192,7 +192,7 @@ static void test_steer__tokens_say_where_they_stand_and_what_else_was_likely(voi
             for (int k = 0; k < chat_n_tokens(c, 1); k++) {
                 struct chat_token t = token(1, k);
                 float sum = 0, own = -1;
-                assert_int_equal(t.n_alternatives, CHAT_ALTERNATIVES);
+                assert_int_equal(t.n_alternatives, LIMIT_ALTERNATIVES);
                 for (int a = 0; a < t.n_alternatives; a++) {
                     sum += t.alternatives[a].prob;
                     assert_true(!a || t.alternatives[a].prob <= t.alternatives[a - 1].prob);
@@ -246,11 +246,11 @@ static void test_steer__a_stopped_answer_that_goes_on_is_the_one_that_was_not_st
                 int which, middle = (cut + whole.n) / 2;
                 set_int(OPT_max_tokens, cut);
                 ask_anew(questions[q]);
-                assert_int_equal(seen.last.end, CHAT_LENGTH);
+                assert_int_equal(seen.last.end, END_LENGTH);
                 set_int(OPT_max_tokens, middle - cut);          /* twice, if there is room */
                 if (middle > cut && middle < whole.n) {
                     go_on();
-                    assert_int_equal(seen.last.end, CHAT_LENGTH);
+                    assert_int_equal(seen.last.end, END_LENGTH);
                     assert_int_equal(chat_n_tokens(c, 1), middle);
                 } else {
                     middle = cut;
@@ -262,7 +262,7 @@ static void test_steer__a_stopped_answer_that_goes_on_is_the_one_that_was_not_st
                 set(OPT_seed, "987654");          /* it has its own */
                 go_on();
                 set(OPT_seed, ways[w].seed);
-                assert_int_equal(seen.last.end, CHAT_ANSWERED);
+                assert_int_equal(seen.last.end, END_STOP);
                 assert_string_equal(chat_message(c, 1).reasoning, whole.reasoning);
                 assert_string_equal(chat_message(c, 1).text, whole.text);
                 assert_string_equal(buf_str(&seen.text), whole.text);
@@ -273,7 +273,7 @@ static void test_steer__a_stopped_answer_that_goes_on_is_the_one_that_was_not_st
                 assert_int_equal(seen.last.stats.n_tokens, whole.n - middle);           /* those that this turn made */
                 assert_int_equal(seen.last.stats.n_prompt, n_prompt + middle);
                 assert_int_equal(seen.last.stats.n_cached, n_prompt + middle - 1);
-                assert_int_equal(count(1, CHAT_FORCED, false), 0);
+                assert_int_equal(count(1, TOKEN_FORCED, false), 0);
                 check_places(1);
             }
         }
@@ -361,7 +361,7 @@ static void test_steer__what_was_not_stopped_does_not_go_on(void **state)
     assert_false(chat_continue(c, &e));
     assert_non_null(strstr(e.msg, "was not stopped"));
     assert_false(chat_branch_token(c, 0, 0, 0, &e));
-    assert_false(chat_branch_token(c, 1, 0, CHAT_ALTERNATIVES, &e));
+    assert_false(chat_branch_token(c, 1, 0, LIMIT_ALTERNATIVES, &e));
     assert_false(chat_branch_token(c, 1, chat_n_tokens(c, 1), 0, &e));
     assert_false(chat_branch_token(c, 1, -1, 0, &e));
     assert_false(chat_answer_now(c));
@@ -402,13 +402,13 @@ static void test_steer__any_alternative_of_any_token_begins_another_answer(void 
             assert_int_equal(which, n);
             assert_true(chat_n_tokens(c, 1) > k);
             struct chat_token t = token(1, k);
-            assert_int_equal(t.how, CHAT_FORCED);
-            assert_int_equal(t.n_alternatives, CHAT_ALTERNATIVES);
+            assert_int_equal(t.source, TOKEN_FORCED);
+            assert_int_equal(t.n_alternatives, LIMIT_ALTERNATIVES);
             assert_true(t.prob == t.alternatives[a].prob);
             assert_true(t.n == strlen(want) && !memcmp(t.text, want, t.n));
-            assert_int_equal(count(1, CHAT_FORCED, false), 1);
+            assert_int_equal(count(1, TOKEN_FORCED, false), 1);
             assert_int_equal(seen.last.stats.n_tokens, chat_n_tokens(c, 1) - k - 1);
-            assert_true(seen.last.end != CHAT_ANSWERED || seen.last.stats.n_prompt == n_prompt + k + 1 || !seen.last.stats.n_prompt);
+            assert_true(seen.last.end != END_STOP || seen.last.stats.n_prompt == n_prompt + k + 1 || !seen.last.stats.n_prompt);
             if (same)
                 assert_string_equal(chat_message(c, 1).text, first.text);
             check_places(1);
@@ -444,16 +444,16 @@ static void test_steer__a_budget_ends_the_reasoning_at_any_token(void **state)
         set(OPT_temperature, ways[w].temperature);
         set(OPT_think_budget, "0");
         ask_anew(questions[1]);
-        int thoughts = count(1, CHAT_SAMPLED, true) + count(1, CHAT_DRAFTED, true) - 1;         /* but </think> */
+        int thoughts = count(1, TOKEN_SAMPLED, true) + count(1, TOKEN_MTP, true) - 1;         /* but </think> */
         const struct kept whole = keep(1);
         const int n_prompt = seen.last.stats.n_prompt;
         assert_true(thoughts > 5);
         for (int budget = 1; budget <= thoughts + 2; budget += STRIDE * (1 + 3 * w)) {
             set_int(OPT_think_budget, budget);
             ask_anew(questions[1]);
-            int forced = count(1, CHAT_FORCED, false);
-            struct chat_stats s = seen.last.stats;
-            assert_int_equal(seen.last.end, CHAT_ANSWERED);
+            int forced = count(1, TOKEN_FORCED, false);
+            struct stats s = seen.last.stats;
+            assert_int_equal(seen.last.end, END_STOP);
             assert_int_equal(s.n_tokens, chat_n_tokens(c, 1) - forced);
             assert_int_equal(s.n_rounds, 1);
             assert_int_equal(s.n_prompt, n_prompt);
@@ -463,7 +463,7 @@ static void test_steer__a_budget_ends_the_reasoning_at_any_token(void **state)
             assert_int_equal(seen.replayed, 0);
             if (budget <= thoughts) {
                 assert_true(forced >= 2 && forced <= 3);
-                assert_int_equal(count(1, CHAT_SAMPLED, true) + count(1, CHAT_DRAFTED, true), budget);
+                assert_int_equal(count(1, TOKEN_SAMPLED, true) + count(1, TOKEN_MTP, true), budget);
                 assert_true(!strncmp(whole.reasoning, chat_message(c, 1).reasoning, strlen(chat_message(c, 1).reasoning)));
             } else {
                 assert_int_equal(forced, 0);
@@ -483,12 +483,12 @@ static void test_steer__a_budget_and_a_limit_both_hold(void **state)
         set(OPT_think_budget, "5");
         set_int(OPT_max_tokens, limit);
         ask_anew(questions[1]);
-        assert_int_equal(seen.last.end, CHAT_LENGTH);
+        assert_int_equal(seen.last.end, END_LENGTH);
         assert_int_equal(seen.last.stats.n_tokens, limit);
         set(OPT_max_tokens, "0");
         go_on();
-        assert_int_equal(seen.last.end, CHAT_ANSWERED);
-        assert_int_equal(count(1, CHAT_SAMPLED, true) + count(1, CHAT_DRAFTED, true), 5);
+        assert_int_equal(seen.last.end, END_STOP);
+        assert_int_equal(count(1, TOKEN_SAMPLED, true) + count(1, TOKEN_MTP, true), 5);
     }
 }
 
@@ -509,11 +509,11 @@ static void test_steer__an_answer_begins_as_told(void **state)
         set(OPT_begin, buf_str(&text));
         set(OPT_think, "on");           /* there is no room for it */
         ask_anew(questions[1]);
-        assert_int_equal(seen.last.end, CHAT_ANSWERED);
+        assert_int_equal(seen.last.end, END_STOP);
         assert_string_equal(chat_message(c, 1).text, whole.data);
         assert_string_equal(buf_str(&seen.text), whole.data);
         assert_int_equal(seen.replayed, 0);             /* nobody has seen it before */
-        assert_int_equal(count(1, CHAT_FORCED, false), k);
+        assert_int_equal(count(1, TOKEN_FORCED, false), k);
         assert_int_equal(seen.reasoning.len, 0);
     }
     set(OPT_begin, "Forty-two, for");
@@ -546,11 +546,11 @@ static void test_steer__the_answer_comes_now(void **state)
         if (now)
             assert_true(chat_answer_now(c));    /* pressed twice */
         finish_turn();
-        assert_int_equal(seen.last.end, CHAT_ANSWERED);
+        assert_int_equal(seen.last.end, END_STOP);
         assert_true(seen.text.len > 0);
-        assert_int_equal(seen.last.stats.n_tokens, chat_n_tokens(c, 1) - count(1, CHAT_FORCED, false));
+        assert_int_equal(seen.last.stats.n_tokens, chat_n_tokens(c, 1) - count(1, TOKEN_FORCED, false));
         assert_string_equal(chat_message(c, 1).reasoning, buf_str(&seen.reasoning));
-        n_now += count(1, CHAT_FORCED, false) > 0;
+        n_now += count(1, TOKEN_FORCED, false) > 0;
         check_places(1);
     }
     assert_true(n_now > 3);
@@ -572,7 +572,7 @@ static void test_steer__an_interrupt_wins_over_an_answer_now(void **state)
             const bool now = chat_answer_now(c);
             chat_interrupt(c);
             finish_turn();
-            interrupted = seen.last.end == CHAT_INTERRUPTED;
+            interrupted = seen.last.end == END_INTERRUPTED;
             n_both += interrupted && now;
         }
         assert_true(interrupted);

@@ -8,17 +8,17 @@
 
 #include "ui/tui/steps.h"
 
-static struct chat_stats after(int steps, double ms)
+static struct stats after(int steps, double ms)
 {
-    return (struct chat_stats){.n_tokens = 2 * steps, .n_steps = steps, .decode_ms = ms, .drafted = {steps}, .accepted = {steps / 2},
-                               .looked_up = {steps}};
+    return (struct stats){.n_tokens = 2 * steps, .n_steps = steps, .decode_ms = ms,
+                          .drafts = {{{steps, steps / 2}}, {{steps, 0}}}};
 }
 
 static void test_steps__those_that_come_together_have_their_mean(void **state)
 {
     (void)state;
     struct steps s = {0};
-    struct chat_stats one = after(1, 10), three = after(3, 50);
+    struct stats one = after(1, 10), three = after(3, 50);
     steps_add(&s, &one);
     steps_add(&s, &one);                /* nothing has come */
     steps_add(&s, &three);
@@ -34,7 +34,7 @@ static void test_steps__the_last_ones_are_kept(void **state)
     (void)state;
     struct steps s = {0};
     for (int i = 1; i <= 100; i++) {
-        struct chat_stats now = after(i, 5.0 * i * (i + 1));
+        struct stats now = after(i, 5.0 * i * (i + 1));
         steps_add(&s, &now);
     }
     assert_int_equal(s.n, STEPS_KEPT);
@@ -46,9 +46,9 @@ static void test_steps__what_is_recent_forgets_what_is_old(void **state)
 {
     (void)state;
     struct steps s = {0};
-    struct chat_stats recent;
+    struct stats recent;
     for (int i = 0; i <= 50; i++) {
-        struct chat_stats now = after(i, i <= 30 ? 100.0 * i : 3000 + 10.0 * (i - 30));        /* it has become faster */
+        struct stats now = after(i, i <= 30 ? 100.0 * i : 3000 + 10.0 * (i - 30));        /* it has become faster */
         steps_add(&s, &now);
         steps_sample(&s, &now);
         steps_recent(&s, &recent);
@@ -56,8 +56,8 @@ static void test_steps__what_is_recent_forgets_what_is_old(void **state)
     }
     assert_int_equal(recent.n_steps, STEPS_SAMPLES - 1);
     assert_float_equal(recent.decode_ms / recent.n_steps, 10, 1e-6);
-    assert_int_equal(recent.drafted[0], STEPS_SAMPLES - 1);
-    assert_int_equal(recent.looked_up[0], STEPS_SAMPLES - 1);
+    assert_int_equal(recent.drafts[DRAFT_MTP][0].drafted, STEPS_SAMPLES - 1);
+    assert_int_equal(recent.drafts[DRAFT_LOOKUP][0].drafted, STEPS_SAMPLES - 1);
     assert_int_equal(recent.n_tokens, 2 * (STEPS_SAMPLES - 1));
 }
 

@@ -16,7 +16,7 @@ static void open_plain(void)
 static void open_answering(const char *text)
 {
     open_plain();
-    fake_end(text, FINISH_LENGTH, true);
+    fake_end(text, END_LENGTH, true);
     stage_open();
     stage_say("Question");
     stage_answer();
@@ -246,7 +246,7 @@ static void test_stop__an_edit_that_got_no_answer_goes_back_to_the_draft(void **
     (void)state;
     open_plain();
     fake_say("One.");
-    fake_end("", FINISH_LENGTH, true);
+    fake_end("", END_LENGTH, true);
     fake_say("Two.");
     stage_open();
     stage_say("First");
@@ -320,7 +320,7 @@ static void test_stop__after_a_stop_the_queue_waits_for_enter(void **state)
 {
     (void)state;
     open_plain();
-    fake_end("One,", FINISH_LENGTH, true);
+    fake_end("One,", END_LENGTH, true);
     fake_say("Two.");
     stage_open();
     stage_say("A");
@@ -341,7 +341,7 @@ static void test_stop__after_a_stop_the_queue_waits_for_enter(void **state)
 static void hold_a_message(void)
 {
     open_plain();
-    fake_end("One,", FINISH_LENGTH, true);
+    fake_end("One,", END_LENGTH, true);
     fake_say("Two.");
     fake_say("Three.");
     fake_say("Four.");
@@ -415,7 +415,7 @@ static void test_stop__a_cancelled_summary_leaves_no_note(void **state)
     (void)state;
     open_plain();
     fake_say("One.");
-    fake_end("They said", FINISH_LENGTH, true);
+    fake_end("They said", END_LENGTH, true);
     stage_open();
     stage_say("A");
     stage_answer();
@@ -449,7 +449,7 @@ static void test_stop__steering_stops_and_sends_at_once(void **state)
 {
     (void)state;
     open_plain();
-    fake_end("One,", FINISH_LENGTH, true);
+    fake_end("One,", END_LENGTH, true);
     fake_say("Two.");
     stage_open();
     stage_say("A");
@@ -469,7 +469,7 @@ static void test_stop__steering_before_the_first_word_sends_both(void **state)
 {
     (void)state;
     open_plain();
-    fake_end("", FINISH_LENGTH, true);
+    fake_end("", END_LENGTH, true);
     fake_say("Two.");
     stage_open();
     stage_say("A");

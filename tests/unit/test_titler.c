@@ -124,7 +124,7 @@ static void test_titler__a_message_ends_the_request_and_is_answered_at_once(void
     (void)state;
     begin(&t);
     fake_say("x</think>One.");
-    fake_end("Half a", FINISH_STOP, true);
+    fake_end("Half a", END_STOP, true);
     fake_say("x</think>Two.");
     fake_say("Two Answers Given");
     start_with(&t, &keeps);
@@ -148,7 +148,7 @@ static void test_titler__a_key_ends_the_request_and_none_is_made_while_there_is_
     (void)state;
     begin(&t);
     fake_say("x</think>One.");
-    fake_end("Half a", FINISH_STOP, true);
+    fake_end("Half a", END_STOP, true);
     start_with(&t, &keeps);
     ask(&t, "Hi there");
     run_until(&t, 2, 0, PATIENCE_MS);
@@ -169,7 +169,7 @@ static void test_titler__another_conversation_does_not_get_the_title(void **stat
     (void)state;
     begin(&t);
     fake_say("x</think>One.");
-    fake_end("Half a title", FINISH_STOP, true);
+    fake_end("Half a title", END_STOP, true);
     fake_say("x</think>Two.");
     fake_say("Good Title Here");
     start_with(&t, &keeps);
@@ -195,7 +195,7 @@ static void test_titler__more_than_a_line_and_what_is_no_title_end_it(void **sta
         struct talk t;
         begin(&t);
         fake_say("x</think>One.");
-        fake_end(rows[i].answer, rows[i].cut ? FINISH_LENGTH : FINISH_STOP, false);
+        fake_end(rows[i].answer, rows[i].cut ? END_LENGTH : END_STOP, false);
         start_with(&t, &keeps);
         ask(&t, "Hi there");
         run_until(&t, 2, 0, PATIENCE_MS);
@@ -222,7 +222,7 @@ static void test_titler__nobody_is_asked_where_it_is_not_wanted(void **state)
         struct talk t;
         begin(&t);
         set(&t, OPT_auto_title, rows[i].option);
-        fake_end("x</think>One.", rows[i].stopped ? FINISH_LENGTH : FINISH_STOP, false);
+        fake_end("x</think>One.", rows[i].stopped ? END_LENGTH : END_STOP, false);
         fake_say("Bears and Foxes");
         front.keeps = rows[i].keeps;
         front.reads_ahead = rows[i].reads_ahead;

@@ -244,7 +244,7 @@ static void test_tree__a_message_that_got_no_answer_leaves_no_trace(void **state
     struct buf text = {0};
     (void)state;
     ask("Q1", "A1");
-    fake_end("", FINISH_LENGTH, true);
+    fake_end("", END_LENGTH, true);
     submit("Q2");
     while (fake.n_submits < 2)
         step();
@@ -254,7 +254,7 @@ static void test_tree__a_message_that_got_no_answer_leaves_no_trace(void **state
     assert_int_equal(chat_n_nodes(c), 2);
     assert_false(chat_redo(c, &e));
     assert_true(chat_edit(c, 0, &text, &e));
-    fake_end("", FINISH_LENGTH, true);
+    fake_end("", END_LENGTH, true);
     submit("Q3");
     while (fake.n_submits < 3)
         step();
@@ -273,7 +273,7 @@ static void test_tree__another_answer_that_got_no_word_brings_the_old_one_back(v
     (void)state;
     ask("Q1", "A1");
     again("A1b");
-    fake_end("", FINISH_LENGTH, true);
+    fake_end("", END_LENGTH, true);
     assert_true(chat_regenerate(c, &e));
     while (fake.n_submits < 3)
         step();
@@ -304,7 +304,7 @@ static void test_tree__nothing_moves_while_an_answer_runs(void **state)
     struct buf text = {0};
     (void)state;
     ask("Q1", "A1");
-    fake_end("Half", FINISH_LENGTH, true);
+    fake_end("Half", END_LENGTH, true);
     submit("Q2");
     assert_false(chat_undo(c, &text, &e) || chat_redo(c, &e) || chat_edit(c, 0, &text, &e));
     assert_false(chat_show_sibling(c, 0, 0, &e) || chat_go(c, 0, &e));
@@ -359,7 +359,7 @@ static void test_tree__an_answer_that_went_on_is_one_message_on_disk_too(void **
     (void)state;
     chat_close(c);
     open_chat(true);
-    fake_end("Half", FINISH_LENGTH, false);
+    fake_end("Half", END_LENGTH, false);
     submit("Q1");
     wait_for_the_end();
     assert_true(chat_message(c, 1).stopped);

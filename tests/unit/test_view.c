@@ -33,7 +33,7 @@ static void begin(int rows, int cols)
              "A hash map turns the key into an index: one hash, one probe.\n\n"
              "| operation | hash map | B-tree |\n|---|---|---|\n| lookup | O(1) | O(log n) |\n| range | no | yes |\n\n"
              "## In C\n\n```c\nsize_t i = hash(key) & (cap - 1);\nreturn slot[i];\n```\n\nThat is all.");
-    fake_end("Cuckoo hashing uses **two** tables", FINISH_LENGTH, true);
+    fake_end("Cuckoo hashing uses **two** tables", END_LENGTH, true);
     stage_open();
     stage_pass(1000);
 }

@@ -67,8 +67,8 @@ static void call_user(struct host *h, const struct chat_event *ev)
         what = "approval wanted";
     else if (ev->kind == CHAT_FATAL)
         what = "the engine has stopped";
-    else if (ev->kind == CHAT_DONE && ev->end != CHAT_INTERRUPTED && was_long && !another_follows(h))
-        what = chat_end_failed(ev->end) ? "the answer failed" : "the answer is ready";
+    else if (ev->kind == CHAT_DONE && ev->end != END_INTERRUPTED && was_long && !another_follows(h))
+        what = end_failed(ev->end) ? "the answer failed" : "the answer is ready";
     if (what)
         bell_call(&h->bell, options_text(h->o, OPT_bell), what, chat_title(h->chat), h->ms);
 }
@@ -84,9 +84,9 @@ static void on_event(struct app *a, const struct chat_event *ev)
     call_user(h, ev);
     if (ev->kind == CHAT_FATAL)
         on_fatal(a, ev);
-    if (ev->kind == CHAT_DONE && ev->end == CHAT_TOO_LONG)
+    if (ev->kind == CHAT_DONE && ev->end == END_TOO_LONG)
         host_hint(h, "too long for the context; the reason is above");
-    else if (ev->kind == CHAT_DONE && chat_end_failed(ev->end))
+    else if (ev->kind == CHAT_DONE && end_failed(ev->end))
         host_hint(h, "failed: %s", ev->text);
     if (ev->kind == CHAT_READY)         /* until now these were estimates */
         feed_recount(&h->feed);

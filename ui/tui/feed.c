@@ -385,13 +385,13 @@ static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
 }
 
 /* The status line says what Enter does next, which depends on more than this turn.  A summary that was cancelled leaves nothing to speak of. */
-static const char *ended(const struct feed *f, enum chat_end end)
+static const char *ended(const struct feed *f, enum end end)
 {
     switch (end) {
-    case CHAT_LENGTH:      return "cut off: max_tokens is reached";
-    case CHAT_CONTEXT:     return "cut off: the context is full; free space with /compact or /drop N, or start over with /new";
-    case CHAT_INTERRUPTED: return f->summary ? NULL : "stopped";
-    case CHAT_TOOL_ROUNDS: return "ended: too many rounds of tool calls, see /set tool_rounds";
+    case END_LENGTH:      return "cut off: max_tokens is reached";
+    case END_CONTEXT:     return "cut off: the context is full; free space with /compact or /drop N, or start over with /new";
+    case END_INTERRUPTED: return f->summary ? NULL : "stopped";
+    case END_TOOL_ROUNDS: return "ended: too many rounds of tool calls, see /set tool_rounds";
     default:               return NULL;
     }
 }
@@ -420,19 +420,19 @@ static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
     end_reasoning(f, ms);
     end_answer(f);
     f->complete = true;
-    if (f->summary && ev->end == CHAT_INTERRUPTED)
+    if (f->summary && ev->end == END_INTERRUPTED)
         cut_aside(f);
     feed_sync(f);                       /* what was taken back goes; signs; of another answer that got no word the older ones return */
     if (!ev->taken_back && ended(f, ev->end))
         feed_say(f, ITEM_NOTE, ended(f, ev->end));
     ask_summary(f);
-    if (ev->end == CHAT_LOOP) {
+    if (ev->end == END_LOOP) {
         struct buf line = {0};
         buf_addf(&line, "cut off: %s", ev->text);
         feed_say(f, ITEM_NOTE, line.data);
         buf_free(&line);
     }
-    if (chat_end_failed(ev->end)) {
+    if (end_failed(ev->end)) {
         struct buf line = {0};
         buf_addf(&line, "failed: %s", ev->text);
         feed_say(f, ITEM_ERROR, line.data);

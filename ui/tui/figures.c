@@ -17,7 +17,7 @@ void figures_follow(struct figures *f, struct host *h)
 
 void figures_came(struct figures *f, struct host *h)
 {
-    struct chat_stats now;
+    struct stats now;
     figures_follow(f, h);
     chat_stats_now(h->chat, &now);
     steps_add(&f->steps, &now);

@@ -10,8 +10,8 @@ struct figures {
     int64_t sampled_ms;                 /* when the last sample was taken */
     int64_t machine_ms;                 /* when `machine` was read last */
     double  tok_s;
-    struct chat_stats turn;             /* figures of the turn under way, else of the last one */
-    struct chat_stats recent;           /* figures of the last two seconds of the turn under way */
+    struct stats turn;             /* figures of the turn under way, else of the last one */
+    struct stats recent;           /* figures of the last two seconds of the turn under way */
     struct steps steps;                 /* steps of the turn under way, else of the last one */
     int     n_turns;                    /* host.n_turns when `steps` began */
     enum phase_kind phase;              /* at the last sample */

@@ -8,8 +8,8 @@ static bool style_of(enum heat heat, const struct chat_token *t, enum style *sty
 {
     const float sure = 0.9f, unsure = 0.6f, doubtful = 0.3f;
     if (heat == HEAT_HOW) {
-        *style = t->how == CHAT_DRAFTED ? STYLE_drafted : STYLE_looked_up;
-        return t->how == CHAT_DRAFTED || t->how == CHAT_LOOKED_UP;
+        *style = t->source == TOKEN_MTP ? STYLE_drafted : STYLE_looked_up;
+        return token_was_drafted(t->source);
     }
     *style = t->prob >= sure ? STYLE_sure : t->prob < doubtful ? STYLE_doubtful : STYLE_unsure;
     return t->prob >= 0 && (t->prob < unsure || t->prob >= sure);

@@ -425,7 +425,7 @@ static void take_back(struct host *h, const struct chat_event *ev)
     struct buf both = {0};
     if (ev->kind != CHAT_DONE)
         return;
-    if (!input(h)->steer && (ev->end == CHAT_INTERRUPTED || chat_end_failed(ev->end)))
+    if (!input(h)->steer && (ev->end == END_INTERRUPTED || end_failed(ev->end)))
         input(h)->queue.held = true;
     if (ev->taken_back && input(h)->steer) {   /* nothing was answered: the model gets both at once */
         buf_addf(&both, "%s\n\n%s", ev->taken_back, input(h)->steer);

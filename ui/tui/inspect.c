@@ -179,10 +179,15 @@ void act_branch_token(struct host *h)
 
 /* --- drawing ---------------------------------------------------------------------------------------------------- */
 
-static const char *name_of_source(enum chat_token_how h)
+static const char *name_of_source(enum token_source source)
 {
-    static const char *const names[] = {"sampled", "drafted, accepted", "found by lookup", "forced"};
-    return names[h];
+    static const char *const names[] = {
+        "sampled",
+#define DRAFT_SOURCE(ID, key, share, row, fate, token) token,
+#include "config/draft_sources.def"
+        "forced",
+    };
+    return names[source];
 }
 
 static void draw_choice(struct cells *c, struct area a, int row, bool chosen, const char *text, size_t n, float prob)
@@ -232,7 +237,7 @@ static void draw_tokens(struct host *h, struct cells *c, struct area at)
     if (t.prob >= 0)
         snprintf(prob, sizeof prob, "%.3f", t.prob);
     snprintf(line, sizeof line, "  token %d of %d%s   p %s   %s", inspect(h)->token + 1,
-             chat_n_tokens(h->chat, tokens_of(h, inspect(h)->message)), t.reasoning ? ", reasoning" : "", prob, name_of_source(t.how));
+             chat_n_tokens(h->chat, tokens_of(h, inspect(h)->message)), t.reasoning ? ", reasoning" : "", prob, name_of_source(t.source));
     cells_puts(c, at, 0, 0, TEXT, line);
     for (int i = 0; i < t.n_alternatives && i + 2 < at.rows; i++)
         draw_choice(c, at, 1 + i, i == inspect(h)->choice, t.alternatives[i].text, t.alternatives[i].n, t.alternatives[i].prob);

@@ -215,7 +215,7 @@ static void pair_row(struct pen *p, const char *name, struct panel_pair v, const
     figure(p, row, TURN, v.turn, fmt);
 }
 
-static void share_row(struct pen *p, const char *name, struct chat_share now, struct chat_share turn)
+static void share_row(struct pen *p, const char *name, struct draft_count now, struct draft_count turn)
 {
     struct buf text = {0};
     if (now.drafted <= 0 && turn.drafted <= 0)
@@ -223,10 +223,10 @@ static void share_row(struct pen *p, const char *name, struct chat_share now, st
     int row = next_row(p);
     cells_puts(p->c, p->a, row, 0, dim, name);
     for (int i = 0; i < 2; i++) {
-        struct chat_share s = i ? turn : now;
+        struct draft_count s = i ? turn : now;
         buf_reset(&text);
         if (s.drafted > 0)
-            buf_addf(&text, "%.0f %%", 100.0 * s.accepted / s.drafted);
+            buf_addf(&text, "%.0f %%", 100 * drafts_share(s));
         else
             buf_adds(&text, "--");
         right_at(p, row, i ? TURN : NOW, s.drafted > 0 ? plain : dim, text.data);
@@ -258,8 +258,8 @@ static void draw_speed(struct pen *p, const struct panel *d)
     section(p, "SPEED           now     turn");
     pair_row(p, "decode tok/s", d->decode_tok_s, NULL);
     pair_row(p, "prefill tok/s", d->prefill_tok_s, NULL);
-    share_row(p, "accept", d->drafts_now.mtp, d->drafts_turn.mtp);
-    share_row(p, "lookup", d->drafts_now.lookup, d->drafts_turn.lookup);
+    for (int by = 0; by < DRAFT_SOURCES; by++)
+        share_row(p, drafts_share_name(by), d->drafts_now[by], d->drafts_turn[by]);
     pair_row(p, "tokens/step", d->per_step, "%.1f");
     pair_row(p, "step ms", d->step_ms, "%.1f");
     draw_steps(p, d);

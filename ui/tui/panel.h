@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "chat/chat.h"
+#include "answer/stats.h"
 #include "ui/tui/cells.h"
 
 enum { PANEL_COLUMNS = 32, PANEL_MOST_COLUMNS = 48, PANEL_MIN_SCREEN = 110 };   /* columns of the panel with its rule; of a screen that has room */
@@ -27,7 +27,7 @@ struct panel {
     int not_counted;            /* tokens of earlier reasoning, which it leaves out */
     /* SPEED */
     struct panel_pair decode_tok_s, prefill_tok_s, per_step, step_ms;
-    struct chat_drafts drafts_now, drafts_turn;
+    struct draft_count drafts_now[DRAFT_SOURCES], drafts_turn[DRAFT_SOURCES];
     const float *steps;         /* ms of the last steps, the newest last: the spark line */
     int n_steps;
     /* MACHINE */

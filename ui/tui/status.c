@@ -97,10 +97,10 @@ static void say_speed(struct row *r, const struct status *s)
         figure_rate(text, rate);
         buf_adds(text, " tok/s");
     }
-    if (s->drafted > 0)
-        buf_addf(&say_part(r, s->timed ? 5 : 6, PART_accept)->text, "accept %d%%", (int)(100.0 * s->accepted / s->drafted + 0.5));
-    if (s->looked_up_accepted > 0)
-        buf_addf(&say_part(r, s->timed ? 5 : 6, PART_accept)->text, "lookup %d%%", (int)(100.0 * s->looked_up_accepted / s->looked_up + 0.5));
+    for (int by = 0; by < DRAFT_SOURCES; by++)
+        if (s->drafts[by].drafted > 0 && (by == DRAFT_MTP || s->drafts[by].accepted > 0))
+            buf_addf(&say_part(r, s->timed ? 5 : 6, PART_accept)->text, "%s %d%%", drafts_share_name(by),
+                     (int)(100 * drafts_share(s->drafts[by]) + 0.5));
     if (s->per_step >= 1.05)            /* less is shown as 1.0, as without drafts */
         buf_addf(&say_part(r, 7, PART_steps)->text, "%.1f tok/step", s->per_step);
     if (s->gb_token > 0)

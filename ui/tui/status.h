@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "answer/stats.h"
 #include "base/buf.h"
 #include "ui/tui/cells.h"
 
@@ -23,8 +24,7 @@ struct status {
     double tok_s;               /* 3  now (rate.h), or of the last turn */
     const char *hint;           /* 4  the keys that matter now, a long and a short text with a tab between: "F1 keys, q back\tq back" */
     const char *session;        /* 5  title of the session, cut if that makes room for the acceptance */
-    int    drafted, accepted;   /* 6  (during an answer before the title) drafts of this turn that the MTP block made */
-    int    looked_up, looked_up_accepted;       /* likewise: drafts found in the text */
+    struct draft_count drafts[DRAFT_SOURCES];        /* 6  (during an answer before the title) drafts of this turn by source */
     double per_step;            /* 7  tokens per step */
     double gb_token;            /* 8  memory traffic of the steps, in GB per token */
     const char *sampling;       /* 7  "temperature 0.6", "coding, temperature 0.6" */

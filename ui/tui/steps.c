@@ -16,7 +16,7 @@ static void push(struct steps *s, float ms)
     s->ms[s->n - 1] = ms;
 }
 
-void steps_add(struct steps *s, const struct chat_stats *now)
+void steps_add(struct steps *s, const struct stats *now)
 {
     int n = now->n_steps - s->last.n_steps;
     double ms = now->decode_ms - s->last.decode_ms;
@@ -25,22 +25,13 @@ void steps_add(struct steps *s, const struct chat_stats *now)
     s->last = *now;
 }
 
-void steps_sample(struct steps *s, const struct chat_stats *now)
+void steps_sample(struct steps *s, const struct stats *now)
 {
     s->samples[s->n_samples++ % STEPS_SAMPLES] = *now;
 }
 
-void steps_recent(const struct steps *s, struct chat_stats *out)
+void steps_recent(const struct steps *s, struct stats *out)
 {
-    const struct chat_stats *old = s->n_samples > STEPS_SAMPLES ? &s->samples[s->n_samples % STEPS_SAMPLES] : &s->samples[0];
-    *out = (struct chat_stats){
-        .n_tokens = s->last.n_tokens - old->n_tokens, .n_steps = s->last.n_steps - old->n_steps,
-        .decode_ms = s->last.decode_ms - old->decode_ms,
-    };
-    for (int i = 0; i < CHAT_MAX_DEPTH; i++) {
-        out->drafted[i] = s->last.drafted[i] - old->drafted[i];
-        out->accepted[i] = s->last.accepted[i] - old->accepted[i];
-        out->looked_up[i] = s->last.looked_up[i] - old->looked_up[i];
-        out->looked_up_accepted[i] = s->last.looked_up_accepted[i] - old->looked_up_accepted[i];
-    }
+    const struct stats *old = s->n_samples > STEPS_SAMPLES ? &s->samples[s->n_samples % STEPS_SAMPLES] : &s->samples[0];
+    *out = stats_between(old, &s->last);
 }

@@ -10,15 +10,15 @@ enum { STEPS_KEPT = 32, STEPS_SAMPLES = 10 };
 struct steps {
     float ms[STEPS_KEPT];               /* [n] the newest last; steps that were reported together get their mean */
     int   n;
-    struct chat_stats last;             /* figures at the newest step */
-    struct chat_stats samples[STEPS_SAMPLES];           /* a ring of figures, one for each call of steps_sample() */
+    struct stats last;             /* figures at the newest step */
+    struct stats samples[STEPS_SAMPLES];           /* a ring of figures, one for each call of steps_sample() */
     int   n_samples;
 };
 
 void steps_begin(struct steps *s);                              /* a turn begins */
-void steps_add(struct steps *s, const struct chat_stats *now);  /* whenever events have come */
-void steps_sample(struct steps *s, const struct chat_stats *now);
+void steps_add(struct steps *s, const struct stats *now);  /* whenever events have come */
+void steps_sample(struct steps *s, const struct stats *now);
 /* Figures since the oldest sample: tokens, steps, drafts, decode_ms. */
-void steps_recent(const struct steps *s, struct chat_stats *out);
+void steps_recent(const struct steps *s, struct stats *out);
 
 #endif

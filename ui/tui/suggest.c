@@ -133,7 +133,7 @@ static bool opens_itself(const struct editor *e, const struct buf *before)
 static void learn_rate(struct suggest *s)
 {
     enum { LEAST = 64 };
-    const struct chat_stats *t = s->chat ? chat_last_stats(s->chat) : NULL;
+    const struct stats *t = s->chat ? chat_last_stats(s->chat) : NULL;
     int n = t ? t->n_prompt - t->n_cached : 0;
     if (n >= LEAST && t->prefill_ms > 0)
         s->tok_s = n * 1000 / t->prefill_ms;

@@ -102,24 +102,21 @@ static bool flows(struct summary *sum)
 
 static void put_speed(struct summary *sum, struct status *s)
 {
-    const struct chat_stats *t = host_busy(sum->host) ? &sum->figures->turn : chat_last_stats(sum->host->chat);
+    const struct stats *t = host_busy(sum->host) ? &sum->figures->turn : chat_last_stats(sum->host->chat);
     if (sum->host->phase.kind == PHASE_READING)
         s->read_tok_s = sum->figures->progress.total ? progress_rate(&sum->figures->progress) : 0;
     else
-        s->tok_s = flows(sum) ? sum->figures->tok_s : t->tok_s;
-    const struct chat_drafts d = chat_drafts(t);
-    s->drafted = d.mtp.drafted;
-    s->accepted = d.mtp.accepted;
-    s->looked_up = d.lookup.drafted;
-    s->looked_up_accepted = d.lookup.accepted;
-    s->per_step = chat_tokens_per_step(t);
-    s->gb_token = chat_gb_per_token(t);
+        s->tok_s = flows(sum) ? sum->figures->tok_s : stats_tok_s(t);
+    for (int by = 0; by < DRAFT_SOURCES; by++)
+        s->drafts[by] = stats_drafts(t, (enum draft_source)by);
+    s->per_step = stats_tokens_per_step(t);
+    s->gb_token = stats_gb_per_token(t);
 }
 
 /* Of the last turn: what was read and what was said, each with its seconds; joules.  In short what was said. */
 static const char *cost(struct summary *sum)
 {
-    const struct chat_stats *t = chat_last_stats(sum->host->chat);
+    const struct stats *t = chat_last_stats(sum->host->chat);
     buf_reset(&sum->cost);
     if (host_busy(sum->host) || !t->n_tokens || !options_on(sum->host->o, OPT_stats))
         return NULL;
@@ -221,20 +218,23 @@ static void put_branch(struct summary *sum, struct panel *p)
     p->branch = sum->branch;
 }
 
-static void put_speeds(struct summary *sum, struct panel *p, const struct chat_stats *t)
+static void put_speeds(struct summary *sum, struct panel *p, const struct stats *t)
 {
-    const struct chat_stats *now = &sum->figures->recent;
-    p->decode_tok_s = (struct panel_pair){flows(sum) ? sum->figures->tok_s : 0, t->tok_s};
+    const struct stats *now = &sum->figures->recent;
+    p->decode_tok_s = (struct panel_pair){flows(sum) ? sum->figures->tok_s : 0, stats_tok_s(t)};
     if (sum->host->phase.kind == PHASE_READING && sum->figures->progress.total)
         p->prefill_tok_s.now = progress_rate(&sum->figures->progress);
     if (t->prefill_ms > 0)
         p->prefill_tok_s.turn = (t->n_prompt - t->n_cached) * 1000 / t->prefill_ms;
-    p->drafts_turn = chat_drafts(t);
-    p->per_step.turn = chat_tokens_per_step(t);
+    for (int by = 0; by < DRAFT_SOURCES; by++) {
+        p->drafts_turn[by] = stats_drafts(t, (enum draft_source)by);
+        if (flows(sum) && now->n_steps)
+            p->drafts_now[by] = stats_drafts(now, (enum draft_source)by);
+    }
+    p->per_step.turn = stats_tokens_per_step(t);
     p->step_ms.turn = t->n_steps ? t->decode_ms / t->n_steps : 0;
     if (flows(sum) && now->n_steps) {
-        p->drafts_now = chat_drafts(now);
-        p->per_step.now = chat_tokens_per_step(now);
+        p->per_step.now = stats_tokens_per_step(now);
         p->step_ms.now = now->decode_ms / now->n_steps;
     }
     p->steps = sum->figures->steps.ms;
@@ -244,7 +244,7 @@ static void put_speeds(struct summary *sum, struct panel *p, const struct chat_s
 static void put_turn(struct summary *sum, struct panel *p)
 {
     bool busy = host_busy(sum->host);
-    const struct chat_stats *t = busy ? &sum->figures->turn : chat_last_stats(sum->host->chat);
+    const struct stats *t = busy ? &sum->figures->turn : chat_last_stats(sum->host->chat);
     put_speeds(sum, p, t);
     p->turn_s = busy ? (double)(sum->host->ms - sum->host->phase.since_ms) / 1000 : t->wall_ms / 1000;
     p->turn_tokens = t->n_tokens;

@@ -1,4 +1,4 @@
-#include "chat/tokens.h"
+#include "answer/tokens.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +14,15 @@ static void grow(struct tokens *t)
     t->alternatives = memory_resized(t->alternatives, (size_t)t->cap * sizeof *t->alternatives);
 }
 
-static void note_alternatives(struct tokens *t, const struct alternatives *alternatives)
+static void note_alternatives(struct tokens *t, const struct logprobs *alternatives)
 {
     if (alternatives && alternatives->n && !t->alternatives)
         t->alternatives = memory_zeroed((size_t)t->cap, sizeof *t->alternatives);
     if (t->alternatives)
-        t->alternatives[t->n] = alternatives ? *alternatives : (struct alternatives){0};
+        t->alternatives[t->n] = alternatives ? *alternatives : (struct logprobs){0};
 }
 
-void tokens_add(struct tokens *t, struct token token, const struct alternatives *alternatives)
+void tokens_add(struct tokens *t, struct token token, const struct logprobs *alternatives)
 {
     if (t->n == t->cap)
         grow(t);
@@ -43,7 +43,7 @@ void tokens_place(struct tokens *t, bool reasoning, size_t from, size_t n, size_
     }
 }
 
-const struct alternatives *tokens_alternatives(const struct tokens *t, int i)
+const struct logprobs *tokens_alternatives(const struct tokens *t, int i)
 {
     return t->alternatives ? &t->alternatives[i] : NULL;
 }
