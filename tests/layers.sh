@@ -96,7 +96,7 @@ circle=$(grep -HoE '^#include "ui/tui/[a-z_]+\.h"' ui/tui/*.[ch] | sed -E 's|^ui
 # Functions of keys are called through the table; other files call what a header declares.
 for f in ui/tui/*.c; do
     for name in $(grep -E '^ ' $f | grep -oE '\bact_[a-z_]+\(' | sort -u | tr -d '('); do
-        grep -q "^void $name(" $f || bad "$f calls $name() of another file"
+        grep -qE "^(void $name\(|ACT\(${name#act_},)" $f || bad "$f calls $name() of another file"
     done
 done
 

@@ -12,10 +12,9 @@
 #include "base/unicode.h"
 #include "chat/chat.h"
 #include "option/flags.h"
-#include "ui/exits.h"
-#include "ui/interrupt.h"
+#include "ui/answer.h"
+#include "ui/process.h"
 #include "ui/prompt.h"
-#include "ui/reply.h"
 #include "ui/responder.h"
 
 struct batch {

@@ -7,8 +7,7 @@
 #include "bench/run.h"
 #include "option/paths.h"
 #include "prepare/models.h"
-#include "ui/exits.h"
-#include "ui/interrupt.h"
+#include "ui/process.h"
 #include "ui/subcommand.h"
 
 static double real(const struct args *a, const char *flag)

@@ -9,7 +9,7 @@
 
 #include "base/unicode.h"
 #include "session/held.h"
-#include "ui/exits.h"
+#include "ui/process.h"
 
 /* Quoted for a shell, after a blank. */
 static void add_word(const char *s, void *arg)

@@ -11,13 +11,11 @@
 #include "base/when.h"
 #include "chat/chat.h"
 #include "chat/command.h"
-#include "ui/exits.h"
 #include "ui/goodbye.h"
-#include "ui/interrupt.h"
 #include "ui/lineedit.h"
+#include "ui/process.h"
 #include "ui/responder.h"
 #include "ui/turn.h"
-#include "ui/waiter.h"
 
 struct line {
     struct turn turn;                   /* first: `ask_approval` gets back from it to us */

@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,19 +19,70 @@
 #include "option/endpoint.h"
 #include "option/options.h"
 #include "session/file.h"
+#include "session/list.h"
+#include "tool/tool.h"
 #include "ui/batch.h"
-#include "ui/choose_model.h"
 #include "ui/completions.h"
-#include "ui/exits.h"
-#include "ui/interrupt.h"
 #include "ui/line.h"
-#include "ui/names.h"
+#include "ui/model.h"
 #include "ui/pipe.h"
+#include "ui/process.h"
 #include "ui/prompt.h"
 #include "ui/subcommand.h"
+#include "ui/tui/action.h"
 #include "ui/tui/term.h"
 #include "ui/tui/tui.h"
-#include "ui/waiter.h"
+
+/* --- names in options: tools, an endpoint, a conversation, keys ------------------------------------------------------- */
+
+static bool check_tools(const struct options *o, struct err *e)
+{
+    struct tools *t = tools_open(o, e);
+    const char *list = options_text(o, OPT_tools);
+    bool ok = t && tools_offer(t, strcmp(list, "auto") ? list : "all", e) && tools_check_policy(t, options_text(o, OPT_tools_approve), e);
+    tools_close(t);
+    return ok;
+}
+
+static bool check_endpoint(const struct options *o, struct err *e)
+{
+    struct endpoint ep = {0};
+    bool ok = !*options_text(o, OPT_endpoint) || endpoint_find(o, &ep, e);
+    endpoint_free(&ep);
+    return ok;
+}
+
+static bool check_conversation(const struct options *o, bool chats, struct err *e)
+{
+    struct buf newest = {0};
+    const char *name = options_text(o, OPT_resume);
+    bool ok = *name ? session_exists(name, e)
+                    : chats || !options_on(o, OPT_continue) || sessions_newest(&newest) || err_set(e, "no saved conversation to continue");
+    buf_free(&newest);
+    return ok;
+}
+
+/* Checks the keys of the command line.  Those of the config file may be for another version: the full screen shows what is wrong with them. */
+static bool check_keys(const struct options *o, struct err *e)
+{
+    int n;
+    const char *const *keys = options_list(o, OPT_key, &n);
+    struct actions *a = actions_open();
+    bool ok = true;
+    for (int i = 0; ok && i < n && options_from(o, OPT_key) == FROM_COMMAND_LINE; i++)
+        ok = actions_bind(a, keys[i], e);
+    actions_close(a);
+    return ok;
+}
+
+/* Checks names before a model is loaded.  False with the name and what there is.  chats: the program opens a chat, which can be a new one if
+ * --continue finds none. */
+static bool check_names(const struct options *o, bool chats, struct err *e)
+{
+    return check_tools(o, e) && check_endpoint(o, e) && check_conversation(o, chats, e) && check_keys(o, e);
+}
+
+/* --- options that do not go together ----------------------------------------------------------------------------- */
 
 /* Checks what cannot be combined on a command line. */
 static bool agree(const struct options *o, const char *first_word, struct err *e)
@@ -186,7 +238,7 @@ static void hold_closed(void)
 }
 
 /* Gives threads a stack of the usual size: what the shell allows to the first one may be little. */
-static void usual_stacks(void)
+static void set_default_stack_size(void)
 {
     enum { STACK = 8 << 20 };
     pthread_attr_t a;
@@ -255,8 +307,8 @@ static int run(struct options *o, struct buf *prompt)
     struct err e = {0};
     const bool chats = opens_chat(o, prompt);
     int status = EXIT_USAGE;
-    if ((!chats || agree_on_chat(o, prompt, &e)) && names_check(o, chats, &e))
-        status = choose_model(o, &e);
+    if ((!chats || agree_on_chat(o, prompt, &e)) && check_names(o, chats, &e))
+        status = model_choose(o, &e);
     if (status == EXIT_MODEL && !chats && !options_on(o, OPT_batch))
         pipe_no_model(o, e.msg);
     else if (status)
@@ -270,7 +322,7 @@ int main(int argc, char **argv)
 {
     hold_closed();
     signal(SIGXFSZ, SIG_IGN);           /* a file that may not become longer (ulimit -f) is a write that fails, and not the end */
-    usual_stacks();
+    set_default_stack_size();
     mapped_watch();
     json_set_alloc_funcs(memory_alloc, free);           /* else it takes a lack of memory for an error in the text */
     struct options *o = options_open();

@@ -10,12 +10,10 @@
 #include "base/json.h"
 #include "base/unicode.h"
 #include "chat/chat.h"
-#include "ui/code.h"
-#include "ui/exits.h"
-#include "ui/interrupt.h"
+#include "ui/answer.h"
 #include "ui/printer.h"
+#include "ui/process.h"
 #include "ui/prompt.h"
-#include "ui/reply.h"
 #include "ui/responder.h"
 #include "ui/waiting.h"
 
@@ -101,7 +99,7 @@ static void print_answer(struct pipe *p, const char *text, size_t n)
 }
 
 /* Prints what the printer holds back of the answer. */
-static void end_answer(struct pipe *p)
+static void end_markdown(struct pipe *p)
 {
     struct buf lines = {0};
     printer_end(&p->printer, &lines);
@@ -113,7 +111,7 @@ static void end_answer(struct pipe *p)
 static void part(struct pipe *p, enum chat_event_kind kind, const struct chat_event *ev)
 {
     if (p->part != kind || (kind == CHAT_TEXT ? p->reply.new_answer : p->reply.new_reasoning)) {
-        end_answer(p);
+        end_markdown(p);
         p->newlines = p->printed ? 2 : 0;
     }
     p->part = kind;
@@ -168,7 +166,7 @@ static bool print_code(struct pipe *p)
 
 static void print_end(struct pipe *p, enum end end)
 {
-    end_answer(p);
+    end_markdown(p);
     if (!p->printed && (p->extract || end_failed(end) || (end == END_INTERRUPTED && !p->terminal)))
         return;
     out(p, "\n", 1);
@@ -225,7 +223,7 @@ static void fatal(struct pipe *p, const char *why)
     } else if (p->json) {
         put_json(p, json_pack("{s:s, s:s, s:o}", "finish", "error", "version", Q35_VERSION, "error", json_text(why, strlen(why))));
     } else {
-        end_answer(p);
+        end_markdown(p);
         if (p->printed)
             out(p, "\n", 1);
         flush(p);
@@ -368,7 +366,7 @@ static void tell_notice(const struct pipe *p)
     buf_free(&line);
 }
 
-static int refuse(const char *why)
+static int usage(const char *why)
 {
     prompt_say(why);
     return EXIT_USAGE;
@@ -417,11 +415,11 @@ int pipe_run(struct options *o, struct buf *prompt)
     struct err e = {0};
     bool use_stdin = options_on(o, OPT_stdin) && !isatty(0);
     if (!use_stdin && prompt_is_blank(prompt))
-        return refuse("no prompt: give one as arguments or on stdin");
+        return usage("no prompt: give one as arguments or on stdin");
     if (options_given(o, OPT_resume) && !*options_text(o, OPT_resume))
-        return refuse("-r needs the name of a conversation here; q35chat session list shows them");
+        return usage("-r needs the name of a conversation here; q35chat session list shows them");
     if (!prompt_check_files(o, &e))
-        return refuse(e.msg);
+        return usage(e.msg);
     if (prompt_ignores_file(prompt) && p.strict)
         return EXIT_USAGE;
     interrupt_open();
@@ -439,7 +437,7 @@ int pipe_run(struct options *o, struct buf *prompt)
     if (status)
         p.status = status;
     else if (prompt_is_blank(prompt))
-        p.status = refuse("no prompt: stdin is empty");
+        p.status = usage("no prompt: stdin is empty");
     else
         submit(&p, prompt);
     run_turn(&p);

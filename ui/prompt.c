@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "base/unicode.h"
 #include "chat/attach.h"
-#include "ui/interrupt.h"
+#include "ui/process.h"
 
 enum { MAX_INPUT = 256 << 20, CHUNK = 65536, NOTICE_MS = 2000 };
 

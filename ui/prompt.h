@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "chat/chat.h"
-#include "ui/exits.h"
+#include "ui/process.h"
 
 /* Replaces every {} of the words by stdin, without its last line ends; without {} appends stdin after an empty line.
  * An empty stdin leaves {} as it is, for then it was probably meant so. */

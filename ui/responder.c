@@ -9,15 +9,15 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/limits.h"
 #include "option/endpoint.h"
 #include "responder/local.h"
 #include "responder/remote.h"
-#include "config/limits.h"
 #include "serve/control.h"
 #include "serve/engine_key.h"
 #include "serve/host.h"
 #include "serve/server.h"
-#include "ui/waiter.h"
+#include "ui/process.h"
 
 /* Whether each word of `wanted` is among those of `there`. */
 static bool has_all(const char *there, const char *wanted)

@@ -7,17 +7,16 @@
 
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "responder/local.h"
+#include "option/endpoint.h"
 #include "option/options.h"
 #include "option/paths.h"
+#include "responder/local.h"
 #include "serve/control.h"
-#include "option/endpoint.h"
 #include "serve/server.h"
 #include "serve/socket.h"
 #include "serve/systemd.h"
-#include "ui/choose_model.h"
-#include "ui/exits.h"
-#include "ui/interrupt.h"
+#include "ui/model.h"
+#include "ui/process.h"
 #include "ui/subcommand.h"
 
 enum { MAX_DOORS = 4, LEAST_KEY = 16 };
@@ -44,7 +43,7 @@ static int read_options(struct options *o, const struct args *a, struct err *e)
         if (value && !options_set(o, (enum option_id)options_find(shared[i]), value, FROM_COMMAND_LINE, e))
             return EXIT_USAGE;
     }
-    return choose_model(o, e);
+    return model_choose(o, e);
 }
 
 static enum server_state loop(struct server *s, struct err *e)

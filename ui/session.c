@@ -13,7 +13,7 @@
 #include "session/file.h"
 #include "session/list.h"
 #include "session/trash.h"
-#include "ui/exits.h"
+#include "ui/process.h"
 #include "ui/subcommand.h"
 
 static void tell(const char *sentence)

@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "option/flags.h"
 #include "config/limits.h"
-#include "ui/exits.h"
+#include "option/flags.h"
+#include "ui/process.h"
 
 #define REQUIRED NULL
 const struct sub_row sub_rows[] = {

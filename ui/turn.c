@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/unicode.h"
 #include "base/when.h"
-#include "ui/interrupt.h"
+#include "ui/process.h"
 #include "ui/tui/figure.h"
 #include "ui/tui/look.h"
 

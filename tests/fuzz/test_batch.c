@@ -14,7 +14,7 @@
 #include "responder/responder.h"
 #include "tests/fuzz/mutate.h"
 #include "ui/batch.h"
-#include "ui/interrupt.h"
+#include "ui/process.h"
 #include "ui/responder.h"
 
 /* ---- the responder ---- */

@@ -10,7 +10,7 @@
 #include "tests/fuzz/mutate.h"
 #include "tests/tmpdir.h"
 #include "ui/tui/history.h"
-#include "ui/tui/unsent.h"
+#include "ui/tui/input.h"
 
 static struct tmpdir dir;
 static char path[96];

@@ -12,7 +12,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "option/options.h"
-#include "ui/exits.h"
+#include "ui/process.h"
 #include "ui/subcommand.h"
 
 /* Text that roff takes as it is. */

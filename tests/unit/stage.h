@@ -10,13 +10,13 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "responder/local.h"
 #include "fake_engine.h"
+#include "responder/local.h"
 #include "tests/tmpdir.h"
 #include "ui/tui/input.h"
 #include "ui/tui/keyhelp.h"
-#include "ui/tui/talk.h"
 #include "ui/tui/view.h"
+#include "ui/tui/window.h"
 
 static struct {
     struct options *o;

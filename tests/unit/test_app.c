@@ -661,7 +661,7 @@ static void test_app__estimates_become_figures_when_the_model_is_there(void **st
     fake.not_ready = true;
     stage_open();
     assert_true(chat_load(stage.chat, path, &note, &e));
-    talk_changed(&stage.app.host);
+    host_changed(&stage.app.host);
     assert_shows("thought, about 6 tok");
     assert_shows("LICENSE  13.7 kB  ~3.9k tok");
     fake_ready();

@@ -1,6 +1,6 @@
 /* Ctrl-C, Esc and Ctrl-D in every state: what is open closes, what runs stops, and nothing is lost. */
 #include "stage.h"
-#include "ui/tui/unsent.h"
+#include "ui/tui/input.h"
 
 static bool leaves(void)
 {

@@ -14,6 +14,9 @@ typedef void action_fn(struct host *h);
 #define KEY(context, key, action, help) action_fn act_##action;
 #include "config/keys.def"
 
+/* Defines an action that is one statement. */
+#define ACT(name, statement) void act_##name(struct host *h) { statement; }
+
 enum context {
 #define CONTEXT(name, characters, title, manual) CONTEXT_##name,
 #include "config/contexts.def"

@@ -1,7 +1,11 @@
 #include "ui/tui/app.h"
 
+#include "base/log.h"
 #include "base/unicode.h"
 #include "ui/tui/input.h"
+#include "ui/tui/panel.h"
+#include "ui/tui/picker.h"
+#include "ui/tui/window.h"
 
 /* Those of the config file; what cannot be bound is told, and nothing else suffers. */
 static void bind_keys(struct host *h)
@@ -299,4 +303,138 @@ void app_key(struct app *a, const struct key_event *ev, int64_t ms)
         pane_rest(h->pane);
     if (armed)                          /* any other key disarms */
         h->typing.quit_until = 0;
+}
+
+/* --- Ctrl-C and Esc ------------------------------------------------------------------------------------------------- */
+
+/* Nothing is ever destroyed: the first press closes an open window, else stops the answer under way, else puts the draft into the history;
+ * the program ends only when there is nothing of these. */
+enum { AGAIN_MS = 2000, ESCAPE_AGAIN_MS = 600 };
+
+static void clear_draft(struct host *h)
+{
+    struct buf text = {0};
+    editor_text(input_editor(h), &text);
+    input_remember(h, buf_str(&text));
+    editor_reset(input_editor(h));
+    host_hint(h, "Up brings it back");
+    buf_free(&text);
+}
+
+void app_interrupt(struct app *a, int64_t ms)
+{
+    a->host.ms = ms;
+    act_interrupt(&a->host);
+}
+
+void act_interrupt(struct host *h)
+{
+    if (window_escape(h, window_active(h), false))
+        return;
+    if (host_busy(h)) {
+        host_stop(h);
+    } else if (revise_end(h)) {
+        return;
+    } else if (!editor_empty(input_editor(h))) {
+        clear_draft(h);
+    } else if (h->ms < h->typing.quit_until) {
+        input_quit(h);
+    } else {
+        h->typing.quit_until = h->ms + AGAIN_MS;
+        host_hint(h, "Ctrl-C again to quit");
+        h->hint.until = h->typing.quit_until;
+    }
+}
+
+void act_escape(struct host *h)
+{
+    bool again = h->ms - h->typing.escape_ms < ESCAPE_AGAIN_MS;
+    if (window_escape(h, window_active(h), true))
+        return;
+    if (host_busy(h)) {
+        host_stop(h);
+    } else if (revise_end(h)) {
+        h->typing.escape_ms = 0;
+    } else if (!again) {
+        h->typing.escape_ms = h->ms;
+    } else {
+        h->typing.escape_ms = 0;
+        if (!editor_empty(input_editor(h)))
+            clear_draft(h);
+        else if (chat_n_messages(h->chat))
+            picker_open(h, PICK_MESSAGE);
+    }
+}
+
+void act_leave(struct host *h)
+{
+    if (host_busy(h))
+        host_hint(h, "an answer is under way: Ctrl-C stops it");
+    else
+        input_quit(h);
+}
+
+/* --- keys that switch how things are shown ------------------------------------------------------------------------ */
+
+void act_raw(struct host *h)
+{
+    h->looks.raw = !h->looks.raw;
+    pane_raw(h->pane, h->looks.raw);
+}
+
+void act_tables(struct host *h)
+{
+    static const char *const told[] = {"tables as they fit", "tables as grids", "tables as records", "tables as source"};
+    h->looks.tables = (h->looks.tables + 1) % (TABLE_SOURCE + 1);
+    pane_tables(h->pane, h->looks.tables);
+    host_hint(h, "%s", told[h->looks.tables]);
+}
+
+void act_bare(struct host *h)
+{
+    h->looks.bare = !h->looks.bare;
+    h->wishes |= WISH_MOUSE;            /* the terminal's own selection must work */
+}
+
+void act_panel(struct host *h)
+{
+    int columns = h->at.input.cols;
+    h->looks.panel = !h->looks.panel;
+    if (h->looks.panel && columns && columns < PANEL_MIN_SCREEN) {       /* it is there as soon as the window is wide enough */
+        host_hint(h, "the panel needs %d columns, this screen has %d", PANEL_MIN_SCREEN, columns);
+        h->hint.columns = PANEL_MIN_SCREEN;
+    }
+}
+
+void act_mouse(struct host *h)
+{
+    h->looks.mouse = !h->looks.mouse;
+    h->looks.lent = false;
+    h->wishes |= WISH_MOUSE;
+    host_hint(h, h->looks.mouse ? "mouse on: the wheel scrolls, Shift and drag selects" : "mouse off: dragging selects, PgUp and PgDn scroll");
+}
+
+ACT(redraw, h->wishes |= WISH_REDRAW)
+ACT(suspend, h->wishes |= WISH_SUSPEND)
+ACT(print_all, h->wishes |= WISH_PRINT)
+ACT(page_all, h->wishes |= WISH_PAGE)
+
+void act_heat(struct host *h)
+{
+    h->looks.heat.shown = (h->looks.heat.shown + 1) % 3;        /* the legend says what the colours mean */
+    if (h->looks.heat.shown == HEAT_NONE)
+        host_hint(h, "colours off");
+}
+
+/* While it reasons: the answer begins now.  Else: whether the next one reasons. */
+void act_think(struct host *h)
+{
+    struct err e = {0};
+    if (host_busy(h)) {
+        host_hint(h, chat_answer_now(h->chat) ? "reasoning ends, the answer begins" : "it is not reasoning now");
+        return;
+    }
+    bool on = !options_on(h->o, OPT_think);
+    CHECK(options_set(h->o, OPT_think, on ? "on" : "off", FROM_SET, &e));
+    host_hint(h, on ? "thinking on, from the next message" : "thinking off, from the next message");
 }

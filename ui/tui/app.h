@@ -24,6 +24,7 @@ void app_open(struct app *a, struct options *o, const char *history_path);
 void app_chat(struct app *a, struct chat *c);
 /* Frees everything except the chat and the options. */
 void app_close(struct app *a);
+void app_interrupt(struct app *a, int64_t ms);           /* does what Ctrl-C does, for SIGINT */
 void app_key(struct app *a, const struct key_event *ev, int64_t ms);
 void app_events(struct app *a, const struct chat_event *ev, int n, int64_t ms);
 void app_tick(struct app *a, int64_t ms);

@@ -5,7 +5,7 @@
 
 #include "ui/tui/input.h"
 #include "ui/tui/lines.h"
-#include "ui/tui/talk.h"
+#include "ui/tui/window.h"
 
 enum { APPROVE_DEAF_MS = 500, APPROVE_GUARD_MS = 800 };
 
@@ -189,15 +189,8 @@ static void yes(struct host *h, enum chat_answer how)
     chat_approve(h->chat, how);
 }
 
-void act_approve_once(struct host *h)
-{
-    yes(h, CHAT_YES);
-}
-
-void act_approve_always(struct host *h)
-{
-    yes(h, CHAT_ALWAYS);
-}
+ACT(approve_once, yes(h, CHAT_YES))
+ACT(approve_always, yes(h, CHAT_ALWAYS))
 
 static void ask_for(struct approve *q, enum approve_asks what, const char *text)
 {
@@ -214,10 +207,7 @@ void act_approve_edit(struct host *h)
         ask_for(approve(h), APPROVE_EDITS, buf_str(&approve(h)->arguments));
 }
 
-void act_approve_no(struct host *h)
-{
-    ask_for(approve(h), APPROVE_REFUSES, "");
-}
+ACT(approve_no, ask_for(approve(h), APPROVE_REFUSES, ""))
 
 void act_reply(struct host *h)
 {
@@ -235,40 +225,18 @@ void act_reply(struct host *h)
     buf_free(&text);
 }
 
-void act_reply_up(struct host *h)
-{
-    editor_do(approve(h)->reply, EDIT_UP);
-}
-
-void act_reply_down(struct host *h)
-{
-    editor_do(approve(h)->reply, EDIT_DOWN);
-}
-
-void act_approve_up(struct host *h)
-{
-    scroll_by(approve(h), -1);
-}
-
-void act_approve_down(struct host *h)
-{
-    scroll_by(approve(h), 1);
-}
+ACT(reply_up, editor_do(approve(h)->reply, EDIT_UP))
+ACT(reply_down, editor_do(approve(h)->reply, EDIT_DOWN))
+ACT(approve_up, scroll_by(approve(h), -1))
+ACT(approve_down, scroll_by(approve(h), 1))
 
 static int page_of_lines(const struct approve *q)
 {
     return q->shown > 1 ? q->shown - 1 : 1;
 }
 
-void act_approve_page_up(struct host *h)
-{
-    scroll_by(approve(h), -page_of_lines(approve(h)));
-}
-
-void act_approve_page_down(struct host *h)
-{
-    scroll_by(approve(h), page_of_lines(approve(h)));
-}
+ACT(approve_page_up, scroll_by(approve(h), -page_of_lines(approve(h))))
+ACT(approve_page_down, scroll_by(approve(h), page_of_lines(approve(h))))
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 
@@ -343,7 +311,7 @@ static bool back_or_stop(struct host *h, bool escape)
         approve(h)->asks = APPROVE_ASKS;
     } else {
         window_close(h, WINDOW_approve);
-        talk_stop(h);
+        host_stop(h);
     }
     return true;
 }

@@ -1,13 +1,62 @@
 #include "ui/tui/browse.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "ui/tui/input.h"
-#include "ui/tui/marks.h"
+#include "ui/tui/pane.h"
 #include "ui/tui/prompt.h"
-#include "ui/tui/revise.h"
-#include "ui/tui/talk.h"
+#include "ui/tui/window.h"
+
+/* --- marks --------------------------------------------------------------------------------------------------------- */
+
+enum { N_MARKS = 27, BEFORE = 26 };     /* places a to z, and the place before the last jump */
+enum mark_wait { MARK_NONE, MARK_SETS, MARK_GOES };
+
+struct marks {
+    enum mark_wait waits;               /* what the next letter does: sets a mark, or goes to it */
+    struct pane_place at[N_MARKS];
+    bool set[N_MARKS];
+};
+
+static void go(struct marks *m, struct pane *p, int mark, struct buf *told)
+{
+    if (!m->set[mark]) {
+        buf_adds(told, "nothing is marked so");
+        return;
+    }
+    struct pane_place to = m->at[mark];
+    m->at[BEFORE] = pane_place(p);
+    m->set[BEFORE] = true;
+    pane_go(p, to);
+    pane_choose(p, -1);
+    pane_choose(p, pane_here(p));
+}
+
+/* Takes a letter after m or ': sets the mark or goes there, and appends to `told` what it did.  False: no letter was awaited. */
+static bool marks_take(struct marks *m, struct pane *p, uint32_t code, struct buf *told)
+{
+    enum mark_wait waits = m->waits;
+    int mark = code >= 'a' && code <= 'z' ? (int)code - 'a' : code == '\'' ? BEFORE : -1;
+    m->waits = MARK_NONE;
+    if (waits == MARK_NONE)
+        return false;
+    if (mark < 0 || (waits == MARK_SETS && mark == BEFORE)) {
+        buf_adds(told, "marks are letters from a to z");
+    } else if (waits == MARK_GOES) {
+        go(m, p, mark, told);
+    } else {
+        m->at[mark] = pane_place(p);
+        m->set[mark] = true;
+        buf_addf(told, "mark %c; '%c comes back to it", mark + 'a', mark + 'a');
+    }
+    return true;
+}
+
+/* --- view mode ------------------------------------------------------------------------------------------------------ */
 
 enum { WHEEL_LINES = 3, KEPT_LINES = 2 };       /* of a page that stay in view */
 
@@ -54,35 +103,12 @@ static int pane_page(const struct host *h)
     return h->at.pane.rows > KEPT_LINES + 1 ? h->at.pane.rows - KEPT_LINES : 1;
 }
 
-void act_line_up(struct host *h)
-{
-    scroll_pane(h, -1);
-}
-
-void act_line_down(struct host *h)
-{
-    scroll_pane(h, 1);
-}
-
-void act_half_up(struct host *h)
-{
-    scroll_pane(h, -(h->at.pane.rows + 1) / 2);
-}
-
-void act_half_down(struct host *h)
-{
-    scroll_pane(h, (h->at.pane.rows + 1) / 2);
-}
-
-void act_page_up(struct host *h)
-{
-    scroll_pane(h, -pane_page(h));
-}
-
-void act_page_down(struct host *h)
-{
-    scroll_pane(h, pane_page(h));
-}
+ACT(line_up, scroll_pane(h, -1))
+ACT(line_down, scroll_pane(h, 1))
+ACT(half_up, scroll_pane(h, -(h->at.pane.rows + 1) / 2))
+ACT(half_down, scroll_pane(h, (h->at.pane.rows + 1) / 2))
+ACT(page_up, scroll_pane(h, -pane_page(h)))
+ACT(page_down, scroll_pane(h, pane_page(h)))
 
 static void turn_wheel(struct host *h, int rows)
 {
@@ -91,15 +117,8 @@ static void turn_wheel(struct host *h, int rows)
         scroll_pane(h, rows);
 }
 
-void act_wheel_up(struct host *h)
-{
-    turn_wheel(h, -WHEEL_LINES);
-}
-
-void act_wheel_down(struct host *h)
-{
-    turn_wheel(h, WHEEL_LINES);
-}
+ACT(wheel_up, turn_wheel(h, -WHEEL_LINES))
+ACT(wheel_down, turn_wheel(h, WHEEL_LINES))
 
 void act_to_start(struct host *h)
 {
@@ -132,25 +151,10 @@ static void jump_to_message(struct host *h, int direction, bool users_only)
     pane_go(h->pane, (struct pane_place){.item = item});
 }
 
-void act_message_up(struct host *h)
-{
-    jump_to_message(h, -1, false);
-}
-
-void act_message_down(struct host *h)
-{
-    jump_to_message(h, 1, false);
-}
-
-void act_user_up(struct host *h)
-{
-    jump_to_message(h, -1, true);
-}
-
-void act_user_down(struct host *h)
-{
-    jump_to_message(h, 1, true);
-}
+ACT(message_up, jump_to_message(h, -1, false))
+ACT(message_down, jump_to_message(h, 1, false))
+ACT(user_up, jump_to_message(h, -1, true))
+ACT(user_down, jump_to_message(h, 1, true))
 
 /* --- how it is shown -------------------------------------------------------------------------------------------- */
 
@@ -164,10 +168,7 @@ void act_browse(struct host *h)
     }
 }
 
-void act_browse_end(struct host *h)
-{
-    window_close(h, WINDOW_view);
-}
+ACT(browse_end, window_close(h, WINDOW_view))
 
 /* A folded paste under the cursor comes first, for it is what one looks at while writing. */
 void act_details(struct host *h)
@@ -185,15 +186,8 @@ static void choose_fold(struct host *h, int direction)
         host_hint(h, direction < 0 ? "nothing is folded above" : "nothing is folded below");
 }
 
-void act_fold_up(struct host *h)
-{
-    choose_fold(h, -1);
-}
-
-void act_fold_down(struct host *h)
-{
-    choose_fold(h, 1);
-}
+ACT(fold_up, choose_fold(h, -1))
+ACT(fold_down, choose_fold(h, 1))
 
 void act_fold(struct host *h)
 {
@@ -247,15 +241,8 @@ void act_find_up(struct host *h)
     prompt_open(h, &ask, "");
 }
 
-void act_find_next(struct host *h)
-{
-    find_again(h, browse(h)->direction);
-}
-
-void act_find_back(struct host *h)
-{
-    find_again(h, -browse(h)->direction);
-}
+ACT(find_next, find_again(h, browse(h)->direction))
+ACT(find_back, find_again(h, -browse(h)->direction))
 
 /* --- copies: the source, not what the screen makes of it -------------------------------------------------------- */
 
@@ -276,15 +263,8 @@ static void copy_block(struct host *h, int i)
     buf_free(&language);
 }
 
-void act_copy_block(struct host *h)
-{
-    copy_block(h, -1);
-}
-
-void act_copy_numbered(struct host *h)
-{
-    copy_block(h, (int)h->typing.code - '1');
-}
+ACT(copy_block, copy_block(h, -1))
+ACT(copy_numbered, copy_block(h, (int)h->typing.code - '1'))
 
 void act_copy_table(struct host *h)
 {
@@ -343,7 +323,7 @@ static bool end_path_behind(struct host *h, int message)
     if (!ok)
         host_hint(h, "%s", e.msg);
     else
-        talk_changed(h);
+        host_changed(h);
     return ok;
 }
 
@@ -363,7 +343,7 @@ void act_regenerate(struct host *h)
     if (message < 0 || !end_path_behind(h, message))
         return;
     window_open(h, WINDOW_input);
-    talk_began(h, chat_regenerate(h->chat, &e), &e);
+    host_began(h, chat_regenerate(h->chat, &e), &e);
 }
 
 void act_branch(struct host *h)
@@ -388,18 +368,11 @@ static void show_sibling(struct host *h, int step)
     else if (!chat_show_sibling(h->chat, message, (which + step + n) % n, &e))
         host_hint(h, "%s", e.msg);
     else
-        talk_changed(h);
+        host_changed(h);
 }
 
-void act_sibling_before(struct host *h)
-{
-    show_sibling(h, -1);
-}
-
-void act_sibling_after(struct host *h)
-{
-    show_sibling(h, 1);
-}
+ACT(sibling_before, show_sibling(h, -1))
+ACT(sibling_after, show_sibling(h, 1))
 
 /* --- the window ------------------------------------------------------------------------------------------------- */
 

@@ -7,7 +7,6 @@
 #include "base/unicode.h"
 #include "ui/tui/draft.h"
 #include "ui/tui/figure.h"
-#include "ui/tui/rows.h"
 
 enum { KILLS = 32, SIGN = 2, FOLD_LINES = 20, FOLD_BYTES = 2000, DEFAULT_COLUMNS = 80 };
 

@@ -296,7 +296,7 @@ static void end_reasoning(struct feed *f, int64_t ms)
     f->reasoning = -1;
 }
 
-static void end_answer(struct feed *f)
+static void close_answer(struct feed *f)
 {
     if (f->answer >= 0)
         pane_end(f->pane, f->answer);
@@ -329,7 +329,7 @@ static void on_call(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     begin_message(f);
     end_reasoning(f, ms);
-    end_answer(f);
+    close_answer(f);
     int item = pane_call(f->pane, f->message, ev->name, ev->text);
     if (ev->truncated) {
         pane_head(f->pane, item, "cut off, not run");
@@ -418,7 +418,7 @@ static void ask_summary(struct feed *f)
 static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     end_reasoning(f, ms);
-    end_answer(f);
+    close_answer(f);
     f->complete = true;
     if (f->summary && ev->end == END_INTERRUPTED)
         cut_aside(f);
@@ -444,7 +444,7 @@ static void on_fatal(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     struct buf line = {0};
     end_reasoning(f, ms);
-    end_answer(f);
+    close_answer(f);
     buf_addf(&line, "the model has ended: %s\nThe conversation can still be read, copied and exported.", ev->text);
     feed_say(f, ITEM_ERROR, line.data);
     buf_free(&line);

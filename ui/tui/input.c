@@ -1,13 +1,95 @@
 #include "ui/tui/input.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/grow.h"
 #include "base/memory.h"
 #include "ui/tui/prompt.h"
-#include "ui/tui/talk.h"
-#include "ui/tui/unsent.h"
+
+/* --- messages that wait, and what was not sent -------------------------------------------------------------------- */
+
+void queue_push(struct queue *q, const char *text)
+{
+    q->texts = grow(q->texts, q->n, &q->cap, sizeof *q->texts);
+    q->texts[q->n++] = memory_strdup(text);
+}
+
+void queue_push_front(struct queue *q, const char *text)
+{
+    q->texts = grow(q->texts, q->n, &q->cap, sizeof *q->texts);
+    memmove(q->texts + 1, q->texts, (size_t)q->n * sizeof *q->texts);
+    q->texts[0] = memory_strdup(text);
+    q->n++;
+}
+
+char *queue_take_oldest(struct queue *q)
+{
+    if (!q->n)
+        return NULL;
+    char *s = q->texts[0];
+    memmove(q->texts, q->texts + 1, (size_t)--q->n * sizeof *q->texts);
+    return s;
+}
+
+char *queue_take_newest(struct queue *q)
+{
+    return q->n ? q->texts[--q->n] : NULL;
+}
+
+void queue_free(struct queue *q)
+{
+    while (q->n)
+        free(q->texts[--q->n]);
+    free(q->texts);
+    *q = (struct queue){0};
+}
+
+enum { MOST = 64 << 20 };
+
+bool unsent_save(const char *session, const char *draft, const struct queue *q, bool synced)
+{
+    struct buf path = {0};
+    bool ok = true;
+    buf_addf(&path, "%s.unsent", session);
+    if (*draft || q->n) {
+        json_t *queue = json_array(), *all = json_pack("{s:s, s:o}", "draft", draft, "queue", queue);
+        for (int i = 0; i < q->n; i++)
+            json_array_append_new(queue, json_string(q->texts[i]));
+        char *text = json_dumps(all, JSON_COMPACT);
+        ok = text && (synced ? buf_replace_file : buf_replace_file_unsynced)(path.data, text, strlen(text));
+        free(text);
+        json_decref(all);
+    } else {
+        unlink(path.data);
+    }
+    buf_free(&path);
+    return ok;
+}
+
+void unsent_load(const char *session, struct buf *draft, struct queue *q)
+{
+    struct buf path = {0}, text = {0};
+    json_error_t ignored;
+    json_t *all = NULL, *one;
+    size_t i;
+    buf_addf(&path, "%s.unsent", session);
+    if (buf_read_file(&text, path.data, MOST, NULL))
+        all = json_loadb(buf_str(&text), text.len, 0, &ignored);
+    const char *was = json_string_value(json_object_get(all, "draft"));
+    if (was)
+        buf_adds(draft, was);
+    json_array_foreach(json_object_get(all, "queue"), i, one)
+        if (json_is_string(one))
+            queue_push(q, json_string_value(one));
+    json_decref(all);
+    buf_free(&path);
+    buf_free(&text);
+}
+
+/* --- the state ---------------------------------------------------------------------------------------------------- */
 
 static struct input *input(const struct host *h)
 {
@@ -56,10 +138,7 @@ EDIT(redo, EDIT_REDO)
 EDIT(newline, EDIT_NEWLINE)
 #undef EDIT
 
-void act_literal(struct host *h)
-{
-    h->typing.literal = true;
-}
+ACT(literal, h->typing.literal = true)
 
 void input_history(struct host *h, const char *path)
 {
@@ -161,15 +240,8 @@ bool input_take_suggestion(struct host *h)
     return suggest_take(completions(h), input_editor(h));
 }
 
-void act_popup_up(struct host *h)
-{
-    suggest_move(completions(h), -1);
-}
-
-void act_popup_down(struct host *h)
-{
-    suggest_move(completions(h), 1);
-}
+ACT(popup_up, suggest_move(completions(h), -1))
+ACT(popup_down, suggest_move(completions(h), 1))
 
 void input_tell(struct host *h)
 {
@@ -239,7 +311,7 @@ void input_submit(struct host *h, const char *text)
         settle_made(h, text, false);
     else
         give_back(h, text);
-    talk_began(h, ok, &e);
+    host_began(h, ok, &e);
 }
 
 void input_begin(struct host *h, const struct opening *first)
@@ -255,7 +327,7 @@ void input_begin(struct host *h, const struct opening *first)
     bool ok = prompt_submit(h->chat, first, &e);
     if (!ok)
         give_back(h, text);
-    talk_began(h, ok, &e);
+    host_began(h, ok, &e);
 }
 
 /* --- what waits ------------------------------------------------------------------------------------------------- */
@@ -282,7 +354,7 @@ bool input_decide(struct host *h, bool take)
         return false;
     chat_decide(h->chat, take);
     feed_decided(&h->feed, take);
-    talk_changed(h);
+    host_changed(h);
     pane_to_end(h->pane);
     input_next(h);
     return true;
@@ -350,9 +422,64 @@ void input_restore(struct host *h)
     buf_free(&draft);
 }
 
-void act_handoff(struct host *h)
+ACT(handoff, h->wishes |= WISH_HANDOFF)
+
+/* --- an earlier message in the input ------------------------------------------------------------------------------ */
+
+/* Goes to the history, so that Up brings it back whatever becomes of it. */
+static char *take_draft(struct host *h)
 {
-    h->wishes |= WISH_HANDOFF;
+    struct buf draft = {0};
+    editor_text(input_editor(h), &draft);
+    if (draft.len)
+        input_remember(h, draft.data);
+    char *text = memory_strdup(buf_str(&draft));
+    editor_reset(input_editor(h));
+    buf_free(&draft);
+    return text;
+}
+
+void revise_show(struct host *h)
+{
+    int message = chat_edited(h->chat), item = 0;
+    while (item < pane_n(h->pane) && pane_message(h->pane, item) < message)
+        item++;
+    pane_to_end(h->pane);
+    if (message >= 0 && item < pane_n(h->pane))
+        pane_show(h->pane, item, 0);
+}
+
+void revise_begin(struct host *h, int message)
+{
+    struct buf text = {0};
+    struct err e = {0};
+    if (chat_edit(h->chat, message, &text, &e)) {
+        free(input_state(h)->set_aside);
+        input_state(h)->set_aside = take_draft(h);
+        window_open(h, WINDOW_input);
+        editor_set(input_editor(h), buf_str(&text));
+        host_edited(h);
+        revise_show(h);
+    } else {
+        host_hint(h, "%s", e.msg);
+    }
+    buf_free(&text);
+}
+
+bool revise_end(struct host *h)
+{
+    if (!h->chat || chat_edited(h->chat) < 0)
+        return false;
+    chat_edit_end(h->chat);
+    free(take_draft(h));
+    if (input_state(h)->set_aside)
+        editor_set(input_editor(h), input_state(h)->set_aside);
+    free(input_state(h)->set_aside);
+    input_state(h)->set_aside = NULL;
+    host_edited(h);
+    pane_to_end(h->pane);
+    host_hint(h, "nothing was changed");
+    return true;
 }
 
 /* --- the window ------------------------------------------------------------------------------------------------- */

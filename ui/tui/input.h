@@ -3,12 +3,37 @@
 #define Q35_UI_TUI_INPUT_H
 
 #include "ui/prompt.h"
+#include "ui/tui/complete.h"
 #include "ui/tui/history.h"
-#include "ui/tui/queue.h"
-#include "ui/tui/suggest.h"
 #include "ui/tui/window.h"
 
-/* Used by input.c, send.c and revise.c only; other files call the functions below. */
+/* --- messages that wait, and what was not sent -------------------------------------------------------------------- */
+
+/* Messages that were typed while an answer ran, in order.  Plain value, valid as {0}. */
+struct queue {
+    char **texts;               /* the oldest first */
+    int  n, cap;
+    bool held;                  /* the user stopped an answer, or it failed: the queue waits until the user sends something */
+};
+
+void  queue_push(struct queue *q, const char *text);
+void  queue_push_front(struct queue *q, const char *text);
+char *queue_take_oldest(struct queue *q);               /* the caller frees it; NULL: it is empty */
+char *queue_take_newest(struct queue *q);
+void  queue_free(struct queue *q);
+
+/* The text that was typed but not sent when the program ended, in a file next to the conversation's that only the user can read. */
+
+/* Writes draft and queue.  session: path of the conversation's file.  If there is no text the file is removed.  synced: waits for the disk.  False:
+ * the file could not be written. */
+bool unsent_save(const char *session, const char *draft, const struct queue *q, bool synced);
+/* Appends the draft, and adds the messages to `q`.  Without a file nothing happens.  The file stays until the next unsent_save(), so that nothing is
+ * lost if the program ends before. */
+void unsent_load(const char *session, struct buf *draft, struct queue *q);
+
+/* --- the input ---------------------------------------------------------------------------------------------------- */
+
+/* Used by input.c and send.c only; other files call the functions below. */
 struct input {
     struct editor *editor;              /* the draft */
     bool  drafted;                      /* the draft has changed since chat_draft() */
@@ -16,9 +41,9 @@ struct input {
     struct queue   queue;               /* messages that wait for the end of an answer */
     struct suggest suggest;             /* completions of the word at the cursor */
     char *steer;                        /* a message that is sent as soon as the answer has stopped, or NULL */
-    char *unsent;                       /* path of the conversation whose unsent text was restored (unsent.h), or NULL */
+    char *unsent;                       /* path of the conversation whose unsent text was restored (unsent_save()), or NULL */
     struct buf made;                    /* paths of input_made() that were not sent, each ended by a zero byte */
-    char *set_aside;                    /* the draft that was replaced by an earlier message (revise.h), or NULL */
+    char *set_aside;                    /* the draft that was replaced by an earlier message (revise_begin()), or NULL */
 };
 
 struct input *input_state(const struct host *h);
@@ -42,9 +67,21 @@ bool input_decide(struct host *h, bool take);
 bool input_take_suggestion(struct host *h);
 /* Notes a file that was made for the message that is being written.  It is removed at the end, unless it was sent or is named by what is kept. */
 void input_made(struct host *h, const char *path);
-/* Keeps draft and queue in a file when the program ends (unsent.h). */
+/* Keeps draft and queue in a file when the program ends (unsent_save()). */
 void input_keep(struct host *h);
 /* Restores draft and queue of the conversation that was loaded. */
 void input_restore(struct host *h);
+
+/* --- an earlier message in the input ------------------------------------------------------------------------------ */
+
+/* Nothing changes until the message is sent: messages that would leave the path are shown dim, and Esc, Ctrl-C or an empty draft bring the
+ * former draft back. */
+
+/* Puts a message of the user into the input; when it is sent it becomes a sibling of the old one. */
+void revise_begin(struct host *h, int message);
+/* Brings the old message into view. */
+void revise_show(struct host *h);
+/* Ends editing and restores the former draft.  False: no message is being edited. */
+bool revise_end(struct host *h);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ui/tui/talk.h"
+#include "ui/tui/window.h"
 
 static const struct look TEXT = {STYLE_popup, 0}, DIM = {STYLE_dim, 0}, CHOSEN = {STYLE_selected, 0}, BAR = {STYLE_bar, 0};
 
@@ -124,35 +124,12 @@ void act_inspect(struct host *h)
         inspect_answer(h, 1);
 }
 
-void act_inspect_end(struct host *h)
-{
-    window_close(h, WINDOW_inspect);
-}
-
-void act_token_left(struct host *h)
-{
-    go_to_token(h, inspect(h)->token - 1);
-}
-
-void act_token_right(struct host *h)
-{
-    go_to_token(h, inspect(h)->token + 1);
-}
-
-void act_token_first(struct host *h)
-{
-    go_to_token(h, 0);
-}
-
-void act_token_last(struct host *h)
-{
-    go_to_token(h, chat_n_tokens(h->chat, tokens_of(h, inspect(h)->message)) - 1);
-}
-
-void act_choice_up(struct host *h)
-{
-    inspect(h)->choice--;
-}
+ACT(inspect_end, window_close(h, WINDOW_inspect))
+ACT(token_left, go_to_token(h, inspect(h)->token - 1))
+ACT(token_right, go_to_token(h, inspect(h)->token + 1))
+ACT(token_first, go_to_token(h, 0))
+ACT(token_last, go_to_token(h, chat_n_tokens(h->chat, tokens_of(h, inspect(h)->message)) - 1))
+ACT(choice_up, inspect(h)->choice--)
 
 void act_choice_down(struct host *h)
 {
@@ -174,7 +151,7 @@ void act_branch_token(struct host *h)
     }
     s.choice = inspect(h)->choice;
     window_open(h, WINDOW_input);
-    talk_began(h, chat_branch_token(h->chat, s.message, s.token, s.choice, &e), &e);
+    host_began(h, chat_branch_token(h->chat, s.message, s.token, s.choice, &e), &e);
 }
 
 /* --- drawing ---------------------------------------------------------------------------------------------------- */

@@ -28,15 +28,8 @@ void keyhelp_open(struct host *h)
     keyhelp(h)->top = 0;
 }
 
-void act_keys(struct host *h)
-{
-    keyhelp_open(h);
-}
-
-void act_keys_end(struct host *h)
-{
-    window_close(h, WINDOW_keys);
-}
+ACT(keys, keyhelp_open(h))
+ACT(keys_end, window_close(h, WINDOW_keys))
 
 static void scroll_list(struct host *h, int by)
 {
@@ -54,25 +47,10 @@ static int list_page(const struct host *h)
     return h->at.pane.rows > 2 ? h->at.pane.rows - 2 : 1;
 }
 
-void act_keys_up(struct host *h)
-{
-    scroll_list(h, -1);
-}
-
-void act_keys_down(struct host *h)
-{
-    scroll_list(h, 1);
-}
-
-void act_keys_page_up(struct host *h)
-{
-    scroll_list(h, -list_page(h));
-}
-
-void act_keys_page_down(struct host *h)
-{
-    scroll_list(h, list_page(h));
-}
+ACT(keys_up, scroll_list(h, -1))
+ACT(keys_down, scroll_list(h, 1))
+ACT(keys_page_up, scroll_list(h, -list_page(h)))
+ACT(keys_page_down, scroll_list(h, list_page(h)))
 
 static void put_help(struct host *h, struct buf *out)
 {

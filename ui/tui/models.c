@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "ui/tui/input.h"
 #include "ui/tui/popup.h"
-#include "ui/tui/talk.h"
+#include "ui/tui/window.h"
 
 struct models {
     struct editor *line;                /* what one types to narrow it */
@@ -87,25 +87,10 @@ void act_models_take(struct host *h)
     window_close(h, WINDOW_models);
 }
 
-void act_models_up(struct host *h)
-{
-    popup_move(&models(h)->popup, -1);
-}
-
-void act_models_down(struct host *h)
-{
-    popup_move(&models(h)->popup, 1);
-}
-
-void act_models_page_up(struct host *h)
-{
-    popup_move(&models(h)->popup, -POPUP_ROWS + 1);
-}
-
-void act_models_page_down(struct host *h)
-{
-    popup_move(&models(h)->popup, POPUP_ROWS - 1);
-}
+ACT(models_up, popup_move(&models(h)->popup, -1))
+ACT(models_down, popup_move(&models(h)->popup, 1))
+ACT(models_page_up, popup_move(&models(h)->popup, -POPUP_ROWS + 1))
+ACT(models_page_down, popup_move(&models(h)->popup, POPUP_ROWS - 1))
 
 /* --- the window -------------------------------------------------------------------------------------------------- */
 
@@ -115,7 +100,7 @@ static bool leave_open(struct host *h, bool escape)
     (void)escape;
     window_close(h, WINDOW_models);
     if (host_busy(h) && !chat_ready(h->chat))
-        talk_stop(h);
+        host_stop(h);
     else if (!chat_ready(h->chat))
         host_hint(h, "a message asks again, and so does /model");
     return true;

@@ -1,5 +1,4 @@
-#include "ui/tui/paste.h"
-
+/* Pastes go into the line that has the focus.  A paste so large that it may be a mistake opens a question first. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +10,10 @@
 #include "ui/tui/figure.h"
 #include "ui/tui/input.h"
 
-enum { PASTE_ROWS = 2 };                /* of the question */
+enum {
+    PASTE_ASKS = 256 << 10,             /* bytes of a paste that opens the question */
+    PASTE_ROWS = 2,                     /* of the question */
+};
 
 struct paste {
     struct buf coming;                  /* what has come of a paste so far */

@@ -19,9 +19,8 @@
 #include "ui/tui/lines.h"
 #include "ui/tui/popup.h"
 #include "ui/tui/prompt.h"
-#include "ui/tui/revise.h"
-#include "ui/tui/talk.h"
 #include "ui/tui/url.h"
+#include "ui/tui/window.h"
 
 enum { LINE = 2048 };                   /* bytes of a text that a list shows at most */
 
@@ -433,7 +432,7 @@ static void load_session(struct host *h, const char *name)
     bool ok = chat_load(h->chat, name, &note, &e);
     if (ok) {
         pane_reset(h->pane);
-        talk_changed(h);
+        host_changed(h);
     }
     pane_to_end(h->pane);
     if (note.len)
@@ -488,20 +487,9 @@ static void mark_part(struct host *h, enum chat_mark wanted)
         host_hint(h, "%s", e.msg);
 }
 
-void act_part_drop(struct host *h)
-{
-    mark_part(h, CHAT_DROPPED);
-}
-
-void act_part_pin(struct host *h)
-{
-    mark_part(h, CHAT_PINNED);
-}
-
-void act_part_end(struct host *h)
-{
-    window_close(h, WINDOW_picker);
-}
+ACT(part_drop, mark_part(h, CHAT_DROPPED))
+ACT(part_pin, mark_part(h, CHAT_PINNED))
+ACT(part_end, window_close(h, WINDOW_picker))
 
 /* --- moving ------------------------------------------------------------------------------------------------------ */
 
@@ -511,25 +499,10 @@ static void move_choice(struct host *h, int by)
     picker(h)->doomed = -1;
 }
 
-void act_picker_up(struct host *h)
-{
-    move_choice(h, -1);
-}
-
-void act_picker_down(struct host *h)
-{
-    move_choice(h, 1);
-}
-
-void act_picker_page_up(struct host *h)
-{
-    move_choice(h, -POPUP_ROWS + 1);
-}
-
-void act_picker_page_down(struct host *h)
-{
-    move_choice(h, POPUP_ROWS - 1);
-}
+ACT(picker_up, move_choice(h, -1))
+ACT(picker_down, move_choice(h, 1))
+ACT(picker_page_up, move_choice(h, -POPUP_ROWS + 1))
+ACT(picker_page_down, move_choice(h, POPUP_ROWS - 1))
 
 /* The list anew, with the same session chosen, or what has taken its place. */
 static void list_again(struct host *h, int row)

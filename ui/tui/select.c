@@ -76,10 +76,7 @@ void act_select(struct host *h)
     show_lines(h);
 }
 
-void act_select_end(struct host *h)
-{
-    window_close(h, WINDOW_select);
-}
+ACT(select_end, window_close(h, WINDOW_select))
 
 static void move_line(struct host *h, int to)
 {
@@ -104,25 +101,10 @@ static bool click_line(struct host *h, int row, int col)
     return false;
 }
 
-void act_select_up(struct host *h)
-{
-    move_line(h, selection(h)->line - 1);
-}
-
-void act_select_down(struct host *h)
-{
-    move_line(h, selection(h)->line + 1);
-}
-
-void act_select_first(struct host *h)
-{
-    move_line(h, 0);
-}
-
-void act_select_last(struct host *h)
-{
-    move_line(h, selection(h)->n - 1);
-}
+ACT(select_up, move_line(h, selection(h)->line - 1))
+ACT(select_down, move_line(h, selection(h)->line + 1))
+ACT(select_first, move_line(h, 0))
+ACT(select_last, move_line(h, selection(h)->n - 1))
 
 void act_select_begin(struct host *h)
 {

@@ -9,8 +9,6 @@
 #include "ui/tui/inspect.h"
 #include "ui/tui/keyhelp.h"
 #include "ui/tui/picker.h"
-#include "ui/tui/revise.h"
-#include "ui/tui/talk.h"
 
 enum { SPLIT_ALT_MS = 150 };            /* an Alt-Enter that a slow line took apart is Esc, then Enter */
 
@@ -58,7 +56,7 @@ static void do_on_screen(struct host *h, const char *name, const char *argument)
 static void take_result(struct host *h, enum command_result r, const char *message, struct buf *out)
 {
     if (!host_busy(h) && (r == COMMAND_DONE || r == COMMAND_MOVED || r == COMMAND_EDIT))
-        talk_changed(h);
+        host_changed(h);
     switch (r) {
     case COMMAND_MESSAGE:
         if (host_busy(h)) {
@@ -75,7 +73,7 @@ static void take_result(struct host *h, enum command_result r, const char *messa
             input_restore(h);           /* it may be another conversation now */
         break;
     case COMMAND_TURN:
-        talk_began(h, true, NULL);
+        host_began(h, true, NULL);
         show_output(h, out);
         break;
     case COMMAND_EDIT:
@@ -155,7 +153,7 @@ void act_go_on(struct host *h)
         input_state(h)->queue.held = false;
         input_next(h);
     } else if (chat_rest(h->chat) != CHAT_WHOLE) {
-        talk_began(h, chat_continue(h->chat, &e), &e);
+        host_began(h, chat_continue(h->chat, &e), &e);
     }
 }
 
@@ -204,7 +202,7 @@ void act_steer(struct host *h)
         input_state(h)->queue.held = false;
         input_remember(h, text.data);
         editor_reset(input_editor(h));
-        talk_stop(h);
+        host_stop(h);
     }
     buf_free(&text);
 }

@@ -1,31 +1,136 @@
 #include "ui/tui/tui.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/unicode.h"
 #include "option/paths.h"
-#include "ui/exits.h"
 #include "ui/goodbye.h"
+#include "ui/process.h"
 #include "ui/responder.h"
+#include "ui/tui/app.h"
 #include "ui/tui/clip.h"
 #include "ui/tui/handoff.h"
 #include "ui/tui/input.h"
 #include "ui/tui/keyhelp.h"
 #include "ui/tui/picker.h"
-#include "ui/tui/stop.h"
-#include "ui/tui/talk.h"
 #include "ui/tui/term.h"
 #include "ui/tui/view.h"
-#include "ui/tui/wake.h"
-#include "ui/waiter.h"
+#include "ui/tui/window.h"
+
+/* --- wakes ---------------------------------------------------------------------------------------------------------- */
+
+/* Signals, and lines of the log from any thread, wake the loop through a pipe. */
+enum { WAKE_SIZE = 1, WAKE_STOP = 2, WAKE_CONTINUE = 4, WAKE_INTERRUPT = 8, WAKE_HANGUP = 16, WAKE_TERMINATE = 32, WAKE_LINES = 64 };
+
+static const struct { int sig; unsigned what; } taken[] = {
+    {SIGWINCH, WAKE_SIZE}, {SIGTSTP, WAKE_STOP}, {SIGCONT, WAKE_CONTINUE}, {SIGINT, WAKE_INTERRUPT}, {SIGHUP, WAKE_HANGUP},
+    {SIGTERM, WAKE_TERMINATE},
+};
+enum { N_TAKEN = sizeof taken / sizeof *taken };
+
+static int ends[2] = {-1, -1};          /* of the pipe; a handler has no other way to know it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct buf waiting;              /* lines of the log, under the lock */
+
+static void wake(int sig)
+{
+    int before = errno;
+    char byte = (char)sig;
+    if (write(ends[1], &byte, 1) < 0) {}        /* full: somebody will look anyway */
+    errno = before;
+}
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (!waiter_repeats(sig, info))
+        wake(sig);
+}
+
+static void on_line(const char *line, void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&lock);
+    buf_addf(&waiting, "%s\n", line);
+    pthread_mutex_unlock(&lock);
+    wake(0);
+}
+
+static void handle(int sig)
+{
+    struct sigaction a;
+    memset(&a, 0, sizeof a);
+    a.sa_sigaction = on_signal;
+    a.sa_flags = SA_SIGINFO | SA_RESTART;       /* of the loop only poll() waits, which returns all the same */
+    sigemptyset(&a.sa_mask);
+    sigaction(sig, &a, NULL);
+}
+
+/* Catches the signals.  Returns a descriptor that is readable while something waits; -1 with errno. */
+static int wake_open(void)
+{
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        return -1;
+    for (int i = 0; i < N_TAKEN; i++)
+        handle(taken[i].sig);
+    signal(SIGPIPE, SIG_IGN);
+    log_set_sink(on_line, NULL);
+    return ends[0];
+}
+
+/* Returns WAKE_* bits of what came since the last call; appends lines of the log, each with its newline. */
+static unsigned wake_take(struct buf *lines)
+{
+    char bytes[256];
+    unsigned what = 0;
+    for (ssize_t n; (n = read(ends[0], bytes, sizeof bytes)) > 0;)
+        for (ssize_t i = 0; i < n; i++)
+            for (int k = 0; k < N_TAKEN; k++)
+                if (bytes[i] == (char)taken[k].sig)
+                    what |= taken[k].what;
+    pthread_mutex_lock(&lock);
+    if (waiting.len) {
+        buf_add(lines, waiting.data, waiting.len);
+        buf_reset(&waiting);
+        what |= WAKE_LINES;
+    }
+    pthread_mutex_unlock(&lock);
+    return what;
+}
+
+/* Restores the default actions of the signals. */
+static void wake_close(void)
+{
+    log_set_sink(NULL, NULL);
+    for (int i = 0; i < N_TAKEN; i++)
+        signal(taken[i].sig, SIG_DFL);
+    close(ends[0]);
+    close(ends[1]);
+    ends[0] = ends[1] = -1;
+    buf_free(&waiting);
+}
+
+/* Stops the process as Ctrl-Z does; returns when it continues. */
+static void wake_suspend(void)
+{
+    signal(SIGTSTP, SIG_DFL);
+    raise(SIGTSTP);
+    handle(SIGTSTP);
+}
+
+/* --- the program ---------------------------------------------------------------------------------------------------- */
 
 enum { RESIZE_MS = 30, BLOCKED_MS = 20, SAVE_MS = 2000 };
 
@@ -251,10 +356,8 @@ static void read_wake(struct tui *t)
         term_leave(t->term);
         term_enter(t->term);
     }
-    if (what & WAKE_INTERRUPT) {
-        t->app.host.ms = now_ms();
-        stop_interrupt(&t->app.host);
-    }
+    if (what & WAKE_INTERRUPT)
+        app_interrupt(&t->app, now_ms());
     if (what & WAKE_HANGUP)
         t->ending = SIGHUP;
     if (what & WAKE_TERMINATE)
@@ -372,7 +475,7 @@ static bool resume(struct tui *t, struct err *e)
     struct buf note = {0};
     bool ok = chat_resume(t->app.host.chat, &note, e);
     if (chat_n_messages(t->app.host.chat))  /* else what was said about terminal and keys would go */
-        talk_changed(&t->app.host);
+        host_changed(&t->app.host);
     else
         t->app.host.recount = true;
     if (note.len)

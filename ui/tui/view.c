@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/least.h"
-#include "ui/exits.h"
+#include "ui/process.h"
 #include "ui/tui/input.h"
 #include "ui/tui/summary.h"
 

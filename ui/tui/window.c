@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -180,4 +181,76 @@ void host_cursor_in_pane(struct host *h, struct cells *c)
 {
     c->cursor_row = h->at.pane.row + pane_cursor(h->pane);
     c->cursor_col = 0;
+}
+
+void host_changed(struct host *h)
+{
+    for (int i = 0; i < N_WINDOWS; i++)
+        if (window_at((enum window_id)i)->changed)
+            window_at((enum window_id)i)->changed(h);
+    if (!chat_n_messages(h->chat))
+        pane_reset(h->pane);
+    feed_sync(&h->feed);
+    h->recount = true;
+}
+
+void host_began(struct host *h, bool ok, const struct err *e)
+{
+    h->recount = true;
+    if (!ok) {
+        feed_sync(&h->feed);
+        feed_say(&h->feed, ITEM_ERROR, e->msg);
+        host_hint(h, "%s", e->msg);     /* near the input, where the user looks */
+        return;
+    }
+    h->n_turns++;
+    h->typing.quit_until = 0;
+    feed_turn(&h->feed);
+    phase_turn(&h->phase, h->ms);
+    pane_to_end(h->pane);
+}
+
+void host_stop(struct host *h)
+{
+    h->phase.stopping = true;
+    chat_interrupt(h->chat);
+}
+
+/* --- bell --------------------------------------------------------------------------------------------------------- */
+
+enum { WAIT_MS = 5000 };
+
+void bell_call(struct bell *b, const char *when, const char *what, const char *conversation, int64_t ms)
+{
+    bool always = !strcmp(when, "done");
+    if (!strcmp(when, "never") || (!always && b->focus == BELL_IN))
+        return;
+    buf_reset(&b->text);
+    buf_addf(&b->text, "%s%s%s", what, *conversation ? ": " : "", conversation);
+    b->due_ms = ms + (always || b->focus == BELL_OUT ? 0 : WAIT_MS);
+}
+
+void bell_focus(struct bell *b, bool in)
+{
+    b->focus = in ? BELL_IN : BELL_OUT;
+    if (in)
+        bell_answer(b);
+}
+
+void bell_answer(struct bell *b)
+{
+    b->due_ms = 0;
+}
+
+bool bell_due(struct bell *b, int64_t ms)
+{
+    bool due = b->due_ms && ms >= b->due_ms;
+    if (due)
+        b->due_ms = 0;
+    return due;
+}
+
+int bell_timeout(const struct bell *b, int64_t ms)
+{
+    return !b->due_ms ? -1 : b->due_ms > ms ? (int)(b->due_ms - ms) : 0;
 }

@@ -13,7 +13,6 @@
 #include "base/buf.h"
 #include "chat/chat.h"
 #include "ui/tui/action.h"
-#include "ui/tui/bell.h"
 #include "ui/tui/cells.h"
 #include "ui/tui/editor.h"
 #include "ui/tui/feed.h"
@@ -111,6 +110,28 @@ struct window {
 
 const struct window *window_at(enum window_id id);
 
+/* --- bell --------------------------------------------------------------------------------------------------------- */
+
+/* Calls the user back to the chat, when the option `bell` says so.
+ *
+ * Many terminals report whether they have the focus.  Inside tmux and others that do not, a call waits for a few seconds: whoever presses a key in
+ * that time is there.  Plain value, valid as {0}. */
+
+enum bell_focus { BELL_UNKNOWN, BELL_IN, BELL_OUT };
+
+struct bell {
+    enum bell_focus focus;
+    int64_t due_ms;                     /* when to ring; 0: there is no call */
+    struct buf text;                    /* what for */
+};
+
+/* Calls the user for `what`, which is about this conversation.  `when`: the value of the option. */
+void bell_call(struct bell *b, const char *when, const char *what, const char *conversation, int64_t ms);
+void bell_focus(struct bell *b, bool in);               /* the terminal has got or lost the focus */
+void bell_answer(struct bell *b);                       /* the user is there: a key came */
+bool bell_due(struct bell *b, int64_t ms);              /* true, once for each call: it is time to ring */
+int  bell_timeout(const struct bell *b, int64_t ms);    /* ms until a call is due; -1: there is none */
+
 /* --- the host ---------------------------------------------------------------------------------------------------- */
 
 /* Things that only the owner of the terminal can do.  It does them after all keys of a read, in this order. */
@@ -180,6 +201,13 @@ void host_edited(struct host *h);
 void host_cursor_in_pane(struct host *h, struct cells *c);
 /* Opens or closes the fold at a cell of the screen.  False: there is none. */
 bool host_click_fold(struct host *h, int row, int col);
+
+/* To be called after a turn was begun (ok), or could not be, with the reason. */
+void host_began(struct host *h, bool ok, const struct err *e);
+/* Stops the answer under way, as soon as the model notices. */
+void host_stop(struct host *h);
+/* To be called after another conversation was loaded, or another path of it is shown. */
+void host_changed(struct host *h);
 
 /* --- which windows are open -------------------------------------------------------------------------------------- */
 

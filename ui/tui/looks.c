@@ -1,4 +1,4 @@
-#include "ui/tui/heat.h"
+#include "ui/tui/looks.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "ui/reply.h"
+#include "ui/answer.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "ui/tui/markdown.h"
 
 void reply_init(struct reply *r)
 {
@@ -233,4 +234,27 @@ json_t *reply_event(const struct chat *c, const struct chat_event *ev, int64_t s
         break;
     }
     return j;
+}
+
+/* --- code --------------------------------------------------------------------------------------------------------- */
+
+bool code_blocks(const struct buf *answer, struct buf *out)
+{
+    struct markdown *m = markdown_open();
+    markdown_width(m, 80, 80);
+    markdown_push(m, buf_str(answer), answer->len);
+    markdown_end(m);
+    int n = markdown_n_blocks(m);
+    for (int i = 0; i < n; i++) {
+        struct buf text = {0}, language = {0};
+        markdown_block(m, i, &text, &language);
+        buf_adds(out, i ? "\n" : "");
+        buf_add(out, buf_str(&text), text.len);
+        if (text.len && text.data[text.len - 1] != '\n')
+            buf_addc(out, '\n');
+        buf_free(&text);
+        buf_free(&language);
+    }
+    markdown_close(m);
+    return n > 0;
 }

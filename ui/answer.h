@@ -1,13 +1,13 @@
 /* The reply of a turn in pipe mode, and its JSON: an object at the end, or an object for each event. */
-#ifndef Q35_UI_REPLY_H
-#define Q35_UI_REPLY_H
+#ifndef Q35_UI_ANSWER_H
+#define Q35_UI_ANSWER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
 #include "chat/chat.h"
-#include "ui/exits.h"
+#include "ui/process.h"
 
 struct json_t;
 
@@ -37,5 +37,12 @@ struct json_t *reply_event(const struct chat *c, const struct chat_event *ev, in
 struct json_t *reply_event_start(const struct options *o, const struct chat *c, int64_t start_ns);      /* c NULL: it could not be opened */
 struct json_t *reply_event_error(const char *why, int exit, int64_t start_ns);
 struct json_t *reply_event_no_model(const char *why, int exit, int64_t start_ns);        /* the last one, without a turn */
+
+/* --- code --------------------------------------------------------------------------------------------------------- */
+
+/* The code blocks of an answer. */
+
+/* Appends their text, without fences, with an empty line between two.  False: there is none. */
+bool code_blocks(const struct buf *answer, struct buf *out);
 
 #endif
