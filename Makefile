@@ -232,6 +232,8 @@ $(BUILD)/tests/pty/wire: $(call objs,tests/pty/cable.c tests/pty/glass.c)
 # Functions of their own stand in for those that would ask others.
 $(BUILD)/tests/fuzz/test_downloads: TESTLIBS := $(addprefix -Wl$(comma)--wrap=,http_ask hub_wait hub_back_off)
 $(BUILD)/tests/fuzz/test_attached: TESTLIBS := $(addprefix -Wl$(comma)--wrap=asker_,open close ask stop)
+$(BUILD)/tests/fuzz/test_chat: TESTLIBS := $(addprefix -Wl$(comma)--wrap=clock_,ns ms_since)
+$(BUILD)/tests/unit/test_decode $(BUILD)/tests/unit/test_engine: TESTLIBS := $(addprefix -Wl$(comma)--wrap=clock_,ns ms_since waited_ns)
 $(BUILD)/tests/fuzz/test_batch: TESTLIBS := -Wl,--wrap=ui_responder
 $(BUILD)/tests/unit/test_machine: | $(BUILD)/tests/unit/fake_nvml.so
 $(BUILD)/tests/unit/%.so: tests/unit/%.c $(BUILD)/knobs

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "model/safetensors_write.h"
 #include "model/shards.h"
-#include "prepare/index.h"
+#include "prepare/source.h"
 
 enum { DONOR_MAX = 4096, DONOR_FILES = 2 };
 

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,12 +16,252 @@
 #include "base/memory.h"
 #include "fetch/cache.h"
 #include "fetch/digest.h"
+#include "fetch/fetch.h"
 #include "prepare/part.h"
-#include "prepare/wanted.h"
+#include "prepare/source.h"
+
+struct wanted_repo {
+    struct fetch_repo list;
+    struct buf folder;                  /* in the Hugging Face cache; empty with --to */
+    struct buf dir;                     /* the snapshot, or --to */
+};
+
+struct wanted_file {
+    struct wanted_repo      *repo;
+    const struct fetch_file *f;
+    struct buf               final;     /* its path: the blob, or the file in --to */
+    enum get_state           state;
+    uint64_t                 had;       /* bytes that existed */
+};
+
+struct wanted {
+    struct fetch *fetch;
+    const char   *to;                   /* NULL: the Hugging Face cache */
+    bool          check;                /* files that are in the cache are to be hashed, too */
+    struct wanted_repo *repos;
+    int                 n_repos;
+    struct wanted_file *files;
+    int                 n_files, cap_files;
+};
+
+/* --- the wanted files ------------------------------------------------------------------------------------------------- */
+
+static void add_files_of(struct wanted *w, struct wanted_repo *r, bool small)
+{
+    for (int i = 0; i < r->list.n_files; i++) {
+        const struct fetch_file *f = &r->list.files[i];
+        if (small && repos_is_weight(f->path))
+            continue;
+        w->files = memory_grow(w->files, w->n_files, &w->cap_files, sizeof *w->files);
+        w->files[w->n_files++] = (struct wanted_file){.repo = r, .f = f};
+        struct wanted_file *it = &w->files[w->n_files - 1];
+        if (w->to || !f->hash[0])
+            buf_addf(&it->final, "%s/%s", r->dir.data, f->path);
+        else
+            cache_blob(&it->final, r->folder.data, f->hash);
+    }
+}
+
+static bool add_repo(struct wanted *w, const char *name, const char *revision, bool small, struct err *e)
+{
+    struct wanted_repo *r = &w->repos[w->n_repos++];
+    if (!fetch_list(w->fetch, name, revision, &r->list, e) || !cache_repo(&r->folder, name, e))
+        return false;
+    if (w->to)
+        buf_adds(&r->dir, w->to);
+    else
+        cache_snapshot(&r->dir, r->folder.data, r->list.commit);
+    add_files_of(w, r, small);
+    return true;
+}
+
+/* Splits "ORG/NAME[@REVISION]".  Returns the revision; NULL: not given. */
+static const char *split_revision(const char *what, struct buf *name)
+{
+    const char *at = strchr(what, '@');
+    buf_add(name, what, at ? (size_t)(at - what) : strlen(what));
+    return at ? at + 1 : NULL;
+}
+
+static bool refuse_name(const char *what, struct err *e)
+{
+    struct buf names = {0};
+    for (const struct repos_row *r = repos_rows; r->name; r++)
+        if (r == repos_rows || strcmp(r[-1].name, r->name))
+            buf_addf(&names, "%s%s", names.len ? ", " : "", r->name);
+    err_set(e, "\"%s\" is not a known name; expected %s or ORG/NAME[@REVISION]", what, names.data);
+    buf_free(&names);
+    return false;
+}
+
+bool get_is_name(const char *what, struct err *e)
+{
+    struct buf name = {0};
+    if (repos_is_name(what))
+        return true;
+    if (!strchr(what, '/'))
+        return refuse_name(what, e);
+    const char *revision = split_revision(what, &name);
+    bool ok = fetch_is_name(buf_str(&name), revision, e);
+    buf_free(&name);
+    return ok;
+}
+
+/* Lists the repositories of a name of config/repos.def, or of "ORG/NAME[@REVISION]". */
+static bool add_wanted(struct wanted *w, const char *what, struct err *e)
+{
+    bool ok = get_is_name(what, e);
+    for (const struct repos_row *r = repos_rows; ok && r->name; r++)
+        if (!strcmp(r->name, what) && !(w->to && r->small))
+            ok = add_repo(w, r->repo, NULL, r->small, e);
+    if (!ok || repos_is_name(what))
+        return ok;
+    struct buf name = {0};
+    const char *revision = split_revision(what, &name);
+    ok = add_repo(w, name.data, revision, false, e);
+    buf_free(&name);
+    return ok;
+}
+
+/* --- the files that exist --------------------------------------------------------------------------------------------- */
+
+static bool has_size(const char *path, uint64_t bytes)
+{
+    struct stat st;
+    return !stat(path, &st) && S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes;
+}
+
+/* Links a file of the cache.  If that is impossible, the file is downloaded again. */
+static bool link_from_cache(const struct wanted_file *it)
+{
+    struct buf blob = {0};
+    cache_blob(&blob, it->repo->folder.data, it->f->hash);
+    bool ok = it->f->hash[0] && has_size(blob.data, it->f->bytes) && cache_make_parents(it->final.data, NULL) &&
+              !link(blob.data, it->final.data);
+    buf_free(&blob);
+    return ok;
+}
+
+/* Makes the link in the snapshot that leads to a complete file of the cache.  Any thread. */
+static bool link_in_snapshot(const struct wanted *w, const struct wanted_file *it, struct err *e)
+{
+    return w->to || !it->f->hash[0] || cache_link(it->repo->folder.data, it->repo->list.commit, it->f->path, it->f->hash, e);
+}
+
+static bool find_file(struct wanted *w, struct wanted_file *it, struct err *e)
+{
+    bool there = has_size(it->final.data, it->f->bytes);
+    if (there && w->to && it->f->hash[0]) {
+        it->state = GET_CHECKING;       /* so far only its name and size match */
+    } else if (there || (w->to && link_from_cache(it))) {
+        it->state = w->check && it->f->hash[0] ? GET_CHECKING : GET_HAD;
+        it->had = it->f->bytes;
+        part_drop(it->final.data);      /* a kill between rename and removal leaves a journal */
+        return link_in_snapshot(w, it, e);
+    }
+    return true;
+}
+
+/* Free bytes of the file system that holds the nearest existing parent. */
+static bool free_bytes(const char *path, uint64_t *n)
+{
+    struct buf dir = {0};
+    struct statvfs st;
+    buf_adds(&dir, path);
+    bool ok = false;
+    while (!(ok = !statvfs(dir.data, &st)) && errno == ENOENT) {
+        char *slash = strrchr(dir.data, '/');
+        if (!slash || slash == dir.data)
+            strcpy(dir.data, slash ? "/" : ".");
+        else
+            *slash = 0;
+    }
+    *n = ok ? (uint64_t)st.f_bavail * st.f_frsize : 0;
+    buf_free(&dir);
+    return ok;
+}
+
+static bool check_space(const struct wanted *w, struct err *e)
+{
+    uint64_t wanted = 0, there;
+    for (int i = 0; i < w->n_files; i++) {
+        const struct wanted_file *it = &w->files[i];
+        uint64_t left = part_left(it->final.data), bytes = it->f->bytes;
+        if (it->state == GET_WAITING)
+            wanted += left < bytes ? bytes - left : 0;
+    }
+    const char *dir = w->to ? w->to : w->n_repos ? w->repos[0].folder.data : ".";
+    if (!wanted || !free_bytes(dir, &there) || wanted <= there)
+        return true;
+    return err_set(e, "%.2f GB are to be downloaded to %s, which has %.2f GB free; choose another place with %s",
+                   (double)wanted / 1e9, dir, (double)there / 1e9, w->to ? "--to" : "HF_HUB_CACHE or --to");
+}
+
+/* With --to: false with the reason if two repositories have a file of one name. */
+static bool check_names_differ(const struct wanted *w, struct err *e)
+{
+    for (int i = 1; w->to && i < w->n_files; i++)
+        for (int k = 0; k < i; k++)
+            if (!strcmp(w->files[i].final.data, w->files[k].final.data))
+                return err_set(e, "both %s and %s have a file %s: with --to, get one of them", w->files[k].repo->list.name,
+                               w->files[i].repo->list.name, w->files[i].f->path);
+    return true;
+}
+
+/* True if an earlier file is the same blob: a repository may have equal bytes under several names, which are downloaded once. */
+static bool same_blob_before(const struct wanted *w, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (!strcmp(w->files[k].final.data, w->files[i].final.data))
+            return true;
+    return false;
+}
+
+/* Sets the state of each file: GET_WAITING, GET_CHECKING or GET_HAD.  False with the reason: the disk is full, or there is no network. */
+static bool find_existing(struct wanted *w, struct err *e)
+{
+    bool ok = check_names_differ(w, e);
+    for (int i = 0; ok && i < w->n_files; i++) {
+        ok = find_file(w, &w->files[i], e);
+        if (ok && w->files[i].state != GET_HAD && !w->to && same_blob_before(w, i)) {
+            w->files[i].state = GET_HAD;
+            w->files[i].had = w->files[i].f->bytes;
+            ok = link_in_snapshot(w, &w->files[i], e);
+        }
+        if (ok && w->files[i].state == GET_WAITING && fetch_offline(w->fetch))
+            ok = err_set(e, "%s of %s is not on this machine, and HF_HUB_OFFLINE is set", w->files[i].f->path, w->files[i].repo->list.name);
+    }
+    return ok && check_space(w, e);
+}
+
+/* Prepares for n_what calls of add_wanted(); `fetch` and `to` must stay valid. */
+static void open_wanted(struct wanted *w, struct fetch *fetch, const char *to, bool check, int n_what)
+{
+    int most = 0;
+    for (const struct repos_row *r = repos_rows; r->name; r++)
+        most++;
+    *w = (struct wanted){.fetch = fetch, .to = to, .check = check};
+    w->repos = memory_zeroed((size_t)(n_what * most) + 1, sizeof *w->repos);
+}
+
+static void close_wanted(struct wanted *w)
+{
+    for (int i = 0; i < w->n_files; i++)
+        buf_free(&w->files[i].final);
+    for (int i = 0; i < w->n_repos; i++) {
+        fetch_repo_free(&w->repos[i].list);
+        buf_free(&w->repos[i].folder);
+        buf_free(&w->repos[i].dir);
+    }
+    free(w->files);
+    free(w->repos);
+}
+
+/* --- downloading ------------------------------------------------------------------------------------------------------ */
 
 enum { TICK_MS = 100, COMMIT_EVERY_TICKS = 5, MAX_CONNECTIONS = 64 };
 
-/* A file on its way. */
+/* A file that is being downloaded. */
 struct item {
     struct wanted_file *file;
     struct part        *part;
@@ -33,7 +275,7 @@ struct get {
     struct get_options o;
     struct fetch *fetch;
     struct wanted wanted;
-    struct item  *items;                /* of each of these files */
+    struct item  *items;                /* one for each wanted file */
     int           n_items;
 
     pthread_mutex_t lock;               /* protects the items and the members below */
@@ -43,13 +285,6 @@ struct get {
     bool            failed;
     struct err      why;                /* the first failure */
 };
-
-/* --- opening and closing ---------------------------------------------------------------------------------------------- */
-
-bool get_is_name(const char *what, struct err *e)
-{
-    return wanted_is_name(what, e);
-}
 
 struct get *get_open(const struct get_options *o, struct err *e)
 {
@@ -61,11 +296,11 @@ struct get *get_open(const struct get_options *o, struct err *e)
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
     g->fetch = fetch_open(&o->fetch, e);
-    wanted_open(&g->wanted, g->fetch, o->to, o->check, o->n_what);
+    open_wanted(&g->wanted, g->fetch, o->to, o->check, o->n_what);
     bool ok = g->fetch != NULL;
     for (int i = 0; ok && i < o->n_what; i++)
-        ok = wanted_add(&g->wanted, o->what[i], e);
-    ok = ok && wanted_look(&g->wanted, e);
+        ok = add_wanted(&g->wanted, o->what[i], e);
+    ok = ok && find_existing(&g->wanted, e);
     g->n_items = ok ? g->wanted.n_files : 0;
     g->items = memory_zeroed((size_t)g->n_items + 1, sizeof *g->items);
     for (int i = 0; i < g->n_items; i++)
@@ -82,7 +317,7 @@ void get_close(struct get *g)
         return;
     for (int i = 0; i < g->n_items; i++)
         part_close(g->items[i].part);
-    wanted_close(&g->wanted);
+    close_wanted(&g->wanted);
     fetch_close(g->fetch);
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
@@ -103,7 +338,7 @@ static void fail_get(struct get *g, const struct err *e)
     fetch_stop(g->fetch);
 }
 
-/* Is there work for one more connection: a missing range, or a complete file to rename? */
+/* True if there is work for one more connection: a missing range, or a complete file to rename. */
 static bool has_work(const struct item *it)
 {
     bool free = it->part && part_has_free(it->part);
@@ -111,7 +346,7 @@ static bool has_work(const struct item *it)
            (it->file->state == GET_RUNNING && (free || (!it->workers && !it->kept)));
 }
 
-/* Call with the lock.  The first of the files with the fewest connections that have work for one more. */
+/* Returns the first of the files with work that have the fewest connections.  Call with the lock. */
 static struct item *next_item(struct get *g)
 {
     struct item *best = NULL;
@@ -123,7 +358,7 @@ static struct item *next_item(struct get *g)
     return best;
 }
 
-static bool all_over(const struct get *g)
+static bool all_done(const struct get *g)
 {
     for (int i = 0; i < g->n_items; i++)
         if (g->items[i].file->state < GET_HAD)
@@ -131,7 +366,7 @@ static bool all_over(const struct get *g)
     return true;
 }
 
-/* Call with the lock.  The first connection opens the file.  *range -1: nothing is left to download. */
+/* Reserves a range of the file for a connection; the first connection opens it.  *range -1: nothing is left to download.  Call with the lock. */
 static bool begin_item(struct get *g, struct item *it, int *range, struct err *e)
 {
     *range = -1;
@@ -183,7 +418,7 @@ static bool finish_item(struct get *g, struct item *it, struct err *e)
     bool wrong;
     CHECK(part_is_whole(it->part));
     if (part_finish(it->part, &wrong, e)) {
-        bool ok = wanted_place(&g->wanted, it->file, e);
+        bool ok = link_in_snapshot(&g->wanted, it->file, e);
         if (ok)
             set_state(g, it, GET_DONE);
         return ok;
@@ -256,7 +491,7 @@ static void *work_main(void *arg)
     struct err e = {0};
     bool ok = true;
     pthread_mutex_lock(&g->lock);
-    while (ok && !g->failed && !all_over(g)) {
+    while (ok && !g->failed && !all_done(g)) {
         struct item *it = next_item(g);
         int range;
         if (!it) {

@@ -2,15 +2,14 @@
 
 #include <jansson.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/dev.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "engine/load.h"
 #include "model/cache.h"
 #include "model/weights.h"
@@ -95,12 +94,11 @@ static size_t row_total(const struct row *r)
 struct scales {
     struct sheet       *s;
     const struct shards *shards;
-    atomic_int          next;
     pthread_mutex_t     lock;           /* protects the rows */
     bool                failed;
 };
 
-/* The row of a tensor; NULL: it belongs to no layer. */
+/* Returns the row of a tensor; NULL: it belongs to no layer. */
 static struct row *row_of(struct sheet *s, const char *name)
 {
     const char *layer = strstr(name, "layers.");
@@ -109,46 +107,30 @@ static struct row *row_of(struct sheet *s, const char *name)
     return mtp ? &s->layers[s->c.n_layers] : i >= 0 && i < s->c.n_layers ? &s->layers[i] : NULL;
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), k = strlen(end);
-    return n >= k && !strcmp(s + n - k, end);
-}
-
-static void *read_scales(void *arg)
+static void read_scales(void *arg, int i)
 {
     struct scales *x = arg;
-    for (int i; (i = atomic_fetch_add(&x->next, 1)) < x->shards->n;) {
-        const struct shard_tensor *t = &x->shards->list[i];
-        struct scan_stats stats = {0};
-        bool int4 = ends_with(t->name, ".scales"), fp8 = ends_with(t->name, ".weight_scale_inv");
-        struct row *r = int4 || fp8 ? row_of(x->s, t->name) : NULL;
-        if (!r)
-            continue;
-        bool ok = scan_tensor(&stats, shards_file(x->shards, t), t->t);
-        pthread_mutex_lock(&x->lock);
-        scan_add(int4 ? &r->int4 : &r->fp8, &stats);
-        x->failed |= !ok;
-        pthread_mutex_unlock(&x->lock);
-    }
-    return NULL;
+    const struct shard_tensor *t = &x->shards->list[i];
+    struct scan_stats stats = {0};
+    bool int4 = text_ends(text_of(t->name), ".scales"), fp8 = text_ends(text_of(t->name), ".weight_scale_inv");
+    struct row *r = int4 || fp8 ? row_of(x->s, t->name) : NULL;
+    if (!r)
+        return;
+    bool ok = scan_tensor(&stats, shards_file(x->shards, t), t->t);
+    pthread_mutex_lock(&x->lock);
+    scan_add(int4 ? &r->int4 : &r->fp8, &stats);
+    x->failed |= !ok;
+    pthread_mutex_unlock(&x->lock);
 }
 
 static bool fill_scales(struct sheet *s, const char *dir, struct err *e)
 {
-    enum { MAX = 16 };
     struct shards shards;
     struct scales x = {.s = s, .shards = &shards};
-    pthread_t threads[MAX];
-    int n = 0, usable = (int)sysconf(_SC_NPROCESSORS_ONLN);
     bool ok = shards_open(&shards, dir, e);
     pthread_mutex_init(&x.lock, NULL);
-    while (ok && n < MAX && n < usable && !pthread_create(&threads[n], NULL, read_scales, &x))
-        n++;
-    if (ok && !n)
-        read_scales(&x);
-    for (int i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
+    if (ok)
+        scan_each_tensor(&shards, read_scales, &x);
     pthread_mutex_destroy(&x.lock);
     shards_close(&shards);
     return ok && (!x.failed || err_set(e, "cannot read the scales of %s: a file of it has changed", dir));
@@ -283,7 +265,7 @@ static void print_parts(const struct sheet *s, struct buf *out)
     print_part("total", &sum, s->token, out);
 }
 
-/* The formats of a part, most bytes first: "INT4", "INT4+16/32". */
+/* Appends the formats of a part, most bytes first: "INT4", "INT4+16/32". */
 static void add_formats(const struct part *p, struct buf *out)
 {
     struct part rest = *p;

@@ -14,7 +14,7 @@
 #include "model/config.h"
 #include "option/paths.h"
 #include "prepare/part.h"
-#include "prepare/repos.h"
+#include "prepare/source.h"
 
 /* --- one directory ------------------------------------------------------------------------------------------------------ */
 

@@ -13,9 +13,8 @@
 #include "model/safetensors_write.h"
 #include "model/shards.h"
 #include "model/weights.h"
-#include "prepare/hash.h"
-#include "prepare/index.h"
-#include "prepare/place.h"
+#include "prepare/files.h"
+#include "prepare/source.h"
 #include "prepare/provenance.h"
 
 #define PREFIX "mtp."

@@ -1,13 +1,11 @@
-/* The values of tensors: NaN and infinity, values of impossible size, missing parts. */
+/* The values of float tensors: how many, NaN and infinity, the range of magnitudes; and a pass over all tensors by several threads. */
 #ifndef Q35_PREPARE_SCAN_H
 #define Q35_PREPARE_SCAN_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "model/config.h"
 #include "model/shards.h"
-#include "prepare/verify.h"
 
 /* Statistics of the values of one or several float tensors. */
 struct scan_stats {
@@ -16,11 +14,16 @@ struct scan_stats {
     double   min, max;                  /* of the magnitudes, without 0, NaN and inf */
 };
 void scan_add(struct scan_stats *sum, const struct scan_stats *s);
+void scan_numbers(struct scan_stats *s, const void *data, enum dtype dtype, uint64_t n);
 /* Reads the values of a tensor, and no bytes around them.  A hole of a sparse file counts as zeros and is not read.  False if reading
  * fails. */
 bool scan_tensor(struct scan_stats *s, const struct safetensors *f, const struct tensor *t);
 
-/* Checks every used tensor.  Scales, zero points and vectors are read completely; matrices in samples, or with `full` completely. */
-void scan_shards(const struct shards *s, const struct model_config *c, bool full, struct verify_report *r);
+bool   scan_is_float(enum dtype t);
+float  scan_value(const void *data, enum dtype t, uint64_t i);
+double scan_mean(const void *data, enum dtype dtype, uint64_t n);       /* mean magnitude of a sample of the values */
+
+/* Calls `each` for every tensor i of the shards, on several threads at once. */
+void scan_each_tensor(const struct shards *s, void (*each)(void *arg, int i), void *arg);
 
 #endif

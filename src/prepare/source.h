@@ -1,4 +1,5 @@
-/* The files of a checkpoint, read by byte range from a local directory or a repository.  Any thread may read. */
+/* The files of a checkpoint, read by byte range from a local directory or a repository, the tensors in them, and the index of their names.
+ * Any thread may read. */
 #ifndef Q35_PREPARE_SOURCE_H
 #define Q35_PREPARE_SOURCE_H
 
@@ -8,6 +9,9 @@
 
 #include "base/err.h"
 #include "model/safetensors.h"
+
+#define INDEX_FILE "model.safetensors.index.json"
+#define EXTRA_FILE "model_extra_tensors.safetensors"
 
 struct source {
     char *name;                         /* for messages: the directory, or the repository */
@@ -47,8 +51,32 @@ bool headers_open(struct headers *h, struct source *s, struct err *e);
 void headers_close(struct headers *h);
 /* Reads the header of one more file. */
 bool headers_read(struct headers *h, const char *file, struct err *e);
-bool headers_list(const struct headers *h, const char *name);          /* is it in the index?  True if there is no index */
+bool headers_list(const struct headers *h, const char *name);          /* true if the index has it, or there is no index */
 /* The tensor and its *file; reads the header of the file on first use.  NULL with the reason. */
 const struct tensor *headers_find(struct headers *h, const char *name, const char **file, struct err *e);
+
+/* ---- model.safetensors.index.json: the file of each tensor */
+
+struct index_entry {
+    const char *tensor, *file;
+    uint64_t    bytes;
+};
+
+/* Sorts the entries by name and writes the index of DIR, replacing an old one atomically. */
+bool index_write(const char *dir, struct index_entry *list, int n, struct err *e);
+
+/* Writes a small file of DIR atomically, readable by everybody. */
+bool index_write_text(const char *dir, const char *name, const char *text, uint64_t n, struct err *e);
+
+/* ---- the names of config/repos.def */
+
+struct repos_row {
+    const char *name, *repo;
+    bool        small;                  /* without the weights */
+};
+
+extern const struct repos_row repos_rows[];             /* ends with a NULL name */
+bool repos_is_name(const char *word);
+bool repos_is_weight(const char *path);                 /* a file that `small` leaves out */
 
 #endif

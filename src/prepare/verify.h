@@ -11,13 +11,13 @@
 struct finding {
     bool        fault;                  /* false: a note; q35chat works with it */
     const char *kind;                   /* "truncated", "missing-tensor", ...: docs/models.md lists them */
-    const char *file, *tensor;          /* NULL: none */
+    const char *file, *tensor;          /* NULL: not one file, not one tensor */
     const char *found, *expected, *remedy;      /* expected: NULL if `found` is enough */
 };
 
 struct verify_report {
     struct finding *list;
-    int      n, n_faults;
+    int      n, cap, n_faults;
     int      n_files, n_tensors;        /* checked */
     int      n_hashed, n_unhashed;      /* files compared with a recorded hash; files without one */
     uint64_t read_bytes;
@@ -36,13 +36,5 @@ void verify_free(struct verify_report *r);
 /* One line: "FAULT  file: tensor t: found, expected ...: remedy". */
 struct buf;
 void verify_sentence(const struct finding *f, struct buf *out);
-
-/* ---- for the files that add findings */
-
-enum { FAULT = 1, NOTE = 0 };
-__attribute__((format(printf, 6, 7)))
-struct finding *verify_add(struct verify_report *r, bool fault, const char *kind, const char *file, const char *tensor, const char *found, ...);
-__attribute__((format(printf, 3, 4)))
-void verify_expect(struct verify_report *r, struct finding *f, const char *expected, ...);
 
 #endif

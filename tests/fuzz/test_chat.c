@@ -35,12 +35,15 @@
 
 static int64_t now_ns;
 
-int64_t clock_ns(void)
+int64_t __wrap_clock_ns(void);
+double __wrap_clock_ms_since(int64_t start_ns);
+
+int64_t __wrap_clock_ns(void)
 {
     return now_ns;
 }
 
-double clock_ms_since(int64_t start_ns)
+double __wrap_clock_ms_since(int64_t start_ns)
 {
     return (double)(now_ns - start_ns) * 1e-6;
 }

@@ -27,15 +27,19 @@ enum { MAX_DONE = 512, MAX_FILES = 8, PATIENCE_MS = 120000 };
 static bool own_time;
 static atomic_llong own_ns, own_waited_ns;
 
-int64_t clock_ns(void)
+int64_t __wrap_clock_ns(void);
+double  __wrap_clock_ms_since(int64_t start_ns);
+int64_t __wrap_clock_waited_ns(void);
+
+int64_t __wrap_clock_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return own_time ? own_ns : (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-double clock_ms_since(int64_t start_ns) { return (double)(clock_ns() - start_ns) * 1e-6; }
-int64_t clock_waited_ns(void)           { return own_waited_ns; }
+double __wrap_clock_ms_since(int64_t start_ns)  { return (double)(__wrap_clock_ns() - start_ns) * 1e-6; }
+int64_t __wrap_clock_waited_ns(void)            { return own_waited_ns; }
 
 /* Everything an engine said so far. */
 struct log {

@@ -18,7 +18,7 @@
 #include "model/shards.h"
 #include "model/synthetic.h"
 #include "prepare/hybrid.h"
-#include "prepare/place.h"
+#include "prepare/files.h"
 #include "prepare/verify.h"
 #include "tests/donor.h"
 
@@ -258,7 +258,7 @@ static const struct planted {
     {point_nowhere,      false, true,  "missing-file",      "model-00009-of-00002.safetensors", NULL, "it is not there"},
     {lose_config,        false, true,  "config",            "config.json", NULL, "config.json"},
     {spoil_header,       false, true,  "bad-header",        SHARD1, NULL, "byte "},
-    {lengthen_shard,     false, true,  "overlong",          SHARD1, NULL, "5 bytes behind the last tensor, expected none"},
+    {lengthen_shard,     false, true,  "overlong",          SHARD1, NULL, "5 bytes after the last tensor, expected none"},
     {lengthen_recorded,  false, true,  "wrong-size",        "config.json", NULL, "build the hybrid again"},
     {spoil_index,        false, true,  "bad-index",         "model.safetensors.index.json", NULL, "expected the names of tensors"},
     {point_elsewhere,    false, true,  "missing-tensor",    EXTRA, EXPERT "up_proj.qweight", "since the index says so"},
