@@ -18,6 +18,7 @@
 #include "answer/token.h"
 #include "kernels/attention.h"
 #include "kernels/pack.h"
+#include "kernels/rope.h"
 #include "kernels/stream.h"
 #include "kernels/tensor.h"
 
@@ -40,8 +41,9 @@ enum {
  * is that for slot 0.  Pointers such as `pos`, `n_valid` and `ids` point to a member of the struct step_live of slot 0, and stand for the same member
  * of each slot.
  *
- * A row names its slot and its index among the rows of that slot; its position is the slot's `pos` plus the index.  The rows of a slot are
- * consecutive and in order.  A call has at most STEP_ROWS rows in all.
+ * A row names its slot and its index among the rows of that slot.  The index of its KV row is the slot's `pos` plus that index, and rope turns it by
+ * the index of the KV row plus the slot's rope_offset, which is zero for text without pictures before it.  The rows of a slot are consecutive and in
+ * order.  A call has at most STEP_ROWS rows in all.
  *
  * `rows` is device memory, so that one record of n rows can be used for any division into slots.  NULL: all rows belong to the conversation that the
  * pointers are for, and the index of row t is t. */
@@ -54,7 +56,9 @@ struct step_row {
 
 /* Device memory, one for each slot, written by step_pick and step_draft, and by the host between requests. */
 struct step_live {
-    int32_t pos;                /* position of the slot's first row in the next step: the number of positions in the cache */
+    int32_t pos;                /* KV row of the slot's first row in the next step: the number of positions in the cache */
+    struct rope_position rope_offset;   /* from the KV row of a token to its position on each axis; the host sets it before an answer */
+    int32_t unused;             /* makes the size a multiple of 8 bytes */
     int32_t n_apply;            /* rows before pos that are not applied to the committed DeltaNet states yet */
     int32_t parity;             /* index of the state buffer that is committed */
     int32_t done;               /* the answer has ended: steps may still run, but no token is accepted any more */
@@ -319,7 +323,7 @@ struct step_delta_args {
 };
 
 /* One attention layer between its projections: norms q and k, applies rope, stores K and V rows, seals each slot's blocks from kv_sealed(*pos - 1) to
- * kv_sealed(*pos + its rows - 1), then attention and the output gate.
+ * kv_sealed(*pos + its rows - 1), then attention and the output gate.  Rope turns row i of a slot by *pos + i + *rope_offset.
  * Positions are cut into ranges whose length depends on the row's own position alone.
  * Like rmsnorm, rope, kv_store, kv_seal, attention, sigmoid_gate.        tolerance: 2^-7 of the largest value (q and weights in bf16) */
 struct step_attention_args {
@@ -329,12 +333,13 @@ struct step_attention_args {
     const float *q_norm, *k_norm;       /* [head_dim], used as 1 + w */
     const float *freq;          /* [half] */
     struct kv_rows kv;          /* on a GPU BF16 and head_dim 256 */
-    const int32_t *pos;         /* device memory: position of the slot's first row */
+    const int32_t *pos;         /* device memory: KV row of the slot's first row */
+    const struct rope_position *rope_offset;    /* device memory, a member of struct step_live as `pos` is; NULL: zero */
     const int32_t *n_valid;
     const struct step_row *rows;
     size_t       slot_bytes;    /* from one slot's KV rows to the next */
     void        *scratch;       /* step_attention_scratch() bytes, for a GPU */
-    bool         settled;       /* *pos and the cache's rows before it are written before the recorded graph begins */
+    bool         settled;       /* *pos, *rope_offset and the cache's rows before *pos are written before the recorded graph begins */
     int          n_rows, n_q_heads, half;
     float        eps, rope_scale, scale;
 };

@@ -28,11 +28,12 @@ static __device__ __forceinline__ int team_warp() { return (int)threadIdx.x / 32
 /* Waits for all threads of the team. */
 static __device__ __forceinline__ void team_sync() { asm volatile("bar.sync %0, %1;" ::"r"(1 + team()), "n"((int)TEAM) : "memory"); }
 
-/* Rows row0 .. row0 + n - 1 of the call, all of one slot, whose rows begin with row `first`; they are at pos0 and on.  The first one
+/* Rows row0 .. row0 + n - 1 of the call, all of one slot, whose rows begin with row `first`; their KV rows are pos0 and on.  The first one
  * sees codes below `sealed`, the last one below `end`. */
 struct set {
     int row0, n, first, pos0, sealed, end, kv_head, head0, group;
     float unit;                         /* logits are powers of two */
+    int    slot;
     size_t behind;                      /* bytes, of the slot's cache */
 };
 static __device__ __forceinline__ int first_pos(const struct set &s) { return s.pos0 - (s.row0 - s.first); }       /* of row `first` */

@@ -17,7 +17,8 @@ template <int VEC> static __global__ void rope_kernel(struct rope_args a)
     int t0 = (int)blockIdx.x * ROPE_TOKENS, n = min(ROPE_TOKENS, a.n_tokens - t0), steps = a.half / VEC;
     for (int i = (int)threadIdx.x; i < n * a.half; i += THREADS) {
         float s, c;
-        sincosf((float)(a.pos + t0 + i / a.half) * a.freq[i % a.half], &s, &c);
+        const int t = t0 + i / a.half, pair = i % a.half, p = a.at ? rope_coordinate(a.at[t], pair) : a.first + t;
+        sincosf((float)p * a.freq[pair], &s, &c);
         turn[i] = make_float2(c * a.scale, s * a.scale);
     }
     __syncthreads();

@@ -135,10 +135,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
         fetch(smem + BUFFER, cache_v, a.kv.n_kv_heads, pos, begin, last);
         copy_commit();
     }
-    for (int i = (int)threadIdx.x; i < set.n_rows * a.half; i += THREADS) {
-        const float2 v = cos_sin((float)(pos + i / a.half) * a.freq[i % a.half]);
-        turn[i] = make_float2(v.x * a.rope_scale, v.y * a.rope_scale);
-    }
+    turn_rows(turn, a, turned_at(a, set.slot, pos), set.n_rows);
 
     gpu_wait();
     enum { AT_ONCE = R == 1 ? 2 : 4 };

@@ -24,6 +24,15 @@ static __device__ __forceinline__ uint4 eight_bf16(const float v[8])
     return make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
 }
 
+/* Where rope turns the row of a slot whose KV row is p. */
+static __device__ __forceinline__ struct rope_position turned_at(const struct step_attention_args &a, int slot, int p)
+{
+    if (!a.rope_offset)
+        return {p, p, p};
+    const int32_t *offset = live_of(&a.rope_offset->t, slot);
+    return {p + offset[0], p + offset[1], p + offset[2]};
+}
+
 /* Norm and rope of one head by a warp, eight values a lane: `w` holds the lane's norm weights and `z` those of the values that
  * its own turn with; what does not turn has itself for a partner. */
 struct head_norm {
@@ -59,6 +68,16 @@ static __device__ __forceinline__ float2 cos_sin(float x)
     sincosf(r, &s, &c);
     const float2 v = quarter & 1 ? make_float2(-s, c) : make_float2(c, s);
     return quarter & 2 ? make_float2(-v.x, -v.y) : v;
+}
+
+/* Writes cosine and sine of every pair of n rows, the first of them at `at`, to turn[n, half].  By all threads of the block. */
+static __device__ __forceinline__ void turn_rows(float2 *turn, const struct step_attention_args &a, struct rope_position at, int n)
+{
+    for (int i = (int)threadIdx.x; i < n * a.half; i += (int)blockDim.x) {
+        const int pair = i % a.half;
+        const float2 v = cos_sin((float)(rope_coordinate(at, pair) + i / a.half) * a.freq[pair]);
+        turn[i] = make_float2(v.x * a.rope_scale, v.y * a.rope_scale);
+    }
 }
 
 /* v: the lane's values, u: their partners, turn: cos and sin of the row. */

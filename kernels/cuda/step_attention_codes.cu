@@ -509,7 +509,7 @@ template <int R> static __device__ __forceinline__ bool set_of(struct set &s, co
     s.kv_head = (int)blockIdx.z, s.group = a.n_q_heads / a.kv.n_kv_heads, s.head0 = s.kv_head * s.group, s.unit = a.scale * 1.4426950408889634f;
     if (!a.settled)
         gpu_wait();
-    s.pos0 = *live_of(a.pos, slot) + s.row0 - s.first;
+    s.pos0 = *live_of(a.pos, slot) + s.row0 - s.first, s.slot = slot;
     s.sealed = kv_sealed(&a.kv, s.pos0), s.end = R == 1 ? s.sealed : kv_sealed(&a.kv, s.pos0 + s.n - 1);
     return true;
 }
@@ -552,10 +552,7 @@ template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1)
         if (VF == KV_TQ3)
             fill_table<KV_TQ3>(smem + LINE / 2);
     }
-    for (int i = (int)threadIdx.x; i < (s.row0 - s.first + s.n) * a.half; i += THREADS) {
-        const float2 v = cos_sin((float)(first_pos(s) + i / a.half) * a.freq[i % a.half]);
-        turn[i] = make_float2(v.x * a.rope_scale, v.y * a.rope_scale);
-    }
+    turn_rows(turn, a, turned_at(a, s.slot, first_pos(s)), s.row0 - s.first + s.n);
     __syncthreads();
     gpu_wait();
     if (part < 0) {

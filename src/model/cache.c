@@ -87,6 +87,12 @@ void cache_close(struct cache *k)
 void cache_reset(struct cache *k)
 {
     state_reset(&k->state);
+    k->positions = (struct positions){0};
+}
+
+void cache_set_positions(struct cache *k, const struct rope_position *at, int n, int offset)
+{
+    k->positions = (struct positions){at, n, offset};
 }
 
 void cache_accept(struct cache *k, int n)

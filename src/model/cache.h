@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "kernels/rope.h"
 #include "model/config.h"
 #include "model/kv.h"
 
@@ -27,7 +28,12 @@ struct cache *cache_open(struct dev *d, const struct kv_shape *s, struct err *e)
 void cache_close(struct cache *k);
 const struct kv_recipe *cache_recipe(const struct cache *k);
 
-/* Back to the empty sequence: states zero, nothing staged. */
+/* Sets the positions that rope turns the rows of the sequence by: at[i] for KV row i < n, and i + offset on all three axes for the rows after these.
+ * Before the first call, and after cache_reset(), a row's position is its index, as in text.  The tokens of a picture have positions of their own,
+ * and the text after a picture has an offset below zero (docs/model.md).  `at` must stay valid until row n - 1 has been run.  Rows that were run
+ * before keep their positions.  The rows of an answer, and the row before it, must not be below n. */
+void cache_set_positions(struct cache *k, const struct rope_position *at, int n, int offset);
+/* Back to the empty sequence of text: states zero, nothing staged. */
 void cache_reset(struct cache *k);
 /* Lets the first n rows of the last step_run() join the sequence and drops the others. */
 void cache_accept(struct cache *k, int n);

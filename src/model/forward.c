@@ -33,7 +33,7 @@ size_t forward_bytes(const struct model_config *c, int max_rows)
 {
     struct sizes s = row_sizes(c);
     size_t floats = 2 * s.x + s.h + s.h2 + s.mixer_in + 2 * s.mixer_gate + s.mixer_out + s.kv + s.small + s.slots_h + s.slots_d;
-    size_t ints = 1 + (size_t)c->top_k + (size_t)c->top_k + 1;
+    size_t ints = 1 + (size_t)c->top_k + (size_t)c->top_k + 1 + sizeof *((struct forward *)0)->at / sizeof(int32_t);
     return (size_t)max_rows * (floats * sizeof(float) + ints * sizeof(int32_t))
          + (size_t)(c->n_experts + 2) * sizeof(int32_t) + (size_t)c->rotary_dim / 2 * sizeof(float) + 64 * 32;
 }
@@ -89,6 +89,7 @@ static void cut(struct forward *f)
     f->ids = take(&at, n);
     f->experts = take(&at, n * (size_t)c->top_k);
     f->slots = take(&at, n * (size_t)(c->top_k + 1));
+    f->at = take(&at, (size_t)f->max_rows * sizeof *f->at);
     f->start = take(&at, (size_t)(c->n_experts + 2) * sizeof(int32_t));
     f->freq = take(&at, (size_t)c->rotary_dim / 2 * sizeof(float));
     CHECK(at <= (char *)f->memory + forward_bytes(c, f->max_rows));

@@ -15,6 +15,12 @@ struct cache_memory {
     size_t      state_bytes;            /* from one conversation's states to the next one's */
 };
 
+/* Where rope turns the rows of a conversation (cache_set_positions). */
+struct positions {
+    const struct rope_position *at;     /* [n], the caller's */
+    int n, offset;
+};
+
 struct cache {
     const struct model_config *cfg;
     const struct kv_recipe    *recipe;
@@ -23,6 +29,14 @@ struct cache {
     struct cache_memory  *memory;
     const struct kv_rows *kv;           /* [n_full, then the MTP block's] */
     struct state          state;
+    struct positions      positions;
 };
+
+/* The offset of the rows of a step, which are text. */
+static inline struct rope_position cache_rope_offset(const struct cache *k)
+{
+    const int offset = k->positions.offset;
+    return (struct rope_position){offset, offset, offset};
+}
 
 #endif

@@ -3,17 +3,39 @@
 #include "model/prompt.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/least.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "model/workspace.h"
 
-/* n rows from position pos of the sequence whose cache is k. */
+/* The n rows from KV row `pos` on of the sequence whose cache is k. */
 struct pass {
     struct forward *f;
     struct cache   *k;
     int             n, pos;
+    const struct rope_position *at;     /* device memory: where rope turns the rows; NULL: from `first` on, on all axes */
+    int             first;
 };
+
+/* Looks up the positions of n rows, and copies those that differ by axis to the device. */
+static struct pass pass_of(struct forward *f, struct cache *k, int n, int pos)
+{
+    const struct positions *q = &k->positions;
+    struct pass p = {.f = f, .k = k, .n = n, .pos = pos, .first = pos + q->offset};
+    if (pos >= q->n)
+        return p;
+    struct rope_position *at = memory_alloc((size_t)n * sizeof *at);
+    for (int i = 0; i < n; i++) {
+        const int text = pos + i + q->offset;
+        at[i] = pos + i < q->n ? q->at[pos + i] : (struct rope_position){text, text, text};
+    }
+    f->dev->copy(f->dev, f->at, at, (size_t)n * sizeof *at);
+    free(at);
+    p.at = f->at;
+    return p;
+}
 
 /* y = W x (add: y += W x), by the operation for the weight's format. */
 static void linear(struct forward *f, float *y, const float *x, const struct weight *w, int n, bool add)
@@ -47,7 +69,7 @@ static void attention_rows(const struct pass *p, const struct attn_weights *w, i
     linear(f, v, f->h, &w->v, p->n, false);
     RUN(f->dev, rmsnorm, .y = k, .x = k, .w = w->k_norm, .n_rows = p->n * c->n_kv_heads, .dim = c->head_dim, .eps = c->rms_eps);
     RUN(f->dev, rope, .x = k, .token_stride = kv_token, .head_stride = d, .freq = f->freq, .n_tokens = p->n,
-        .n_heads = c->n_kv_heads, .half = c->rotary_dim / 2, .pos = p->pos, .scale = c->yarn_attention_factor);
+        .n_heads = c->n_kv_heads, .half = c->rotary_dim / 2, .at = p->at, .first = p->first, .scale = c->yarn_attention_factor);
     RUN(f->dev, kv_store, .kv = *kv, .k = k, .v = v, .n_tokens = p->n, .pos = p->pos);
     if (kv_sealed(kv, p->pos + p->n - 1) > kv_sealed(kv, p->pos - 1))
         RUN(f->dev, kv_seal, .kv = *kv, .from = kv_sealed(kv, p->pos - 1), .to = kv_sealed(kv, p->pos + p->n - 1));
@@ -67,7 +89,7 @@ static void attention_block(const struct pass *p, const struct attn_weights *w, 
     RUN(f->dev, rmsnorm, .y = q, .x = q, .w = w->q_norm, .n_rows = p->n * c->n_q_heads, .dim = c->head_dim, .eps = c->rms_eps,
         .per_group = c->n_q_heads, .x_group = q_token, .x_row = 2 * d, .y_group = q_token, .y_row = 2 * d);
     RUN(f->dev, rope, .x = q, .token_stride = q_token, .head_stride = 2 * d, .freq = f->freq, .n_tokens = p->n,
-        .n_heads = c->n_q_heads, .half = c->rotary_dim / 2, .pos = p->pos, .scale = c->yarn_attention_factor);
+        .n_heads = c->n_q_heads, .half = c->rotary_dim / 2, .at = p->at, .first = p->first, .scale = c->yarn_attention_factor);
     RUN(f->dev, attention, .y = f->mixer_out, .q = q, .q_token = q_token, .q_head = 2 * d, .kv = *kv,
         .n_tokens = p->n, .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim));
     RUN(f->dev, sigmoid_gate, .y = f->mixer_out, .gate = gate, .gate_token = q_token, .gate_head = 2 * d,
@@ -134,8 +156,8 @@ static void layer_block(const struct pass *p, const struct layer_weights *w, int
 void prompt_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
 {
     const struct model_config *c = f->cfg;
-    struct pass p = {.f = f, .k = k, .n = n, .pos = pos};
     CHECK(n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
+    const struct pass p = pass_of(f, k, n, pos);
     state_end_steps(&k->state);
     f->dev->copy(f->dev, f->ids, ids, (size_t)n * sizeof *ids);
     RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
@@ -162,7 +184,7 @@ void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const i
     RUN(f->dev, rmsnorm, .y = f->h2 + H, .x = hidden, .w = w->norm_hidden, .n_rows = n, .dim = c->hidden, .eps = c->rms_eps,
         .y_group = 2 * H);
     linear(f, f->x, f->h2, &w->fc, n, false);
-    const struct pass p = {.f = f, .k = k, .n = n, .pos = pos};
+    const struct pass p = pass_of(f, k, n, pos);
     if (!out) {
         norm(f, f->h, f->x, w->layer.norm_in, n);
         attention_rows(&p, &w->layer.attn, c->n_full);

@@ -34,8 +34,8 @@ static void attention_step(struct forward *f, const struct step_rows *r, const s
     in.eps = c->rms_eps;
     f->dev->step->step_project(f->dev, &in);
     STEP(f->dev, step_attention, .y = u->y, .qg = u->qg, .k = u->k, .v = u->v, .q_norm = l->attn.q_norm, .k_norm = l->attn.k_norm,
-         .freq = f->freq, .kv = r->k->kv[kv_layer], .pos = in.pos, .n_valid = in.n_valid, .rows = r->rows,
-         .slot_bytes = kv_slot_bytes(r->k->memory->kv), .scratch = u->attention, .settled = in.pos == &r->live->pos, .n_rows = r->n,
+         .freq = f->freq, .kv = r->k->kv[kv_layer], .pos = in.pos, .rope_offset = &r->live->rope_offset, .n_valid = in.n_valid,
+         .rows = r->rows, .slot_bytes = kv_slot_bytes(r->k->memory->kv), .scratch = u->attention, .settled = in.pos == &r->live->pos, .n_rows = r->n,
          .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps, .rope_scale = c->yarn_attention_factor,
          .scale = 1.0f / sqrtf((float)c->head_dim));
     project_out(f, r, &l->attn.o, NULL, in.n_valid);
@@ -175,6 +175,7 @@ void step_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int
     CHECK(n > 0 && n <= STEP_ROWS && pos >= 0 && pos + n <= k->n_ctx);
     state_begin_steps(&k->state, f->w, u->live, pos);
     struct step_live live = state_next_step(&k->state);
+    live.rope_offset = cache_rope_offset(k);
     memcpy(live.ids, ids, (size_t)n * sizeof *ids);
     f->dev->copy(f->dev, u->live, &live, sizeof live);
     step_layers(f, &(struct step_rows){.k = k, .live = u->live, .n = n});

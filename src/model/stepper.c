@@ -172,7 +172,7 @@ void stepper_begin(struct stepper_slot *o, const struct step_sampling *how, cons
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth)
 {
     struct stepper *s = o->s;
-    const struct step_live live = {.pos = pos};
+    const struct step_live live = {.pos = pos, .rope_offset = cache_rope_offset(o->k)};
     struct step_sampling sampling = *how;
     CHECK(depth >= 0 && depth <= s->max_depth);
     state_end_steps(&o->k->state);

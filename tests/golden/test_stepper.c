@@ -39,6 +39,56 @@ static void test_stepper__greedy_is_what_prompt_operations_give(void **state)
     free(logits);
 }
 
+/* A picture of 2 x 3 tokens in the prompt: positions differ by axis, and those of the text after it are behind the KV rows.  However the prompt is
+ * cut, the keys are the same, and an answer is that of prompt operations. */
+static void test_stepper__positions_may_differ_from_the_index_of_the_row(void **state)
+{
+    (void)state;
+    enum { AT = 2, H = 2, W = 3, END = AT + H * W, OFFSET = W - H * W };
+    struct rope_position at[END] = {{0, 0, 0}, {1, 1, 1}};
+    for (int i = 0; i < H * W; i++)
+        at[AT + i] = (struct rope_position){AT, AT + i / W, AT + i % W};
+    const size_t bytes = cache_rows_bytes(model.cache, 0, PROMPT), V = (size_t)model.cfg.vocab;
+    float *rows[4];
+    for (int cut = 0; cut < 4; cut++) {         /* the last one: as text */
+        cache_reset(model.cache);
+        if (cut < 3)
+            cache_set_positions(model.cache, at, END, OFFSET);
+        const int first = cut == 1 ? 1 : cut == 2 ? END - 2 : PROMPT;
+        prompt_chunk(model.forward, model.cache, prompt, first, 0, true);
+        if (first < PROMPT)
+            prompt_chunk(model.forward, model.cache, prompt + first, PROMPT - first, first, true);
+        rows[cut] = malloc(bytes);
+        cache_rows_save(model.cache, 0, PROMPT - 1, rows[cut]);
+    }
+    const size_t saved = cache_rows_bytes(model.cache, 0, PROMPT - 1);
+    const int n = (int)(saved / sizeof(float));
+    const double size = furthest(rows[0], NULL, n);
+    assert_true(furthest(rows[1], rows[0], n) < 1e-3 * size && furthest(rows[2], rows[0], n) < 1e-3 * size);
+    assert_true(furthest(rows[3], rows[0], n) > 0.05 * size);
+    struct request q = {.is_read = true};
+    for (q.depth = 0; q.depth <= 3; q.depth += 3) {
+        cache_reset(model.cache);
+        cache_set_positions(model.cache, at, END, OFFSET);
+        prompt_chunk(model.forward, model.cache, prompt, PROMPT, 0, true);
+        const struct answer a = ask(&q);
+        float *logits = malloc(V * sizeof *logits);
+        cache_reset(model.cache);
+        cache_set_positions(model.cache, at, END, OFFSET);
+        prompt_chunk(model.forward, model.cache, prompt, PROMPT, 0, true);
+        const float *hidden = forward_last_hidden(model.cache);
+        for (int i = 0; i < a.n; i++) {
+            prompt_head(model.forward, model.head, hidden, 1, logits);
+            assert_true(logits[sampler_argmax(logits, model.cfg.vocab)] - logits[a.ids[i]] < 2e-3f);
+            prompt_run(model.forward, model.cache, &a.ids[i], 1, PROMPT + i);
+            hidden = forward_hidden(model.forward);
+        }
+        free(logits);
+    }
+    for (int cut = 0; cut < 4; cut++)
+        free(rows[cut]);
+}
+
 static void test_stepper__every_depth_gives_the_same_answer(void **state)
 {
     (void)state;
@@ -336,6 +386,7 @@ int main(void)
     const struct CMUnitTest together[] = {cmocka_unit_test(test_stepper__answers_of_one_step_are_those_that_each_has_alone)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stepper__greedy_is_what_prompt_operations_give),
+        cmocka_unit_test(test_stepper__positions_may_differ_from_the_index_of_the_row),
         cmocka_unit_test(test_stepper__every_depth_gives_the_same_answer),
         cmocka_unit_test(test_stepper__states_taken_on_the_way_change_nothing),
         cmocka_unit_test(test_stepper__saved_states_bring_an_answer_back),

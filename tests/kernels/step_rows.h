@@ -223,7 +223,8 @@ static struct step_live *host_lives(void)
     struct step_live *v = host(SLOTS * sizeof *v);
     for (int s = 0; s < SLOTS; s++) {
         v[s] = (struct step_live){.pos = 3 + 61 * s, .n_apply = s < 4 ? s : 2, .parity = s % 2, .n_drafts = s < 4 ? 3 - s : s - 2,
-                                  .mtp_pos = 2 + 61 * s, .mtp_rows = s < 4 ? s : s - 3, .mtp_last = s % 2, .drafting = s != 1, .step = 10 + s};
+                                  .mtp_pos = 2 + 61 * s, .mtp_rows = s < 4 ? s : s - 3, .mtp_last = s % 2, .drafting = s != 1, .step = 10 + s,
+                                  .rope_offset = {-s, 2 * s, 5 - s}};
         for (int i = 0; i < STEP_ROWS; i++) {
             v[s].ids[i] = (17 * s + 5 * i) % 40;
             v[s].mtp_next[i] = (13 * s + 7 * i + 1) % 40;
@@ -634,7 +635,8 @@ static void check_attention(const struct share *s, const struct caches *c)
             const size_t at = g < 0 ? 0 : (size_t)first_row(s, g), of = g < 0 ? 0 : (size_t)s->of[g].slot;
             STEP(dev, step_attention, .y = (g < 0 ? y : one) + at * QUERY, .qg = qg + at * 2 * QUERY, .k = k + at * KEY, .v = vs + at * KEY,
                  .q_norm = qn, .k_norm = kn, .freq = freq, .kv = in_copy(c, g < 0 ? together : alone, (int)of),
-                 .pos = with ? &v[of].mtp_pos : &v[of].pos, .n_valid = with ? &v[of].mtp_rows : NULL, .rows = g < 0 ? rows_of(s) : NULL,
+                 .pos = with ? &v[of].mtp_pos : &v[of].pos, .rope_offset = &v[of].rope_offset,
+                 .n_valid = with ? &v[of].mtp_rows : NULL, .rows = g < 0 ? rows_of(s) : NULL,
                  .slot_bytes = c->slot, .scratch = scratch, .n_rows = g < 0 ? count(s) : s->of[g].rows, .n_q_heads = Q, .half = HALF,
                  .eps = eps, .rope_scale = 1, .scale = 0.1f);
         }

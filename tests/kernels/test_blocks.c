@@ -52,7 +52,7 @@ static void test_rope__turns_pairs_and_keeps_the_rest(void **state)
         freq[i] = (float)pow(1e7, -2.0 * i / 64);
     memcpy(y, x, N * HEADS * D * sizeof *y);
     RUN(dev, rope, .x = y, .token_stride = HEADS * D, .head_stride = D, .freq = freq, .n_tokens = N, .n_heads = HEADS,
-        .half = HALF, .pos = POS, .scale = 1.1f);
+        .half = HALF, .first = POS, .scale = 1.1f);
     for (int t = 0; t < N; t++)
         for (int i = 0; i < HEADS * D; i++) {
             int d = i % D, k = d % HALF;
@@ -65,6 +65,34 @@ static void test_rope__turns_pairs_and_keeps_the_rest(void **state)
             assert_true(fabs((double)y[t * HEADS * D + i] - want) <= 1e-5);
         }
     free(x), free(y);
+}
+
+/* Of 32 pairs 1, 4, ... 31 turn by the row of the picture, 2, 5, ... 29 by the column, and the others by the time. */
+static void test_rope__pairs_turn_by_the_axis_that_is_theirs(void **state)
+{
+    (void)state;
+    enum { N = 4, HEADS = 3, HALF = 32, D = 80 };
+    static const struct rope_position at[N] = {{7, 7, 7}, {100, 104, 117}, {100, 2000, 131}, {262000, 5, 90000}};
+    static const char axes[] = "thwthwthwthwthwthwthwthwthwthwth";
+    float freq[HALF], *x = rand_array(N * HEADS * D, 1), *y = malloc(N * HEADS * D * sizeof *y), *text = malloc(N * HEADS * D * sizeof *text);
+    for (int i = 0; i < HALF; i++)
+        freq[i] = (float)pow(1e7, -2.0 * i / 64);
+    memcpy(y, x, N * HEADS * D * sizeof *y);
+    memcpy(text, x, N * HEADS * D * sizeof *text);
+    RUN(dev, rope, .x = y, .token_stride = HEADS * D, .head_stride = D, .freq = freq, .n_tokens = N, .n_heads = HEADS, .half = HALF, .at = at,
+        .scale = 1);
+    RUN(dev, rope, .x = text, .token_stride = HEADS * D, .head_stride = D, .freq = freq, .n_tokens = N, .n_heads = HEADS, .half = HALF, .first = 7,
+        .scale = 1);
+    assert_memory_equal(y, text, HEADS * D * sizeof *y);        /* a row whose three numbers are equal */
+    for (int i = 0; i < N * HEADS * D; i++) {
+        const int t = i / (HEADS * D), d = i % D, pair = d % HALF;
+        const int pos = axes[pair] == 't' ? at[t].t : axes[pair] == 'h' ? at[t].h : at[t].w;
+        const double angle = (double)((float)pos * freq[pair]), a = (double)x[i];
+        const double want = d < HALF ? a * cos(angle) - (double)x[i + HALF] * sin(angle)
+                          : d < 2 * HALF ? a * cos(angle) + (double)x[i - HALF] * sin(angle) : a;
+        assert_true(fabs((double)y[i] - want) <= 1e-5);
+    }
+    free(x), free(y), free(text);
 }
 
 static void test_attention__agrees_with_softmax_in_double_for_both_row_types(void **state)
@@ -228,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rmsnorm__strided_heads_and_plain_rows),
         cmocka_unit_test(test_rope__turns_pairs_and_keeps_the_rest),
+        cmocka_unit_test(test_rope__pairs_turn_by_the_axis_that_is_theirs),
         cmocka_unit_test(test_attention__agrees_with_softmax_in_double_for_both_row_types),
         cmocka_unit_test(test_router__picks_the_largest_and_renormalises),
         cmocka_unit_test(test_moe__grouped_experts_give_the_weighted_sum_of_each),

@@ -39,16 +39,25 @@ static void test_rope__turns_like_the_definition_at_any_position(void **state)
     static const struct { int n, heads, half, pos; bool gates; } cases[] = {
         {1, 32, 32, 0, true}, {13, 16, 32, 70000, true}, {300, 2, 32, 262000, false}, {5, 1, 32, 1000000, false}, {9, 3, 6, 17, false},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t k = 0; k < 2 * (sizeof cases / sizeof *cases); k++) {
+        const size_t i = k / 2;
+        const bool axes = k % 2;        /* the positions of a picture, five tokens wide */
         int n = cases[i].n, heads = cases[i].heads;
         size_t head = DIM * (cases[i].gates ? 2 : 1), token = head * (size_t)heads, bytes = token * (size_t)n * sizeof(float);
         float *x = rand_array(token * (size_t)n, 1), *f = frequencies();
         float *dx = upload(x, bytes), *df = upload(f, HALF * sizeof *f);
         struct rope_args a = {.x = x, .token_stride = token, .head_stride = head, .freq = f, .n_tokens = n, .n_heads = heads,
-                              .half = cases[i].half, .pos = cases[i].pos, .scale = 1.1f};
+                              .half = cases[i].half, .first = cases[i].pos, .scale = 1.1f};
+        struct rope_position *at = malloc((size_t)n * sizeof *at);
+        for (int t = 0; t < n; t++)
+            at[t] = (struct rope_position){cases[i].pos, cases[i].pos + t / 5, cases[i].pos + 3 * (t % 5)};
+        struct rope_position *dat = upload(at, (size_t)n * sizeof *at);
+        a.at = axes ? at : NULL;
         cpu->ops->rope(cpu, &a);
-        a.x = dx, a.freq = df;
+        a.x = dx, a.freq = df, a.at = axes ? dat : NULL;
         cuda->ops->rope(cuda, &a);
+        cuda->free(cuda, dat);
+        free(at);
         float *y = downloaded(dx, bytes);
         for (size_t j = 0; j < token * (size_t)n; j++)
             if (!(fabsf(y[j] - x[j]) <= 2e-6f * (1 + fabsf(x[j]))))
@@ -150,7 +159,7 @@ struct step_case {
     float *ref;                                         /* [n, q, 256] */
     uint16_t *ref_k, *ref_v;                            /* caches afterwards */
     struct step_attention_args gpu;                     /* device */
-    int32_t *d_pos;
+    struct { int32_t pos; struct rope_position offset; } live, *d_live;
 };
 
 static size_t y_bytes(const struct step_case *c) { return (size_t)c->n * (size_t)c->q * DIM * sizeof(float); }
@@ -176,8 +185,11 @@ static void case_open(struct step_case *c, int q, int kv, int n, int pos)
         .freq = upload(c->freq, HALF * 4), .kv = {.k = upload(c->cache_k, cache_bytes(c)), .v = upload(c->cache_v, cache_bytes(c)),
         .dtype = DT_BF16, .n_kv_heads = kv, .head_dim = DIM}, .scratch = poisoned(step_attention_scratch(q)), .n_rows = n, .settled = n % 2,
         .n_q_heads = q, .half = HALF, .eps = 1e-6f, .rope_scale = 1.05f, .scale = 1.0f / 16};
-    c->d_pos = upload(&c->pos, sizeof c->pos);
-    c->gpu.pos = c->d_pos;
+    c->live.pos = pos;
+    if (pos % 2)
+        c->live.offset = (struct rope_position){-pos / 3, n, -pos};
+    c->d_live = upload(&c->live, sizeof c->live);
+    c->gpu.pos = &c->d_live->pos, c->gpu.rope_offset = &c->d_live->offset;
     finish();
 }
 
@@ -188,14 +200,14 @@ static void case_define(struct step_case *c)
     c->ref_k = malloc(cache_bytes(c)), c->ref_v = malloc(cache_bytes(c));
     memcpy(c->ref_k, c->cache_k, cache_bytes(c)), memcpy(c->ref_v, c->cache_v, cache_bytes(c));
     a.y = c->ref, a.qg = c->qg, a.k = c->k, a.v = c->v, a.q_norm = c->q_norm, a.k_norm = c->k_norm, a.freq = c->freq;
-    a.kv.k = c->ref_k, a.kv.v = c->ref_v, a.pos = &c->pos, a.scratch = NULL;
+    a.kv.k = c->ref_k, a.kv.v = c->ref_v, a.pos = &c->live.pos, a.rope_offset = &c->live.offset, a.scratch = NULL;
     cpu->step->step_attention(cpu, &a);
 }
 
 static void case_close(struct step_case *c)
 {
     struct step_attention_args *a = &c->gpu;
-    const void *device[] = {a->y, a->qg, a->k, a->v, a->q_norm, a->k_norm, a->freq, a->kv.k, a->kv.v, a->scratch, c->d_pos};
+    const void *device[] = {a->y, a->qg, a->k, a->v, a->q_norm, a->k_norm, a->freq, a->kv.k, a->kv.v, a->scratch, c->d_live};
     void *host[] = {c->qg, c->k, c->v, c->q_norm, c->k_norm, c->freq, c->cache_k, c->cache_v, c->ref, c->ref_k, c->ref_v};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         cuda->free(cuda, (void *)(uintptr_t)device[i]);
@@ -273,7 +285,7 @@ static void test_step_attention__a_row_has_the_same_bits_in_any_company(void **s
                         cuda->copy(cuda, c.gpu.kv.k, c.cache_k, cache_bytes(&c));
                         cuda->copy(cuda, c.gpu.kv.v, c.cache_v, cache_bytes(&c));
                     }
-                    cuda->copy(cuda, c.d_pos, &pos, sizeof pos);
+                    cuda->copy(cuda, &c.d_live->pos, &pos, sizeof pos);
                     a.n_rows = m;
                     a.qg += (size_t)t * row * 2;
                     a.k += (size_t)t * 2 * DIM, a.v += (size_t)t * 2 * DIM;
@@ -307,7 +319,7 @@ static void test_step_attention__agrees_with_prompt_attention_far_out(void **sta
         RUN(cuda, rmsnorm, .y = qg, .x = qg, .w = c.gpu.q_norm, .n_rows = 8 * 32, .dim = DIM, .eps = c.gpu.eps, .per_group = 32,
             .x_group = q_token, .x_row = 2 * DIM, .y_group = q_token, .y_row = 2 * DIM);
         RUN(cuda, rope, .x = qg, .token_stride = q_token, .head_stride = 2 * DIM, .freq = c.gpu.freq, .n_tokens = 8, .n_heads = 32,
-            .half = HALF, .pos = c.pos, .scale = c.gpu.rope_scale);
+            .half = HALF, .first = c.pos, .scale = c.gpu.rope_scale);
         RUN(cuda, attention, .y = ref, .q = qg, .q_token = q_token, .q_head = 2 * DIM, .kv = c.gpu.kv, .n_tokens = 8, .n_q_heads = 32,
             .pos = c.pos, .scale = c.gpu.scale);
         RUN(cuda, sigmoid_gate, .y = ref, .gate = qg + DIM, .gate_token = q_token, .gate_head = 2 * DIM, .n_tokens = 8, .n_heads = 32,

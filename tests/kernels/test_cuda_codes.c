@@ -187,6 +187,7 @@ struct step {
     float  *qg, *k, *v, *q_norm, *k_norm, *freq;        /* host */
     float  *ref;                                        /* [n, q, 256] */
     struct step_attention_args gpu;                     /* device */
+    struct { int32_t pos; struct rope_position offset; } live, *d_live;
 };
 
 static size_t y_bytes(const struct step *x) { return (size_t)x->n * (size_t)x->q * KV_DIM * sizeof(float); }
@@ -205,10 +206,14 @@ static void step_open(struct step *x, int q, int kv_heads, int n, int pos, int r
     x->freq = rand_array(HALF, 0);
     for (int i = 0; i < HALF; i++)
         x->freq[i] = (float)pow(1e7, -2.0 * i / 64);
+    x->live.pos = pos;
+    if (pos % 2)
+        x->live.offset = (struct rope_position){-pos / 3, n, -pos};
+    x->d_live = upload(&x->live, sizeof x->live);
     x->gpu = (struct step_attention_args){
         .y = poisoned(y_bytes(x)), .qg = upload(x->qg, (size_t)n * q_token * 4), .k = upload(x->k, (size_t)n * kv_token * 4),
         .v = upload(x->v, (size_t)n * kv_token * 4), .q_norm = upload(x->q_norm, KV_DIM * 4), .k_norm = upload(x->k_norm, KV_DIM * 4),
-        .freq = upload(x->freq, HALF * 4), .kv = x->cache.there, .pos = upload(&x->pos, sizeof x->pos),
+        .freq = upload(x->freq, HALF * 4), .kv = x->cache.there, .pos = &x->d_live->pos, .rope_offset = &x->d_live->offset,
         .scratch = poisoned(step_attention_scratch(q)), .n_rows = n, .settled = n % 2, .n_q_heads = q, .half = HALF, .eps = 1e-6f,
         .rope_scale = 1.05f, .scale = 1.0f / 16};
     finish();
@@ -220,7 +225,7 @@ static void step_define(struct step *x)
     struct step_attention_args a = x->gpu;
     x->ref = rand_array(y_bytes(x) / sizeof(float), 0);
     a.y = x->ref, a.qg = x->qg, a.k = x->k, a.v = x->v, a.q_norm = x->q_norm, a.k_norm = x->k_norm, a.freq = x->freq;
-    a.kv = x->cache.here, a.pos = &x->pos, a.scratch = NULL;
+    a.kv = x->cache.here, a.pos = &x->live.pos, a.rope_offset = &x->live.offset, a.scratch = NULL;
     RUN(cpu, kv_seal, .kv = a.kv, .from = kv_sealed(&a.kv, x->pos - 1), .to = kv_sealed(&a.kv, x->pos + x->n - 1));
     cpu->step->step_attention(cpu, &a);
 }
@@ -228,7 +233,7 @@ static void step_define(struct step *x)
 static void step_close(struct step *x)
 {
     struct step_attention_args *a = &x->gpu;
-    const void *device[] = {a->y, a->qg, a->k, a->v, a->q_norm, a->k_norm, a->freq, a->scratch, a->pos};
+    const void *device[] = {a->y, a->qg, a->k, a->v, a->q_norm, a->k_norm, a->freq, a->scratch, x->d_live};
     void *host[] = {x->qg, x->k, x->v, x->q_norm, x->k_norm, x->freq, x->ref};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         cuda->free(cuda, (void *)(uintptr_t)device[i]);
@@ -318,7 +323,7 @@ static void test_step_attention__on_codes_a_row_has_the_same_bits_in_any_company
                     int m = least(n, STEP_ROWS - t);
                     int32_t pos = x.pos + t;
                     size_t bytes = (size_t)m * row * sizeof(float);
-                    cuda->copy(cuda, (void *)(uintptr_t)x.gpu.pos, &pos, sizeof pos);
+                    cuda->copy(cuda, &x.d_live->pos, &pos, sizeof pos);
                     a.n_rows = m;
                     a.qg += (size_t)t * row * 2;
                     a.k += (size_t)t * KV * KV_DIM, a.v += (size_t)t * KV * KV_DIM;

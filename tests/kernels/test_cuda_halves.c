@@ -193,8 +193,8 @@ static void by_zero(float *y, const float *other, size_t bytes, int n, int dim) 
 static void by_operation(float *y, const float *other, size_t bytes, int n, int dim)
 {
     (void)bytes;
-    RUN(cuda, rope, .x = y, .token_stride = (size_t)dim, .head_stride = (size_t)dim, .freq = other, .n_tokens = n, .n_heads = 1, .half = 32, .pos = 7,
-        .scale = 1);
+    RUN(cuda, rope, .x = y, .token_stride = (size_t)dim, .head_stride = (size_t)dim, .freq = other, .n_tokens = n, .n_heads = 1, .half = 32,
+        .first = 7, .scale = 1);
 }
 
 static void test_halves__activations_that_have_changed_are_read_anew(void **state)

@@ -438,9 +438,9 @@ static void test_step_delta__a_row_has_the_same_bits_in_any_company(void **state
 static void test_step_attention__is_the_plain_operations_in_one(void **state)
 {
     (void)state;
-    static const struct { int q, kv, dim, half, n, pos; enum dtype t; } cases[] = {
+    static const struct { int q, kv, dim, half, n, pos; enum dtype t; struct rope_position offset; } cases[] = {
         {4, 1, 256, 32, 1, 0, DT_BF16}, {4, 1, 256, 32, 8, 61, DT_F32}, {16, 2, 256, 32, 3, 300, DT_BF16}, {3, 3, 40, 8, 5, 7, DT_F32},
-        {6, 2, 64, 32, 2, 129, DT_F32},
+        {6, 2, 64, 32, 2, 129, DT_F32}, {4, 1, 256, 32, 3, 61, DT_F32, {-21, -21, -21}}, {6, 2, 64, 32, 5, 40, DT_BF16, {-3, 9, -40}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int Q = cases[i].q, K = cases[i].kv, D = cases[i].dim, n = cases[i].n;
@@ -456,8 +456,8 @@ static void test_step_attention__is_the_plain_operations_in_one(void **state)
         other.k = memcpy(host(bytes), kv.k, bytes);
         other.v = memcpy(host(bytes), kv.v, bytes);
         struct step_attention_args a = {.y = y, .qg = qg, .k = k, .v = v, .q_norm = qn, .k_norm = kn, .freq = freq, .kv = kv, .pos = &pos,
-                                        .n_rows = n, .n_q_heads = Q, .half = cases[i].half, .eps = eps, .rope_scale = 1.05f,
-                                        .scale = 1 / sqrtf((float)D)};
+                                        .rope_offset = i ? &cases[i].offset : NULL, .n_rows = n, .n_q_heads = Q, .half = cases[i].half,
+                                        .eps = eps, .rope_scale = 1.05f, .scale = 1 / sqrtf((float)D)};
         cpu->step->step_attention(cpu, &a);
         for (int t = 0; t < n; t++) {   /* a row at a time */
             const int32_t at = pos + t;
@@ -467,14 +467,17 @@ static void test_step_attention__is_the_plain_operations_in_one(void **state)
             same_bits("a row", one, y + (size_t)t * query, query * 4);
         }
         same_bits("keys", kv.k, other.k, bytes);
-        /* as model/attention.c has it */
+        /* as model/prompt.c has it */
+        struct rope_position turned[STEP_ROWS];
+        for (int t = 0; t < n; t++)
+            turned[t] = (struct rope_position){pos + t + cases[i].offset.t, pos + t + cases[i].offset.h, pos + t + cases[i].offset.w};
         RUN(cpu, rmsnorm, .y = qg, .x = qg, .w = qn, .n_rows = n * Q, .dim = D, .eps = eps, .per_group = Q, .x_group = 2 * query,
             .x_row = 2 * (size_t)D, .y_group = 2 * query, .y_row = 2 * (size_t)D);
         RUN(cpu, rmsnorm, .y = k, .x = k, .w = kn, .n_rows = n * K, .dim = D, .eps = eps);
         RUN(cpu, rope, .x = qg, .token_stride = 2 * query, .head_stride = 2 * (size_t)D, .freq = freq, .n_tokens = n, .n_heads = Q,
-            .half = cases[i].half, .pos = pos, .scale = 1.05f);
+            .half = cases[i].half, .at = turned, .scale = 1.05f);
         RUN(cpu, rope, .x = k, .token_stride = key, .head_stride = (size_t)D, .freq = freq, .n_tokens = n, .n_heads = K, .half = cases[i].half,
-            .pos = pos, .scale = 1.05f);
+            .at = turned, .scale = 1.05f);
         RUN(cpu, kv_store, .kv = other, .k = k, .v = v, .n_tokens = n, .pos = pos);
         RUN(cpu, attention, .y = want, .q = qg, .q_token = 2 * query, .q_head = 2 * (size_t)D, .kv = other, .n_tokens = n, .n_q_heads = Q, .pos = pos,
             .scale = a.scale);
