@@ -83,10 +83,11 @@ static bool await(struct answers *x, uint32_t serial, struct event *done, const 
     }
 }
 
-static void add(struct asked *sum, const struct stats *t)
+static void add(struct asked *sum, int question, const struct stats *t)
 {
     const double ms = t->prefill_ms + t->decode_ms;
     stats_add(&sum->stats, t, false);
+    stats_add(&sum->each[question], t, false);
     sum->n_answers++;
     sum->sum_tok_s += ms > 0 ? t->n_tokens * 1e3 / ms : 0;
     sum->sum_decode_tok_s += stats_tok_s(t);
@@ -122,7 +123,7 @@ static void tell(struct answers *x, const struct question *q, const struct stats
     report_text(x->r, ended);
 }
 
-static bool ask(struct answers *x, const struct question *q, struct asked *sum, struct err *e)
+static bool ask(struct answers *x, const struct question *q, int i, struct asked *sum, struct err *e)
 {
     const struct engine_info *info = engine_info(x->g);
     struct sampling how = {
@@ -137,7 +138,7 @@ static bool ask(struct answers *x, const struct question *q, struct asked *sum, 
     engine_machine(x->g, &before);
     bool ok = encode(x, q->text, &ids, e) && await(x, engine_submit(x->g, 0, ids.data, ids.n, 0, &how), &done, &ended, e);
     if (ok) {
-        add(sum, &done.stats);
+        add(sum, i, &done.stats);
         tell(x, q, &done.stats, ended ? ended : end_word(done.finish), &before);
     }
     ids_free(&ids);
@@ -155,36 +156,38 @@ bool answers_ask(struct answers *x, const char *title, const struct question *q,
     for (int i = 0; i < n && !report_stopped(x->r); i++)
         if (!report_has_time(x->r, 0))
             return report_note(x->r, "prompts from \"%s\" on: they would have taken too long", q[i].name), true;
-        else if (!ask(x, &q[i], sum, e))
+        else if (!ask(x, &q[i], i, sum, e))
             return false;
     return true;
 }
 
-static void report_drafts(struct report *r, const char *source, int position, struct draft_count d)
+static void report_drafts(struct report *r, const char *prompt, const struct stats *s)
 {
-    if (!d.drafted)
-        return;
-    report_text(r, source);
-    report_number(r, position);
-    report_number(r, d.drafted);
-    report_number(r, d.accepted);
-    report_number(r, 100 * drafts_share(d));
-}
-
-void answers_drafts(struct answers *x, const struct asked *sum)
-{
-    static const struct column columns[] = {
-        {"source", "source", -8, 0}, {"position", "position", 8, 0}, {"drafted", "drafted", 8, 0}, {"accepted", "accepted", 8, 0},
-        {"percent", "%", 7, 1},
-    };
     static const char *const sources[] = {
 #define DRAFT_SOURCE(ID, key, ...) key,
 #include "config/draft_sources.def"
     };
-    report_table(x->r, "drafts by source and position", columns, sizeof columns / sizeof *columns);
     for (int by = 0; by < DRAFT_SOURCES; by++)
-        for (int i = 0; i < LIMIT_DRAFTS; i++)
-            report_drafts(x->r, sources[by], i + 1, sum->stats.drafts[by][i]);
+        for (int i = 0; i < LIMIT_DRAFTS && s->drafts[by][i].drafted; i++) {
+            report_text(r, prompt);
+            report_text(r, sources[by]);
+            report_number(r, i + 1);
+            report_number(r, s->drafts[by][i].drafted);
+            report_number(r, s->drafts[by][i].accepted);
+            report_number(r, 100 * drafts_share(s->drafts[by][i]));
+        }
+}
+
+void answers_drafts(struct answers *x, const struct question *q, const struct asked *sum)
+{
+    static const struct column columns[] = {
+        {"prompt", "prompt", -10, 0}, {"source", "source", -8, 0}, {"position", "position", 8, 0}, {"drafted", "drafted", 8, 0},
+        {"accepted", "accepted", 8, 0}, {"percent", "%", 7, 1},
+    };
+    report_table(x->r, "drafts by source and position", columns, sizeof columns / sizeof *columns);
+    report_drafts(x->r, "all", &sum->stats);
+    for (int i = 0; i < ANSWERS_QUESTIONS; i++)
+        report_drafts(x->r, q[i].name, &sum->each[i]);
 }
 
 bool answers_open(struct answers *x, struct report *r, const struct engine_options *o, struct err *e)

@@ -18,6 +18,7 @@ enum { ANSWERS_QUESTIONS = 5 };         /* of each */
 struct asked {                          /* some answers together */
     int    n_answers;
     struct stats stats;
+    struct stats each[ANSWERS_QUESTIONS];       /* by question */
     double sum_tok_s, sum_decode_tok_s; /* of each answer: all tokens over all time, and behind the first one */
     double sum_pos;                     /* of the middle of each answer */
 };
@@ -35,7 +36,8 @@ struct answers {
 bool answers_open(struct answers *x, struct report *r, const struct engine_options *o, struct err *e);
 /* A table of answers.  Ends early if the report is stopped or has no time left.  False with the reason if the device fails. */
 bool answers_ask(struct answers *x, const char *title, const struct question *q, int n, struct asked *sum, struct err *e);
-void answers_drafts(struct answers *x, const struct asked *sum);        /* a table of drafts by source and position */
+/* A table of drafts by source and position: of all answers, then of those to each question, since code, prose and JSON differ. */
+void answers_drafts(struct answers *x, const struct question *q, const struct asked *sum);
 void answers_close(struct answers *x);
 
 /* Steps that verified exactly n drafts of that source.  Steps without drafts count as the MTP block's. */

@@ -87,10 +87,13 @@ static bool measure(struct report *r, const struct bench_options *o, struct err 
     x.n_alternatives = o->n_alternatives;
     for (int i = 0; ok && i < RUNS && !report_stopped(r); i++)
         ok = answers_ask(&x, titles[i], answers_five, ANSWERS_QUESTIONS, &runs[i], e);
-    for (int i = 0; i < RUNS; i++)
+    for (int i = 0; i < RUNS; i++) {
         stats_add(&all.stats, &runs[i].stats, false);
+        for (int k = 0; k < ANSWERS_QUESTIONS; k++)
+            stats_add(&all.each[k], &runs[i].each[k], false);
+    }
     if (ok)
-        answers_drafts(&x, &all);
+        answers_drafts(&x, answers_five, &all);
     answers_close(&x);
     return report_stopped(r) || (ok && report_bytes(r, o, runs, RUNS, e));
 }

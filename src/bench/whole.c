@@ -126,7 +126,7 @@ static bool measure(struct report *r, const struct bench_options *given, struct 
     x.limit_s = answer_s;
     ok = ok && answers_ask(&x, "answers to five prompts, greedy", answers_report, ANSWERS_QUESTIONS, &a, e);
     if (ok)
-        answers_drafts(&x, &a);
+        answers_drafts(&x, answers_report, &a);
     answers_close(&x);
     report_limit(r, 0);
     if (!ok || report_stopped(r))
