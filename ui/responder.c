@@ -14,7 +14,6 @@
 #include "responder/local.h"
 #include "responder/remote.h"
 #include "serve/control.h"
-#include "serve/engine_key.h"
 #include "serve/host.h"
 #include "serve/server.h"
 #include "ui/process.h"
@@ -40,7 +39,7 @@ static bool has_all(const char *there, const char *wanted)
 static bool is_same(const struct options *o, const struct control_state *s, const char *dir)
 {
     struct buf key = {0};
-    engine_key(o, &key);
+    control_engine_key(o, &key);
     bool model = !strcmp(buf_str(&s->root), dir), same = model && has_all(buf_str(&s->options), buf_str(&key));
     if (model && !same)
         log_warn("another q35chat has loaded this model, with %s instead of %s: it is loaded here as well",

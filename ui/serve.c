@@ -14,7 +14,6 @@
 #include "serve/control.h"
 #include "serve/server.h"
 #include "serve/socket.h"
-#include "serve/systemd.h"
 #include "ui/model.h"
 #include "ui/process.h"
 #include "ui/subcommand.h"
@@ -59,7 +58,7 @@ static enum server_state loop(struct server *s, struct err *e)
             return SERVER_STOPPED;
         state = server_run(s, e);
         if (!told && server_is_ready(s)) {
-            systemd_tell("READY=1\nSTATUS=the model is loaded");
+            socket_notify_systemd("READY=1\nSTATUS=the model is loaded");
             told = true;
         }
     }
@@ -101,9 +100,9 @@ static bool take_given(struct doors *d, int n, bool any, struct err *e)
         bool tcp = false;
         if (d->n == MAX_DOORS - 1)
             return err_set(e, "LISTEN_FDS has %d sockets, expected %d at most", n, MAX_DOORS - 1);
-        if (!socket_take(SYSTEMD_FIRST_FD + i, any, &tcp, e))
+        if (!socket_take(SOCKET_FIRST_FD + i, any, &tcp, e))
             return false;
-        d->fds[d->n++] = SYSTEMD_FIRST_FD + i;
+        d->fds[d->n++] = SOCKET_FIRST_FD + i;
         d->n_given++;
         d->tcp = d->tcp || tcp;
     }
@@ -135,7 +134,7 @@ static bool doors_open(struct doors *d, const struct args *a, const char *path, 
 {
     const bool any = args_on(a, "i-know");
     const char *address = args_text(a, "listen");
-    int given = systemd_sockets();
+    int given = socket_systemd();
     *d = (struct doors){.lock = -1};
     *status = EXIT_USAGE;               /* a wrong address is one whatever else runs here */
     if (address && !socket_check_tcp(address, any, e))
@@ -179,9 +178,9 @@ static int serve(struct server *s, const struct doors *d)
 {
     struct err e = {{0}};
     doors_tell(d);
-    systemd_tell("STATUS=the model loads");
+    socket_notify_systemd("STATUS=the model loads");
     enum server_state state = loop(s, &e);
-    systemd_tell("STOPPING=1");
+    socket_notify_systemd("STOPPING=1");
     if (state == SERVER_UNUSED)
         fprintf(stderr, "q35chat: no client for the time of --keep\n");
     return state == SERVER_FAILED ? fail(EXIT_MODEL, e.msg) : EXIT_ANSWERED;

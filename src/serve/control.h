@@ -1,4 +1,4 @@
-/* Asks a running server for its state, or to stop, over its unix socket. */
+/* Requests to a running server over its unix socket: for its state, or to stop. */
 #ifndef Q35_SERVE_CONTROL_H
 #define Q35_SERVE_CONTROL_H
 
@@ -12,7 +12,7 @@ enum control_found { CONTROL_NONE, CONTROL_FOUND, CONTROL_BUSY, CONTROL_FAILED }
 
 /* The state of a server. */
 struct control_state {
-    struct buf model, root, options;    /* name, directory, options of the engine (serve/engine_key.h) */
+    struct buf model, root, options;    /* name, directory, options of the engine (control_engine_key()) */
     int  protocol;                      /* version of its protocol with other q35chats (config/limits.h); 0: older than the first number */
     int  n_ctx;                         /* context in tokens; 0: the model is loading */
     int  n_running, n_waiting, n_unread;        /* answers under way, requests in the queue, answers paused until their clients read */
@@ -23,7 +23,9 @@ struct control_state {
 enum control_found control_look(const char *socket, struct control_state *s, struct err *e);
 void control_state_free(struct control_state *s);
 enum control_found control_stop(const char *socket, struct err *e);
-/* The socket that `given` names, or the usual one. */
+/* Appends the options that shape an engine, as one text.  Engines of the same model with the same text give the same answers. */
+void control_engine_key(const struct options *o, struct buf *out);
+/* Sets `path` to the socket that `given` names, or to the usual one. */
 void control_socket(const char *given, struct buf *path);
 
 #endif

@@ -38,7 +38,7 @@ static struct text kept(struct reader *r, struct buf *b)
 }
 
 /* Writes a sentence about the message that is read, with its number and role. */
-__attribute__((format(printf, 2, 3))) static bool refuse(const struct reader *r, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static bool refuse_message(const struct reader *r, const char *fmt, ...)
 {
     char what[400];
     va_list args;
@@ -73,7 +73,7 @@ static bool is_part(const struct pyjson *part, const char *type)
 /* Several programs look for "does not support image input" or "is not a multimodal model", send the history again without pictures, and continue. */
 static bool refuse_media(const struct reader *r, const char *what)
 {
-    return refuse(r, "this server does not support %s input (what it serves is not a multimodal model); send text only", what);
+    return refuse_message(r, "this server does not support %s input (what it serves is not a multimodal model); send text only", what);
 }
 
 static bool read_part(struct reader *r, const struct pyjson *part, size_t number, struct message *m, struct buf *out)
@@ -90,7 +90,7 @@ static bool read_part(struct reader *r, const struct pyjson *part, size_t number
             const struct pyjson *v = given_text(part, texts[i].key);
             if (v)
                 buf_add(out, v->text.p, v->text.n);
-            return v || refuse(r, "part %zu of its content has no text in \"%s\"", number, texts[i].key);
+            return v || refuse_message(r, "part %zu of its content has no text in \"%s\"", number, texts[i].key);
         }
     if (m->role == ROLE_ASSISTANT && is_part(part, "thinking") && given_text(part, "thinking")) {
         m->has_reasoning = true;
@@ -100,7 +100,7 @@ static bool read_part(struct reader *r, const struct pyjson *part, size_t number
     if (m->role == ROLE_ASSISTANT && is_part(part, "redacted_thinking"))
         return true;
     const struct pyjson *type = given_text(part, "type");
-    return refuse(r, "part %zu of its content is of the type \"%.*s\", expected \"text\"", number, type ? (int)type->text.n : 0,
+    return refuse_message(r, "part %zu of its content is of the type \"%.*s\", expected \"text\"", number, type ? (int)type->text.n : 0,
                   type ? type->text.p : "");
 }
 
@@ -129,7 +129,7 @@ static bool read_content(struct reader *r, struct message *m)
         return true;
     }
     if (m->role != ROLE_TOOL)
-        return refuse(r, "its content is neither a text nor a list of parts");
+        return refuse_message(r, "its content is neither a text nor a list of parts");
     pyjson_dump(v, &out);               /* a result that is JSON */
     m->content = kept(r, &out);
     return true;
@@ -173,7 +173,7 @@ static bool read_call(struct reader *r, const struct pyjson *call, struct messag
 {
     const struct pyjson *function = pyjson_given(call, "function"), *from = function ? function : call, *name = given_text(from, "name");
     if (!name)
-        return refuse(r, "call %d has no name, expected {\"function\": {\"name\": ..., \"arguments\": ...}}", m->n_calls + 1);
+        return refuse_message(r, "call %d has no name, expected {\"function\": {\"name\": ..., \"arguments\": ...}}", m->n_calls + 1);
     m->calls[m->n_calls++] = (struct call){.name = name->text, .arguments = read_arguments(r, pyjson_get(from, "arguments"))};
     return true;
 }
@@ -181,7 +181,7 @@ static bool read_call(struct reader *r, const struct pyjson *call, struct messag
 static bool read_calls(struct reader *r, struct message *m)
 {
     const struct pyjson *calls = pyjson_given(r->now, "tool_calls"), *former = pyjson_given(r->now, "function_call");
-    bool ok = !calls || calls->kind == PY_LIST || refuse(r, "tool_calls is not a list of calls");
+    bool ok = !calls || calls->kind == PY_LIST || refuse_message(r, "tool_calls is not a list of calls");
     const size_t n = calls ? calls->n : 0;
     m->calls = arena_array(r->mem, n + 1, sizeof *m->calls);
     for (size_t i = 0; ok && i < n; i++)
@@ -230,14 +230,14 @@ static bool find_role(const struct reader *r, enum role *role)
             *role = roles[i].role;
             return true;
         }
-    return refuse(r, "%s role, expected system, developer, user, assistant or tool", v ? "unknown" : "it has no");
+    return refuse_message(r, "%s role, expected system, developer, user, assistant or tool", v ? "unknown" : "it has no");
 }
 
 static bool read_message(struct reader *r)
 {
     struct message m = {0};
     if (r->now->kind != PY_DICT)
-        return refuse(r, "it is not an object, expected {\"role\": ..., \"content\": ...}");
+        return refuse_message(r, "it is not an object, expected {\"role\": ..., \"content\": ...}");
     if (!find_role(r, &m.role) || !read_content(r, &m))
         return false;
     if (m.role == ROLE_ASSISTANT)

@@ -223,7 +223,7 @@ static void nothing(const struct news *it, void *arg)
     (void)it, (void)arg;
 }
 
-static void host_free(struct host *h)
+static void free_host(struct host *h)
 {
     server_close(h->server);
     if (h->timer >= 0)
@@ -246,7 +246,7 @@ static void close_host(struct responder *r)
     stay_for_others(h);
     unlink(h->socket.data);             /* before the lock goes: then it is the next server's */
     finish_others(h);
-    host_free(h);
+    free_host(h);
     person->ops->close(person);
 }
 
@@ -299,7 +299,7 @@ struct responder *host_open(struct responder *person, struct responder *const *g
     h->usual = options_of_file(o);
     buf_adds(&h->socket, socket);
     if (!start(h, guests, n, o, e)) {
-        host_free(h);
+        free_host(h);
         return NULL;
     }
     person->fn = on_news;

@@ -1,14 +1,131 @@
-/* Answers of one responder: one after the other, each may be paused and go on later, there or elsewhere. */
+/* Jobs: their queues, and the lanes where they are answered, one after the other.  Each may be paused, and continued later, there or elsewhere. */
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/due.h"
 #include "answer/stats.h"
 #include "serve/server_state.h"
 
-/* Of /v1/completions and of an attached q35chat: the tokens of its prompt.  What the answer begins with is none of it. */
-static void find_plain(struct server *s, struct question *q)
+/* ---- jobs ---- */
+
+void job_free(struct job *j)
 {
-    if (!q->plain && !q->relayed)
-        return;
+    if (j->x)
+        exchange_set_data(j->x, NULL);
+    if (j->begun)
+        response_free(&j->response);
+    tokens_free(&j->tokens);
+    question_free(&j->question);
+    free(j);
+}
+
+void job_refuse(struct job *j, int status, const char *message, const char *code)
+{
+    char param[QUESTION_PARAM];
+    if (j->x)
+        exchange_refuse(j->x, &(struct refusal){status, message, code, question_param(message, code, param)}, 0);
+}
+
+/* Sends what the answer has gained. */
+static void flush_job(struct job *j)
+{
+    struct buf *out = &j->response.out;
+    if (j->x && j->question.streams && out->len)
+        exchange_write(j->x, (struct text){out->data, out->len});
+    buf_reset(out);
+}
+
+static void count_answer(struct metrics *m, const struct job *j, enum end end)
+{
+    const struct stats *s = &j->before;
+    const struct draft_count all = stats_all_drafts(s);
+    m->failed += end_failed(end);
+    m->answers += j->x && !end_failed(end);
+    m->prompt_tokens += (unsigned long long)s->n_prompt;
+    m->cached_tokens += (unsigned long long)s->n_cached;
+    m->tokens += (unsigned long long)s->n_tokens;
+    m->drafted += (unsigned long long)all.drafted;
+    m->accepted += (unsigned long long)all.accepted;
+    m->prefill_s += s->prefill_ms / 1000;
+    m->decode_s += s->decode_ms / 1000;
+}
+
+void job_end(struct server *s, struct job *j, const struct news *it)
+{
+    struct news last = *it;
+    if (it->stats)
+        stats_add(&j->before, it->stats, j->resumed);
+    last.stats = &j->before;
+    count_answer(&s->metrics, j, it->end);
+    response_done(&j->response, &last);
+    if (j->x && j->question.streams) {
+        exchange_begin(j->x, j->response.format->stream_type);
+        flush_job(j);
+        exchange_end(j->x);
+    } else if (j->x) {
+        exchange_json(j->x, j->response.failed ? 500 : 200, &j->response.out);
+    }
+}
+
+void job_end_waiting(struct server *s, struct job *j)
+{
+    queue_remove(j);
+    if (!j->begun && j->x) {            /* an attached chat has interrupted it */
+        response_begin(&j->response, &j->question, s->r, buf_str(&s->model));
+        j->begun = true;
+    }
+    if (j->begun)
+        job_end(s, j, &(struct news){.kind = NEWS_DONE, .end = END_INTERRUPTED});
+    job_free(j);
+}
+
+bool job_is_unread(const struct job *j, size_t bytes)
+{
+    return j->x && j->question.streams && exchange_unread(j->x) > bytes;
+}
+
+/* ---- queues ---- */
+
+void job_waits(struct job *j, int64_t since_ns)
+{
+    j->due = due_ns(since_ns, j->question.format->attached ? 0 : DUE_PATIENCE_MS);
+}
+
+void queue_add(struct queue *q, struct job *j)
+{
+    struct job **at = &q->first;
+    while (*at && (*at)->due <= j->due)
+        at = &(*at)->next;
+    j->next = *at;
+    j->in = q;
+    *at = j;
+    q->n++;
+}
+
+struct job *queue_take(struct queue *q)
+{
+    struct job *j = q->first;
+    queue_remove(j);
+    return j;
+}
+
+void queue_remove(struct job *j)
+{
+    struct job **at = &j->in->first;
+    while (*at != j)
+        at = &(*at)->next;
+    *at = j->next;
+    j->in->n--;
+    j->in = NULL;
+    j->next = NULL;
+}
+
+/* ---- an answer begins ---- */
+
+/* Makes the tokens of a prompt that is a text or tokens.  Only the prompt's own tokens stay in q->ids: those that begin the answer, at the end of an
+ * attached q35chat's, become the prefix. */
+static void make_plain(struct server *s, struct question *q)
+{
     if (q->prompt.p)
         s->r->ops->encode(s->r, q->prompt, true, &q->ids);
     q->request.plain = &q->ids;
@@ -23,21 +140,23 @@ static void begin(struct lane *l)
 {
     struct server *s = l->s;
     struct job *j = l->now;
+    struct question *q = &j->question;
     struct err e = {{0}};
-    j->question.request.patience_ms = due_patience_ms(j->due, clock_ns());
-    question_sampling(&j->question, s->so.o, l->r->ops->info(l->r));
-    find_plain(s, &j->question);
-    choice_begin(&j->choice, &j->question, l->r, buf_str(&s->model));
+    q->request.patience_ms = due_patience_ms(j->due, clock_ns());
+    question_sampling(q, s->so.o, l->r->ops->info(l->r));
+    if (q->plain)
+        make_plain(s, q);
+    response_begin(&j->response, q, l->r, buf_str(&s->model));
     j->begun = true;
-    const bool known = question_prefix(&j->question, s->r, &e);
-    const enum request_result how = known ? l->r->ops->request(l->r, &j->question.request, &e) : REQUEST_REFUSED;
-    if (how != REQUEST_TAKEN) {
-        s->figures.refused++;
-        job_refuse(j, 400, e.msg, how == REQUEST_TOO_LONG ? "context_length_exceeded" : NULL);
+    const bool known = question_prefix(q, s->r, &e);
+    const enum request_result result = known ? l->r->ops->request(l->r, &q->request, &e) : REQUEST_REFUSED;
+    if (result != REQUEST_TAKEN) {
+        s->metrics.refused++;
+        job_refuse(j, 400, e.msg, result == REQUEST_TOO_LONG ? "context_length_exceeded" : NULL);
         lane_end(l);
-    } else if (j->question.streams && j->x && !l->now_over) {
-        job_begin(j);
-        job_flush(j);
+    } else if (q->streams && j->x && !l->now_over) {
+        exchange_begin(j->x, j->response.format->stream_type);
+        flush_job(j);
     }
 }
 
@@ -49,53 +168,29 @@ void lane_end(struct lane *l)
     job_free(j);
 }
 
-void end_answer(struct server *s, struct job *j, const struct news *it)
-{
-    struct figures *f = &s->figures;
-    struct news last = *it;
-    if (it->stats)
-        stats_add(&j->before, it->stats, j->resumed);
-    last.stats = &j->before;
-    f->failed += end_failed(it->end);
-    f->answers += j->x && !end_failed(it->end);
-    figures_add(f, last.stats);
-    job_end(j, &last);
-}
-
-void end_waiting(struct server *s, struct job *j)
-{
-    static const char said[] = "{\"done\": \"interrupted\", \"why\": \"\"}\n";
-    queue_remove(j);
-    if (j->begun)
-        end_answer(s, j, &(struct news){.kind = NEWS_DONE, .end = END_INTERRUPTED});
-    else if (j->x)                      /* only another q35chat can ask for that */
-        exchange_reply(j->x, 200, "application/x-ndjson", text_of(said), 0);
-    job_free(j);
-}
-
 static void take_done(struct lane *l, const struct news *it)
 {
     l->now_over = true;
-    end_answer(l->s, l->now, it);
+    job_end(l->s, l->now, it);
 }
 
-/* ---- it is paused, and goes on ---- */
+/* ---- it is paused, and continues ---- */
 
 void lane_pause(struct lane *l)
 {
     if (!l->now || l->now_over || l->pauses)
         return;
     l->pauses = true;
-    l->now->n_told = l->now->said.n;
+    l->now->n_sent = l->now->tokens.n;
     l->r->ops->interrupt(l->r);
 }
 
-/* It has stopped, and the responder is free for others.  An answer that was to end then does not go on. */
+/* The answer has stopped, and the responder is free for others.  An answer that was to end then does not continue. */
 static void take_paused(struct lane *l, const struct news *it)
 {
     struct server *s = l->s;
     struct job *j = l->now;
-    if (!j->x || j->unwanted || choice_is_over(&j->choice)) {
+    if (!j->x || j->unwanted || response_is_over(&j->response)) {
         take_done(l, it);
         return;
     }
@@ -105,23 +200,23 @@ static void take_paused(struct lane *l, const struct news *it)
     queue_add(job_is_unread(j, JOB_LITTLE_UNREAD) ? &s->unread : &s->waiting, j);
 }
 
-/* As if it had not been paused: behind its tokens, with what is left of its limit. */
-static void go_on(struct lane *l)
+/* Resumes a paused answer after its last token, with what is left of its limit. */
+static void resume(struct lane *l)
 {
     struct job *j = l->now;
     struct request q = j->question.request;
     struct err e = {{0}};
     const int most = q.sampling.max_tokens;
-    if (most && j->before.n_tokens >= most && j->said.n > j->n_told) {         /* the last one is sampled again, so that all are told */
-        j->said.n--;
+    if (most && j->before.n_tokens >= most && j->tokens.n > j->n_sent) {       /* sample the last token again, so that all are sent */
+        j->tokens.n--;
         j->before.n_tokens--;
     }
-    int left = most - j->before.n_tokens;
+    const int left = most - j->before.n_tokens;
     j->resumed = true;
-    j->n_again = 0;
-    j->choice.responder = l->r;
+    j->n_repeated = 0;
+    j->response.responder = l->r;
     q.patience_ms = due_patience_ms(j->due, clock_ns());
-    q.prefix.tokens = j->said.n ? &j->said : NULL;
+    q.prefix.tokens = j->tokens.n ? &j->tokens : NULL;
     q.sampling.max_tokens = most ? left : 0;
     if (most && left <= 0)
         take_done(l, &(struct news){.kind = NEWS_DONE, .end = END_LENGTH});
@@ -132,30 +227,31 @@ static void go_on(struct lane *l)
 void lane_start(struct lane *l)
 {
     l->now = queue_take(&l->s->waiting);
-    l->now->begun ? go_on(l) : begin(l);
+    l->now->begun ? resume(l) : begin(l);
 }
 
-/* ---- what the responder tells ---- */
+/* ---- news of the responder ---- */
 
-/* A part of the answer.  While the answer is being paused, tokens that still come are kept, so that the responder can go on behind them, but not
- * told: an interrupted responder also tells what its parser had held back, and that may go on otherwise.  They are told when they come again. */
+/* Takes a part of the answer.  While the answer is being paused, tokens that still come are kept, so that the responder can continue after them, but
+ * not sent: an interrupted responder also reports what its parser had held back, and that may continue otherwise.  They are sent when they come
+ * again. */
 static void take_part(struct lane *l, const struct news *it)
 {
     struct job *j = l->now;
     struct news part = *it;
     if (!j || l->now_over)
         return;
-    bool again = it->replayed && j->resumed;
-    if (it->kind == NEWS_TOKEN && again)
-        j->n_again++;
-    if (it->kind == NEWS_TOKEN && !again)
-        tokens_add(&j->said, it->token, NULL);
+    const bool repeated = it->replayed && j->resumed;
+    if (it->kind == NEWS_TOKEN && repeated)
+        j->n_repeated++;
+    if (it->kind == NEWS_TOKEN && !repeated)
+        tokens_add(&j->tokens, it->token, NULL);
     if (l->pauses)
         return;
-    part.replayed = it->replayed && !(again && j->n_again > j->n_told);
-    if (!choice_news(&j->choice, &part))
-        l->r->ops->interrupt(l->r);     /* a stop string came */
-    job_flush(j);
+    part.replayed = it->replayed && !(repeated && j->n_repeated > j->n_sent);
+    if (!response_news(&j->response, &part))
+        l->r->ops->interrupt(l->r);     /* a stop string came, or the only call */
+    flush_job(j);
 }
 
 void lane_take(struct lane *l, const struct news *it)
@@ -188,4 +284,12 @@ struct lane *lane_of(struct server *s, const struct job *j)
         if (s->lanes[i].now == j)
             return &s->lanes[i];
     return NULL;
+}
+
+int lanes_running(const struct server *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_lanes; i++)
+        n += s->lanes[i].now && !s->lanes[i].now_over;
+    return n;
 }

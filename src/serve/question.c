@@ -97,6 +97,40 @@ static bool refuse_fields(const struct pyjson *top, int where, struct err *e)
     return true;
 }
 
+/* True if `name` of n bytes is among names that blanks separate. */
+static bool is_among(const char *names, const char *name, size_t n)
+{
+    for (const char *p = names; *p; p += strspn(p, " ")) {
+        const size_t length = strcspn(p, " ");
+        if (length == n && !memcmp(p, name, n))
+            return true;
+        p += length;
+    }
+    return false;
+}
+
+const char *question_param(const char *message, const char *code, char name[QUESTION_PARAM])
+{
+    static const char *const all[] = {
+#define DONE(names, ...) names,
+#define REFUSED(names, ...) names,
+#include "config/request_fields.def"
+    };
+    const size_t n = strcspn(message, " ");
+    if (code && !strcmp(code, "model_not_found"))
+        return "model";
+    if (!strncmp(message, "message ", 8) || !strncmp(message, "none of the ", 12))      /* by its number (serve/history.h) */
+        return "messages";
+    if (!strncmp(message, "tool ", 5))
+        return "tools";
+    for (size_t i = 0; n < QUESTION_PARAM && i < sizeof all / sizeof *all; i++)
+        if (is_among(all[i], message, n)) {
+            snprintf(name, QUESTION_PARAM, "%.*s", (int)n, message);
+            return name;
+        }
+    return NULL;
+}
+
 /* Checks that the value of the key is an object, or absent. */
 static bool is_object(const struct pyjson *top, const char *key, struct err *e)
 {
@@ -243,14 +277,17 @@ static bool read_bias(struct question *q, const struct pyjson *top, struct err *
     return true;
 }
 
+/* Reads a whole number of up to 64 bits, which a program may have written as 1.0. */
 static bool read_seed(struct question *q, const struct pyjson *top, struct err *e)
 {
     const struct pyjson *v = pyjson_given(top, "seed");
     if (!v)
         return true;
-    if (v->kind != PY_INT || v->text.n > 20)
+    const char *digits = v->kind == PY_INT || v->kind == PY_FLOAT ? arena_strndup(&q->mem, v->text.p, v->text.n) : "";
+    const double x = v->kind == PY_FLOAT ? strtod(digits, NULL) : 0;
+    if (v->kind == PY_FLOAT ? !(fabs(x) < 0x1p63) || x != floor(x) : v->kind != PY_INT || v->text.n > 20)
         return err_set(e, "seed is not a whole number");
-    q->given.seed = strtoull(arena_strndup(&q->mem, v->text.p, v->text.n), NULL, 10);
+    q->given.seed = v->kind == PY_FLOAT ? (uint64_t)(int64_t)x : strtoull(digits, NULL, 10);
     q->seeded = true;
     return true;
 }
@@ -408,7 +445,7 @@ void question_sampling(struct question *q, const struct options *o, const struct
 {
     const struct sampling *g = &q->given;
     struct sampling *s = &q->request.sampling;
-    if (q->relayed) {
+    if (q->complete) {
         *s = *g;
         return;
     }

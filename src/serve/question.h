@@ -13,18 +13,20 @@
 #include "answer/tokens.h"
 #include "text/pyjson.h"
 
-enum { QUESTION_MAX_STOPS = 16 };
+enum { QUESTION_MAX_STOPS = 16, QUESTION_PARAM = 64 };
+
+struct format;
 
 /* Everything except `ids` and `prefix` is allocated in `mem`. */
 struct question {
     struct arena mem;
     struct request request;             /* its sampling is filled by question_sampling() */
-    bool plain;                         /* to /v1/completions: `prompt` or `ids` instead of messages */
+    const struct format *format;        /* of the reply; set by the caller of the reader */
+    bool plain;                         /* `prompt` or `ids` instead of messages */
     struct text prompt;                 /* p NULL: the prompt is in `ids` */
     struct ids ids;
-    bool relayed;                       /* from an attached q35chat (serve/relay.h): the prompt is in `ids`, the reply has tokens */
-    int  n_answer_prefix;               /* relayed: how many of the last ids are the beginning of the answer */
-    struct text name;                   /* relayed: the answer's name, for interrupting it */
+    int  n_answer_prefix;               /* how many of the last ids are the beginning of the answer */
+    struct text name;                   /* of the answer, for interrupting it; empty: none */
     struct message *continued;          /* an answer that is to be continued, or NULL */
     struct tokens prefix;               /* what the answer begins with, once that is made */
     struct text model;                  /* the model that the client wants; empty: any */
@@ -35,6 +37,7 @@ struct question {
     int  n_alternatives;                /* alternatives sent with each token; -1: no logprobs */
     struct sampling given;      /* sampling values from the body; NAN, or INT_MIN in whole numbers: not given */
     bool seeded, biased;                /* the body has a seed, a logit_bias */
+    bool complete;                      /* `given` has all of the sampling */
 };
 
 /* False with a sentence for the client.  *q must be freed either way. */
@@ -53,8 +56,11 @@ bool question_flag(const struct pyjson *top, const char *key, bool *to, struct e
  * thought. */
 bool question_prefix(struct question *q, struct responder *r, struct err *e);
 void question_free(struct question *q);
-/* Fills q->request.sampling with the values of the body, else of the options, else the model's own defaults.  Relayed: with those of the body, which
- * has all. */
+/* Returns the field of the body that a refusal is about, for programs; NULL: not known.  message: its sentence, which begins with the field if there
+ * is one.  code: its word for programs, or NULL. */
+const char *question_param(const char *message, const char *code, char name[QUESTION_PARAM]);
+/* Fills q->request.sampling with the values of the body, else of the options, else the model's own defaults.  If the body's are complete, with those
+ * alone. */
 void question_sampling(struct question *q, const struct options *o, const struct responder_info *info);
 
 #endif

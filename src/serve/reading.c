@@ -1,11 +1,11 @@
-#include "serve/reading.h"
-
+/* Reads bodies, large ones on threads of their own. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/quiet.h"
+#include "serve/server_state.h"
 #include "serve/tokens.h"
 
 /* Bodies that are read at once: as many as there are connections may come together.  Tokens of a text take longer than its JSON; those of a question
@@ -14,11 +14,11 @@ enum { SMALL = 32 << 10, SMALL_TEXT = 2 << 10, THREADS = 4 };
 
 /* ---- any thread ---- */
 
-/* Makes the tokens of the prompt and of what the answer begins with, so that the server need not. */
+/* Makes the tokens of the prompt and of the answer's beginning, so that the server need not. */
 static bool make_tokens(struct reading *rd)
 {
     struct question *q = &rd->job->question;
-    if (!rd->r || q->relayed)
+    if (!rd->r)
         return true;
     if (!question_prefix(q, rd->r, &rd->e))
         return false;
@@ -36,10 +36,12 @@ static void read_body(struct reading *rd)
 {
     if (tokens_too_many(rd->text, rd->most_values))
         rd->ok = err_set(&rd->e, "the body has more than %zu values, more than the context can hold", rd->most_values);
-    else if (rd->how->question)
-        rd->ok = rd->how->question(&rd->job->question, rd->text, rd->o, &rd->e) && make_tokens(rd);
+    else if (rd->format)
+        rd->ok = rd->format->read(&rd->job->question, rd->text, rd->o, &rd->e) && make_tokens(rd);
     else
-        rd->ok = rd->how->reply(rd->r, rd->text, rd->o, &rd->out, &rd->e);
+        rd->ok = rd->reply(rd->r, rd->text, rd->o, &rd->out, &rd->e);
+    if (rd->job)
+        rd->job->question.format = rd->format;
 }
 
 static void *run(void *arg)
@@ -75,9 +77,9 @@ static void read_now(struct readings *l, const struct reading *given, const stru
     struct reading rd = *given;
     rd.text = exchange_body(rd.x);
     rd.o = (struct options *)o;
-    if (rd.how->question)
+    if (rd.format)
         rd.r = NULL;                    /* the lane makes the tokens, of which it may have most */
-    rd.job = rd.how->question ? new_job(rd.x) : NULL;
+    rd.job = rd.format ? new_job(rd.x) : NULL;
     read_body(&rd);
     l->fn(l->arg, &rd);
     if (rd.job)
@@ -97,7 +99,7 @@ static void start(struct readings *l)
 
 void readings_add(struct readings *l, const struct reading *given, const struct options *o)
 {
-    if (exchange_body(given->x).n <= (given->how->reply ? SMALL_TEXT : SMALL)) {
+    if (exchange_body(given->x).n <= (given->reply ? SMALL_TEXT : SMALL)) {
         read_now(l, given, o);
         return;
     }
@@ -105,7 +107,7 @@ void readings_add(struct readings *l, const struct reading *given, const struct 
     *rd = *given;
     rd->done = &l->done;
     rd->o = options_copy(o);
-    rd->job = rd->how->question ? new_job(NULL) : NULL;
+    rd->job = rd->format ? new_job(NULL) : NULL;
     exchange_take_body(rd->x, &rd->body);
     rd->text = (struct text){rd->body.data, rd->body.len};
     while (*end)
@@ -158,7 +160,7 @@ bool reading_was_interrupted(const struct reading *rd)
     const struct question *q = &rd->job->question;
     struct buf name = {0};
     add_name(&name, q->name);
-    const bool was = q->relayed && rd->interrupted.len && memmem(rd->interrupted.data, rd->interrupted.len, name.data, name.len);
+    const bool was = q->name.n && rd->interrupted.len && memmem(rd->interrupted.data, rd->interrupted.len, name.data, name.len);
     buf_free(&name);
     return was;
 }

@@ -11,27 +11,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "serve/engine_key.h"
-#include "serve/relay.h"
-#include "serve/respond.h"
+#include "serve/control.h"
 #include "serve/server_state.h"
 
 /* ---- news ---- */
 
-void write_state(const struct server *s, struct buf *out)
-{
-    if (s->ready)
-        relay_ready(s->r->ops->info(s->r), out);
-    else
-        buf_addf(out, "{\"loading\": [%zu,%zu]}\n", s->loaded, s->to_load);
-}
-
-static void tell_attached(struct server *s)
+static void send_state(struct server *s)
 {
     struct buf lines = {0};
     if (s->attached.n) {
-        write_state(s, &lines);
-        attached_tell(&s->attached, &lines);
+        attached_add_state(s, &lines);
+        attached_send(&s->attached, &lines);
     }
     buf_free(&lines);
 }
@@ -41,7 +31,7 @@ static void fail_job(const struct job *j, const char *why)
     if (j->x && j->begun && j->question.streams)
         exchange_end(j->x);
     else if (j->x)
-        respond_error(j->x, 503, why);
+        exchange_error(j->x, 503, why);
 }
 
 static void fail_waiting(const struct queue *q, const char *why)
@@ -64,15 +54,6 @@ static void fail_all(struct server *s, const char *why)
     fail_waiting(&s->unread, why);
 }
 
-/* Reports to the attached chat that asked, if it is still there. */
-static void tell_filed(struct server *s, const struct news *it)
-{
-    struct buf line = {0};
-    relay_filed(it, &line);
-    attached_tell_of(&s->attached, it->conversation, &line);
-    buf_free(&line);
-}
-
 static void on_news(const struct news *it, void *arg)
 {
     struct lane *l = arg;
@@ -83,12 +64,12 @@ static void on_news(const struct news *it, void *arg)
         s->loaded = it->done;
         s->to_load = it->total;
         if (first)
-            tell_attached(s);
+            send_state(s);
         break;
     case NEWS_READY:
         s->ready |= first;
         if (first)
-            tell_attached(s);
+            send_state(s);
         break;
     case NEWS_NOTE:
         if (first)
@@ -97,7 +78,7 @@ static void on_news(const struct news *it, void *arg)
     case NEWS_RESTORED:
     case NEWS_SAVED:
         if (first)
-            tell_filed(s, it);
+            attached_send_filed(&s->attached, it);
         break;
     case NEWS_FATAL:
         fail_all(s, it->text.p);
@@ -107,15 +88,7 @@ static void on_news(const struct news *it, void *arg)
     }
 }
 
-int n_running(const struct server *s)
-{
-    int n = 0;
-    for (int i = 0; i < s->n_lanes; i++)
-        n += s->lanes[i].now && !s->lanes[i].now_over;
-    return n;
-}
-
-/* Answers that may be under way at once. */
+/* Returns how many answers may be under way at once. */
 static int n_at_once(const struct server *s)
 {
     const struct responder_info *info = s->r->ops->info(s->r);
@@ -134,9 +107,9 @@ static void gone(void *arg, struct exchange *x)
         return;
     }
     j->x = NULL;
-    s->figures.left++;
+    s->metrics.left++;
     if (j->in)
-        end_waiting(s, j);
+        job_end_waiting(s, j);
     else
         lane_left(lane_of(s, j));
 }
@@ -164,7 +137,7 @@ struct server *server_open(struct responder *const *all, int n, const struct ser
         return NULL;
     CHECK(n <= SERVER_ANSWERS);
     struct server *s = memory_zeroed(1, sizeof *s);
-    const struct web_owner owner = {.begun = begun, .asked = asked, .gone = gone, .arg = s};
+    const struct web_owner owner = {.begun = routes_begun, .asked = routes_asked, .gone = gone, .arg = s};
     s->r = r;
     s->so = *so;
     s->unused_ns = clock_ns();
@@ -173,8 +146,8 @@ struct server *server_open(struct responder *const *all, int n, const struct ser
         add_lane(s, all[i]);
     s->ready = r->ops->info(r) != NULL && r->can.tokens;
     name_model(s);
-    engine_key(so->engine ? so->engine : so->o, &s->options);
-    if (!readings_init(&s->readings, has_read, s))
+    control_engine_key(so->engine ? so->engine : so->o, &s->options);
+    if (!readings_init(&s->readings, routes_read, s))
         err_set(e, "cannot start a server: %s", strerror(errno));
     else
         s->web = web_open(&owner, e);
@@ -219,12 +192,12 @@ bool server_listen(struct server *s, int fd, struct err *e)
 
 int server_n_open(const struct server *s)
 {
-    return s->waiting.n + s->unread.n + n_running(s);
+    return s->waiting.n + s->unread.n + lanes_running(s);
 }
 
 static int is_other(const struct job *j)
 {
-    return j->x && !j->question.relayed;
+    return j->x && !j->question.format->attached;
 }
 
 static int n_others_in(const struct queue *q)
@@ -252,7 +225,7 @@ void server_leave_chat(struct server *s)
     s->so.of_chat = false;
     s->so.n_spare = 0;
     buf_adds(&line, "{\"note\": \"the chat that had loaded the model has left; it stays loaded while it is used\"}\n");
-    attached_tell(&s->attached, &line);
+    attached_send(&s->attached, &line);
     buf_free(&line);
 }
 
@@ -284,10 +257,10 @@ static double unused_ms_left(const struct server *s)
     return s->so.keep_s * 1000.0 - clock_ms_since(s->unused_ns);
 }
 
-/* Where the next request is answered; NULL: it waits. */
+/* Returns the lane for the next request of the queue; NULL: the request waits. */
 static struct lane *free_lane(struct server *s)
 {
-    const bool may = s->ready && s->state == SERVER_RUNS && !s->held && s->waiting.n && n_running(s) < n_at_once(s);
+    const bool may = s->ready && s->state == SERVER_RUNS && !s->held && s->waiting.n && lanes_running(s) < n_at_once(s);
     for (int i = 0; i < s->n_lanes && may; i++)
         if (!s->lanes[i].now)
             return &s->lanes[i];
@@ -298,7 +271,7 @@ static struct lane *free_lane(struct server *s)
  * accepts no connections any more and only finishes what is under way. */
 static double unread_ms_left(const struct server *s, const struct job *j)
 {
-    const bool stays = !s->so.send_timeout_s || (j->question.relayed && !s->shut);
+    const bool stays = !s->so.send_timeout_s || (j->question.format->attached && !s->shut);
     return stays ? INFINITY : s->so.send_timeout_s * 1000.0 - exchange_unread_ms(j->x);
 }
 
@@ -321,8 +294,8 @@ static void end_unread(struct server *s, struct job *j)
 {
     struct err why;
     err_set(&why, "nothing of the answer could be sent for %d s, since it was not read: it ends here", s->so.send_timeout_s);
-    s->figures.unread++;
-    end_answer(s, j, &(struct news){.kind = NEWS_DONE, .end = END_FAILED, .text = text_of(why.msg)});
+    s->metrics.unread++;
+    job_end(s, j, &(struct news){.kind = NEWS_DONE, .end = END_FAILED, .text = text_of(why.msg)});
     job_free(j);
 }
 
@@ -349,7 +322,7 @@ static void watch_readers(struct server *s)
 
 static void watch_use(struct server *s)
 {
-    bool used = web_n_clients(s->web) || n_running(s) || s->waiting.n;
+    bool used = web_n_clients(s->web) || lanes_running(s) || s->waiting.n;
     if (used)
         s->unused_ns = 0;
     else if (!s->unused_ns)

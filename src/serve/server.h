@@ -6,24 +6,10 @@
 #include <poll.h>
 
 #include "base/err.h"
-#include "option/options.h"
 #include "responder/responder.h"
+#include "serve/server_options.h"
 
-struct server_options {
-    const struct options *o;            /* values for what a request does not say; must outlive the server */
-    const struct options *engine;       /* those with which the engine was loaded; NULL: o */
-    int  n_waiting;                     /* most requests in the queue; more get status 429 */
-    int  send_timeout_s;                /* an answer ends when its client has read nothing for so long; 0: never.  Answers of attached chats, which
-                                         * may be suspended, do not end so */
-    int  keep_s;                        /* the server ends when it had no client for so long; 0: never */
-    const char *key;                    /* key that clients over TCP must send; NULL: TCP is not allowed */
-    bool any_host;                      /* clients over TCP may call it by any name (Host) */
-    int  n_spare;                       /* how many of the responder's answers at once are not for clients of the server */
-    bool of_chat;                       /* the engine belongs to a chat: clients cannot stop the server */
-};
-
-enum server_state { SERVER_RUNS, SERVER_STOPPED, SERVER_UNUSED, SERVER_FAILED };
-enum { SERVER_MAX_FDS = RESPONDER_MAX_FDS + 1, SERVER_ANSWERS = 16 };
+enum { SERVER_MAX_FDS = RESPONDER_MAX_FDS + 1 };
 
 struct server;
 /* all: n responders of one engine, for n answers at once, at most SERVER_ANSWERS.  Owns them from now on, also when it fails.  NULL with the reason;
@@ -41,7 +27,7 @@ int  server_n_open(const struct server *s);             /* answers under way and
 int  server_n_others(const struct server *s);           /* attached q35chats, and answers for other clients; 0 when the model is gone */
 void server_leave_chat(struct server *s);               /* so.of_chat is over: clients can stop the server; attached chats are notified */
 void server_shut(struct server *s);                     /* accepts no further connections */
-/* Does what there is to do.  STOPPED: a client stopped the server; UNUSED: no client for keep_s; FAILED: the model is gone, with the reason. */
+/* Does what there is to do.  FAILED: with the reason. */
 enum server_state server_run(struct server *s, struct err *e);
 
 #endif

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -196,4 +198,82 @@ bool socket_is_local_name(const char *host)
             return true;
     }
     return false;
+}
+
+/* ---- systemd ---- */
+
+int socket_systemd(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+    long n = pid && fds && strtol(pid, NULL, 10) == (long)getpid() ? strtol(fds, NULL, 10) : 0;
+    unsetenv("LISTEN_PID");             /* the variables are meant for this process alone */
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_FDNAMES");
+    for (long i = 0; i < n; i++)
+        if (fcntl(SOCKET_FIRST_FD + (int)i, F_SETFD, FD_CLOEXEC))
+            return (int)i;
+    return n > 0 ? (int)n : 0;
+}
+
+void socket_notify_systemd(const char *lines)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    size_t n = path ? strlen(path) : 0;
+    if (!n || n >= sizeof to.sun_path)
+        return;
+    memcpy(to.sun_path, path, n);
+    if (*path == '@')                   /* in the abstract namespace */
+        to.sun_path[0] = 0;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    (void)!sendto(fd, lines, strlen(lines), MSG_NOSIGNAL, (const struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
+    close(fd);
+}
+
+/* ---- the other end ---- */
+
+/* Appends an address as /proc/net/tcp has it: words of 32 bits as this machine stores them, then the port. */
+static bool add_address(struct buf *out, const struct sockaddr_storage *a)
+{
+    uint32_t words[4] = {0};
+    const bool v6 = a->ss_family == AF_INET6;
+    const struct sockaddr_in *in = (const void *)a;
+    const struct sockaddr_in6 *in6 = (const void *)a;
+    if (!v6 && a->ss_family != AF_INET)
+        return false;
+    memcpy(words, v6 ? (const void *)&in6->sin6_addr : (const void *)&in->sin_addr, v6 ? 16 : 4);
+    for (int i = 0; i < (v6 ? 4 : 1); i++)
+        buf_addf(out, "%08X", words[i]);
+    buf_addf(out, ":%04X ", ntohs(v6 ? in6->sin6_port : in->sin_port));
+    return true;
+}
+
+/* True if a process holds the socket that the table lists with these two addresses. */
+static bool is_held(const char *table, const char *addresses)
+{
+    char line[512];
+    bool held = false;
+    FILE *f = fopen(table, "re");
+    while (f && !held && fgets(line, sizeof line, f)) {
+        const char *at = strstr(line, addresses);
+        unsigned long inode = 0;
+        held = at && sscanf(at + strlen(addresses), "%*x %*x:%*x %*x:%*x %*x %*u %*u %lu", &inode) == 1 && inode;
+    }
+    if (f)
+        fclose(f);
+    return held;
+}
+
+bool socket_peer_waits(int fd)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t n_own = sizeof own, n_peer = sizeof peer;
+    struct buf addresses = {0};
+    const bool known = !getsockname(fd, (struct sockaddr *)&own, &n_own) && !getpeername(fd, (struct sockaddr *)&peer, &n_peer)
+                       && add_address(&addresses, &peer) && add_address(&addresses, &own);      /* as the client's end has them */
+    const bool waits = known && is_held(peer.ss_family == AF_INET6 ? "/proc/self/net/tcp6" : "/proc/self/net/tcp", addresses.data);
+    buf_free(&addresses);
+    return waits;
 }

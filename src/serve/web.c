@@ -14,9 +14,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "serve/choice.h"
-#include "serve/halfclosed.h"
-#include "serve/respond.h"
+#include "serve/format.h"
+#include "serve/socket.h"
 
 enum {
     MAX_CLIENTS = 512,                  /* more than all shares, since connections that were closed leave a little later */
@@ -79,7 +78,9 @@ struct exchange {
     bool asked, dropped, suspended;
 
     int status;                         /* 0: not answered yet */
+    const struct format *format;        /* of errors; NULL: that of OpenAI's servers */
     const char *type;
+    const char *allow;                  /* methods of the path, or NULL */
     int retry_s;
     bool streams, ended;
     struct buf out;                     /* the reply, or what of the stream is not sent yet */
@@ -128,30 +129,32 @@ static void hang_up(struct client *c)
 
 /* Sends a reply without libmicrohttpd, which replies at the end of a head or of a body alone.  The reply fits into the buffer of a socket to which
  * nothing was sent, or is lost. */
-static void say(struct web *w, int fd, int status, struct text body)
+static void send_reply(struct web *w, int fd, int status, const char *allow, struct text body)
 {
     struct buf out = {0};
     buf_addf(&out, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\nx-request-id: %016llx-%llu\r\n",
              status, MHD_get_reason_phrase_for((unsigned)status), body.n, (unsigned long long)w->id, (unsigned long long)++w->n_replies);
     if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
-        buf_addf(&out, "Retry-After: %d\r\n", RESPOND_RETRY_S);
+        buf_addf(&out, "Retry-After: %d\r\n", WEB_RETRY_S);
+    if (allow)
+        buf_addf(&out, "Allow: %s\r\n", allow);
     buf_adds(&out, "\r\n");
     buf_add(&out, body.p, body.n);
     (void)!send(fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
     buf_free(&out);
 }
 
-static void say_why(struct web *w, int fd, int status, const char *why)
+static void send_why(struct web *w, int fd, int status, const char *why)
 {
     struct buf body = {0};
-    choice_error(&body, status, why, NULL);
-    say(w, fd, status, (struct text){body.data, body.len});
+    openai_error(&(struct refusal){.status = status, .message = why}, &body);
+    send_reply(w, fd, status, NULL, (struct text){body.data, body.len});
     buf_free(&body);
 }
 
-static void say_and_hang_up(struct client *c, int status, const char *why)
+static void refuse_and_hang_up(struct client *c, int status, const char *why)
 {
-    say_why(c->web, c->watch.fd, status, why);
+    send_why(c->web, c->watch.fd, status, why);
     hang_up(c);
 }
 
@@ -171,7 +174,7 @@ static bool make_place(struct web *w, enum share share)
         if (c->share == share && may_go(c))
             oldest = c;
     if (oldest && share == SHARE_OPEN)
-        say_and_hang_up(oldest, MHD_HTTP_SERVICE_UNAVAILABLE, shares[share].full);
+        refuse_and_hang_up(oldest, MHD_HTTP_SERVICE_UNAVAILABLE, shares[share].full);
     else if (oldest)                    /* idle: its client connects again when it has a request */
         hang_up(oldest);
     return oldest;
@@ -272,6 +275,8 @@ static enum MHD_Result respond(struct exchange *x)
         snprintf(retry, sizeof retry, "%d", x->retry_s);
         MHD_add_response_header(r, "Retry-After", retry);
     }
+    if (x->allow)
+        MHD_add_response_header(r, "Allow", x->allow);
     enum MHD_Result done = MHD_queue_response(x->connection, (unsigned)x->status, r);
     MHD_destroy_response(r);
     return done;
@@ -284,6 +289,29 @@ void exchange_reply(struct exchange *x, int status, const char *type, struct tex
     x->retry_s = retry_s;
     buf_add(&x->out, body.p ? body.p : "", body.n);
     resume(x);
+}
+
+void exchange_json(struct exchange *x, int status, const struct buf *body)
+{
+    exchange_reply(x, status, "application/json", (struct text){buf_str(body), body->len}, 0);
+}
+
+void exchange_ok(struct exchange *x, const char *json)
+{
+    exchange_reply(x, MHD_HTTP_OK, "application/json", text_of(json), 0);
+}
+
+void exchange_refuse(struct exchange *x, const struct refusal *f, int retry_s)
+{
+    struct buf body = {0};
+    (x->format ? x->format->error : openai_error)(f, &body);
+    exchange_reply(x, f->status, "application/json", (struct text){body.data, body.len}, retry_s);
+    buf_free(&body);
+}
+
+void exchange_error(struct exchange *x, int status, const char *message)
+{
+    exchange_refuse(x, &(struct refusal){.status = status, .message = message}, 0);
 }
 
 void exchange_begin(struct exchange *x, const char *type)
@@ -340,6 +368,8 @@ void exchange_take_body(struct exchange *x, struct buf *to)
     x->body = (struct buf){0};
 }
 
+void exchange_set_format(struct exchange *x, const struct format *f) { x->format = f; }
+void exchange_allow(struct exchange *x, const char *methods) { x->allow = methods; }
 void exchange_set_data(struct exchange *x, void *own) { x->kept = own; }
 void *exchange_data(const struct exchange *x) { return x->kept; }
 
@@ -357,15 +387,15 @@ bool exchange_trust(struct exchange *x)
     }
     if (c->share != SHARE_OPEN)
         return true;
-    respond_error_with(x, 503, shares[SHARE_KEYED].full, NULL, RESPOND_RETRY_S);
+    exchange_refuse(x, &(struct refusal){.status = 503, .message = shares[SHARE_KEYED].full}, WEB_RETRY_S);
     return false;
 }
 
 /* ---- what libmicrohttpd reports ---- */
 
-/* The lengths that a head gives for its body. */
+/* What a head may have only once: the lengths that it gives for its body, and the host. */
 struct lengths {
-    int n, n_codings;
+    int n, n_codings, n_hosts;
     const char *first;
     bool differ, chunked, blank;        /* blank: in the name of a field, which others may read as the name without it */
 };
@@ -379,6 +409,7 @@ static enum MHD_Result add_length(void *arg, enum MHD_ValueKind kind, const char
         l->n_codings++;
         l->chunked = !strcasecmp(value, "chunked");
     }
+    l->n_hosts += !strcasecmp(name, "Host");
     if (strcasecmp(name, "Content-Length"))
         return MHD_YES;
     l->differ |= l->n++ && strcmp(l->first, value);
@@ -396,13 +427,15 @@ static bool read_length(struct exchange *x, size_t *bytes)
     *bytes = l.first ? strtoull(l.first, NULL, 10) : 0;
     x->has_body = *bytes || l.n_codings;
     if (l.n_codings > 1 || (l.n_codings && !l.chunked))
-        respond_error(x, 501, "the Transfer-Encoding is not chunked, and no other is supported");
+        exchange_error(x, 501, "the Transfer-Encoding is not chunked, and no other is supported");
     else if (l.n_codings && l.n)
-        respond_error(x, 400, "the request has both Content-Length and Transfer-Encoding");
+        exchange_error(x, 400, "the request has both Content-Length and Transfer-Encoding");
     else if (l.blank)                   /* libmicrohttpd would read the body as the next request */
-        say_and_hang_up(x->client, 400, "the name of a header field has a blank");
+        refuse_and_hang_up(x->client, 400, "the name of a header field has a blank");
+    else if (l.n_hosts > 1)             /* a program in front of this one may have checked the other */
+        exchange_error(x, 400, "the request has more than one Host header");
     else if (l.differ || (l.first && (!digits || l.first[digits])))
-        respond_error(x, 400, "the Content-Length is not one whole number");
+        exchange_error(x, 400, "the Content-Length is not one whole number");
     return !x->status && !l.blank;
 }
 
@@ -413,7 +446,7 @@ static void refuse_body(struct exchange *x)
         err_set(&e, "the body has more than %zu bytes, the most that a request can have here", x->most);
     else
         err_set(&e, "a request of this method has no body here");
-    respond_error(x, MHD_HTTP_CONTENT_TOO_LARGE, e.msg);
+    exchange_error(x, MHD_HTTP_CONTENT_TOO_LARGE, e.msg);
 }
 
 /* Looks at the head, and replies if the body is not wanted. */
@@ -429,11 +462,11 @@ static void look_at_head(struct exchange *x)
     if (x->status)
         return;
     if (x->has_body && coding && strcasecmp(coding, "identity"))
-        respond_error(x, 415, "the body has a Content-Encoding: send it as it is, without one");
+        exchange_error(x, 415, "the body has a Content-Encoding: send it as it is, without one");
     else if (bytes > x->most || (x->has_body && !x->most))
         refuse_body(x);
     else if (!reserve(x, bytes))
-        respond_error_with(x, 503, no_memory, NULL, RESPOND_RETRY_S);
+        exchange_refuse(x, &(struct refusal){.status = 503, .message = no_memory}, WEB_RETRY_S);
     else
         buf_reserve(&x->body, bytes);   /* so that it is not copied while it grows */
 }
@@ -444,7 +477,7 @@ static enum MHD_Result refuse(struct exchange *x)
     struct client *c = x->client;
     if (!x->has_body || !strcmp(x->method, "POST"))
         return respond(x);
-    say(c->web, c->watch.fd, x->status, (struct text){buf_str(&x->out), x->out.len});
+    send_reply(c->web, c->watch.fd, x->status, x->allow, (struct text){buf_str(&x->out), x->out.len});
     hang_up(c);
     return MHD_NO;
 }
@@ -472,11 +505,11 @@ static enum MHD_Result take_body(struct exchange *x, const char *bytes, size_t *
 {
     const size_t len = x->body.len + *n;
     if (len > x->most) {
-        say_and_hang_up(x->client, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than a request can have here");
+        refuse_and_hang_up(x->client, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than a request can have here");
         return MHD_NO;
     }
     if (len > x->reserved && !reserve(x, len - x->reserved)) {
-        say_and_hang_up(x->client, MHD_HTTP_SERVICE_UNAVAILABLE, no_memory);
+        refuse_and_hang_up(x->client, MHD_HTTP_SERVICE_UNAVAILABLE, no_memory);
         return MHD_NO;
     }
     buf_add(&x->body, bytes, *n);
@@ -593,7 +626,7 @@ static void take_client(struct web *w, int fd, const struct sockaddr *from, sock
     if (local && !is_own_user(fd)) {
         close(fd);
     } else if (!make_place(w, local ? SHARE_LOCAL : SHARE_OPEN)) {
-        say_why(w, fd, 503, shares[local ? SHARE_LOCAL : SHARE_OPEN].full);
+        send_why(w, fd, 503, shares[local ? SHARE_LOCAL : SHARE_OPEN].full);
         close(fd);
     } else {                            /* closes it where there are too many */
         MHD_add_connection(w->daemon, fd, from, size);
@@ -721,7 +754,7 @@ static bool is_gone(struct client *c)
     if (c->closed || !c->finished || c->local || clock_ms_since(c->looked_ns) < SWEEP_MS)
         return c->closed;
     c->looked_ns = clock_ns();
-    return !halfclosed_peer_waits(c->watch.fd);
+    return !socket_peer_waits(c->watch.fd);
 }
 
 /* Closes connections whose request takes too long to arrive, and those whose client has left. */
@@ -736,7 +769,7 @@ static void sweep(struct web *w)
         else if (c->since_ns && clock_ms_since(c->since_ns) > ARRIVE_MS && answers)
             hang_up(c);
         else if (c->since_ns && clock_ms_since(c->since_ns) > ARRIVE_MS)
-            say_and_hang_up(c, MHD_HTTP_REQUEST_TIMEOUT, "the request has not arrived whole within a minute");
+            refuse_and_hang_up(c, MHD_HTTP_REQUEST_TIMEOUT, "the request has not arrived whole within a minute");
     }
 }
 

@@ -17,10 +17,15 @@
 #include "base/err.h"
 #include "base/text.h"
 
-enum { WEB_MAX_BODY = 64 << 20 };       /* bytes of a request's body, whatever begun() returns */
+enum {
+    WEB_MAX_BODY = 64 << 20,            /* bytes of a request's body, whatever begun() returns */
+    WEB_RETRY_S = 2,                    /* Retry-After of a client that met a full queue */
+};
 
 struct web;
 struct exchange;                        /* a request and its reply */
+struct format;
+struct refusal;                         /* serve/format.h */
 
 struct web_owner {
     /* Returns how many bytes the body may have; or replies, and no body is read. */
@@ -52,8 +57,15 @@ bool exchange_trust(struct exchange *x);
 void exchange_set_data(struct exchange *x, void *own);      /* keeps a pointer for the owner */
 void *exchange_data(const struct exchange *x);          /* that pointer, or NULL */
 
-/* Replies in one piece.  retry_s 0: without Retry-After. */
+void exchange_set_format(struct exchange *x, const struct format *f);       /* the form of errors; NULL: that of OpenAI's servers */
+void exchange_allow(struct exchange *x, const char *methods);           /* the reply has a header Allow; `methods` is static */
+
+/* Replies in one piece.  retry_s: Retry-After in seconds; 0: none, since a second try would fail too. */
 void exchange_reply(struct exchange *x, int status, const char *type, struct text body, int retry_s);
+void exchange_json(struct exchange *x, int status, const struct buf *body);
+void exchange_ok(struct exchange *x, const char *json);                 /* with status 200 */
+void exchange_refuse(struct exchange *x, const struct refusal *f, int retry_s);
+void exchange_error(struct exchange *x, int status, const char *message);       /* the same, with nothing but a sentence */
 /* Replies with a stream: begin, then write any number of pieces, then end. */
 void exchange_begin(struct exchange *x, const char *type);
 void exchange_write(struct exchange *x, struct text piece);

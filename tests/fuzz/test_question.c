@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "serve/question.h"
-#include "serve/relay.h"
+#include "serve/server_state.h"
 #include "text/template.h"
 #include "tests/fuzz/long_run.h"
 
@@ -87,24 +87,23 @@ static void make_body(struct buf *b)
     }
 }
 
-typedef bool read_fn(struct question *q, struct text body, const struct options *o, struct err *e);
-static read_fn *const readers[] = {question_read, question_read_plain, relay_read};
+static const struct format *const formats[] = {&format_openai, &format_plain, &format_tokens};
 
-/* Reads the request into text for the comparison.  False: it was refused, with a sentence. */
-static bool read_once(const struct buf *body, read_fn *read, const struct options *o, struct buf *told)
+/* What was read, for the comparison; false: refused, with a sentence. */
+static bool read_once(const struct buf *body, const struct format *f, const struct options *o, struct buf *told)
 {
     static const struct responder_info info = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20};
     struct question q;
     struct err e = {{0}};
-    const bool plain = read == question_read_plain, relayed = read == relay_read;
-    bool ok = read(&q, (struct text){buf_str(body), body->len}, o, &e);
+    const bool plain = f != &format_openai, relayed = f == &format_tokens;
+    bool ok = f->read(&q, (struct text){buf_str(body), body->len}, o, &e);
     if (!ok)
         assert_true(*e.msg);
     if (ok) {
         q.seeded = true;
         question_sampling(&q, o, &info);
         const struct sampling *s = &q.request.sampling;
-        assert_true(q.plain == plain && q.relayed == relayed && (plain || relayed || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n)
+        assert_true(q.plain == plain && q.complete == relayed && (plain || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n)
                     && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
         assert_true(s->temperature >= 0 && s->temperature <= 10 && (s->top_p > 0 || relayed) && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0
                     && s->min_p <= 1 && s->top_k >= 0 && s->max_tokens >= 0);
@@ -138,9 +137,9 @@ static void test_question__any_body_is_refused_with_a_sentence_or_read_within_bo
         make_body(&body);
         buf_reset(&once);
         buf_reset(&twice);
-        read_fn *read = readers[rnd(3)];
-        bool ok = read_once(&body, read, o, &once);
-        assert_int_equal(read_once(&body, read, o, &twice), ok);
+        const struct format *f = formats[rnd(3)];
+        bool ok = read_once(&body, f, o, &once);
+        assert_int_equal(read_once(&body, f, o, &twice), ok);
         assert_string_equal(buf_str(&once), buf_str(&twice));
         n_read += ok;
         n_refused += !ok;

@@ -17,8 +17,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/limits.h"
-#include "serve/checkpoint_path.h"
 #include "serve/server.h"
+#include "serve/server_state.h"
 #include "serve/socket.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/tmpdir.h"
@@ -845,7 +845,7 @@ static void test_checkpoint_path__any_path_is_refused_or_is_that_of_a_conversati
         mutate(&text, path_words, COUNT(path_words), ANY(paths));
         for (size_t i = 0; i < text.len; i++)
             text.data[i] == '$' ? buf_adds(&path, t.sessions) : buf_addc(&path, text.data[i]);
-        const bool ok = checkpoint_path((struct text){buf_str(&path), path.len}, &own, &e);
+        const bool ok = attached_checkpoint((struct text){buf_str(&path), path.len}, &own, &e);
         if (ok ? !is_checkpoint(buf_str(&own)) : !*e.msg)
             fail_input(&run, ok ? "a path is taken that is of no conversation" : "a path is refused without a reason", buf_str(&path), path.len);
         taken += ok;

@@ -349,6 +349,15 @@ def forms():
     head = get("/v1/models", method=b"HEAD")
     assert status(head) == 200 and head.endswith(b"\r\n\r\n") and b"Content-Length: 0" not in head, head
     assert status(get("/v1/completions", method=b"HEAD")) == 405
+    for path, method, allow in (("/v1/completions", b"GET", b"POST"), ("/v1/models", b"DELETE", b"GET, HEAD"), ("/v1/models", b"PUT", b"GET, HEAD")):
+        reply = get(path, TRUSTED + (b"Content-Length: 2\r\n" if method == b"PUT" else b""), method)
+        assert status(reply) == 405 and b"\r\nAllow: " + allow + b"\r\n" in reply, reply
+    hosts = get("/v1/models", b"Host: example.org\r\n" + TRUSTED)
+    assert status(hosts) == 400 and "more than one Host" in sentence(hosts), hosts
+    for body, param in ((b'{"prompt": 5}', "prompt"), (b'{"prompt": "a", "seed": "b"}', "seed"), (b"[]", None), (b'{"prompt": "a", "n": 2}', "n"),
+                        (b'{"prompt": "a", "model": "other"}', "model")):
+        reply = post("/v1/completions", body)
+        assert json.loads(reply.split(b"\r\n\r\n", 1)[1])["error"]["param"] == param, reply
     replies = [get("/health"), get("/nothing"), get("/v1/models", b""), post("/v1/completions", b"{"), post("/tokenize", b"{}", TRUSTED + b"Content-Encoding: gzip\r\n")]
     ids = [x.lower().split(b"x-request-id: ")[1].split(b"\r\n")[0] for x in replies]
     assert len(set(ids)) == len(replies)

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "serve/checkpoint_path.h"
+#include "serve/server_state.h"
 #include "tests/tmpdir.h"
 
 static struct tmpdir dir;
@@ -75,7 +75,7 @@ static bool check(const char *format, const char *where, struct buf *own, struct
     snprintf(path, sizeof path, format, where);
     buf_reset(own);
     *e = (struct err){0};
-    return checkpoint_path(text_of(path), own, e);
+    return attached_checkpoint(text_of(path), own, e);
 }
 
 static void test_checkpoint_path__that_of_a_conversation_is_taken(void **state)
@@ -134,16 +134,16 @@ static void test_checkpoint_path__a_text_that_is_no_path_is_refused(void **state
     struct buf own = {0}, path = {0};
     struct err e = {{0}};
     (void)state;
-    assert_false(checkpoint_path(text_of(""), &own, &e));
+    assert_false(attached_checkpoint(text_of(""), &own, &e));
     buf_addf(&path, "%s/talk.jsonl.checkpoint", folder);
     path.data[path.len - 20] = 0;
-    assert_false(checkpoint_path((struct text){path.data, path.len}, &own, &e));
+    assert_false(attached_checkpoint((struct text){path.data, path.len}, &own, &e));
     assert_string_equal(e.msg, "path is not the path of a file");
     buf_reset(&path);
     for (int i = 0; i < 10000; i++)
         buf_adds(&path, "/..");
     buf_adds(&path, "/talk.jsonl.checkpoint");
-    assert_false(checkpoint_path((struct text){path.data, path.len}, &own, &e));
+    assert_false(attached_checkpoint((struct text){path.data, path.len}, &own, &e));
     buf_free(&path);
     buf_free(&own);
 }

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "remote/completion.h"
-#include "serve/choice.h"
+#include "serve/response.h"
 #include "text/stream.h"
 
 static const char *const tool_json[] = {
@@ -59,7 +59,7 @@ static void calls_free(struct calls *c)
 /* ---- the reply ---- */
 
 struct writer {
-    struct choice choice;
+    struct response response;
     struct buf *out;
     size_t events[256];                 /* where they end */
     int n_events;
@@ -67,9 +67,9 @@ struct writer {
 
 static void write_out(struct writer *w)
 {
-    if (w->choice.question->streams && w->choice.out.len) {
-        buf_add(w->out, w->choice.out.data, w->choice.out.len);
-        buf_reset(&w->choice.out);
+    if (w->response.question->streams && w->response.out.len) {
+        buf_add(w->out, w->response.out.data, w->response.out.len);
+        buf_reset(&w->response.out);
         assert_true(w->n_events < 256);
         w->events[w->n_events++] = w->out->len;
     }
@@ -81,29 +81,29 @@ static void on_delta(const struct delta *d, void *arg)
         [DELTA_REASONING] = NEWS_REASONING, [DELTA_CONTENT] = NEWS_TEXT, [DELTA_CALL_BEGIN] = NEWS_CALL_BEGIN, [DELTA_CALL_END] = NEWS_CALL,
     };
     struct writer *w = arg;
-    choice_news(&w->choice, &(struct news){.kind = kinds[d->kind], .text = d->text, .from = d->from, .truncated = d->truncated});
+    response_news(&w->response, &(struct news){.kind = kinds[d->kind], .text = d->text, .from = d->from, .truncated = d->truncated});
     write_out(w);
 }
 
 /* The reply to an answer of these bytes that ends so. */
 static void write_reply(struct writer *w, const char *text, size_t n, enum end end, bool streams, struct buf *out)
 {
-    const struct question q = {.streams = streams, .n_alternatives = -1};
+    const struct question q = {.format = &format_openai, .streams = streams, .n_alternatives = -1};
     struct text tools[N_TOOLS];
     for (int i = 0; i < N_TOOLS; i++)
         tools[i] = text_of(tool_json[i]);
     *w = (struct writer){.out = out};
-    choice_begin(&w->choice, &q, NULL, "m");
+    response_begin(&w->response, &q, NULL, "m");
     write_out(w);
     struct stream *s = stream_open(tools, N_TOOLS, strstr(text, "</think>") != NULL, on_delta, w);
     stream_push(s, text, n);
     stream_finish(s, end != END_STOP);
     stream_close(s);
-    choice_done(&w->choice, &(struct news){.kind = NEWS_DONE, .end = end, .text = text_of("it failed")});
+    response_done(&w->response, &(struct news){.kind = NEWS_DONE, .end = end, .text = text_of("it failed")});
     write_out(w);
     if (!streams)
-        buf_add(out, w->choice.out.data, w->choice.out.len);
-    choice_free(&w->choice);
+        buf_add(out, w->response.out.data, w->response.out.len);
+    response_free(&w->response);
 }
 
 /* ---- its readers ---- */

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "serve/choice.h"
+#include "serve/response.h"
 #include "serve/question.h"
 #include "text/template.h"
 
@@ -268,19 +268,20 @@ static void test_question__without_parallel_calls_an_answer_ends_after_the_first
 {
     (void)state;
     for (int streams = 0; streams < 2; streams++) {
-        struct choice c;
+        struct response c;
         assert_true(read_with(arena_printf(&a, "\"parallel_tool_calls\": false, \"stream\": %s", streams ? "true" : "false")));
-        choice_begin(&c, &q, NULL, "demo");
-        assert_true(choice_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("f")}));
-        assert_false(choice_news(&c, &(struct news){.kind = NEWS_CALL, .text = text_of("{\"x\": 1}")}));
-        assert_false(choice_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("another")}));
-        assert_false(choice_news(&c, &(struct news){.kind = NEWS_TEXT, .text = text_of("later")}));
-        choice_done(&c, &(struct news){.kind = NEWS_DONE, .end = END_INTERRUPTED});
+        q.format = &format_openai;
+        response_begin(&c, &q, NULL, "demo");
+        assert_true(response_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("f")}));
+        assert_false(response_news(&c, &(struct news){.kind = NEWS_CALL, .text = text_of("{\"x\": 1}")}));
+        assert_false(response_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("another")}));
+        assert_false(response_news(&c, &(struct news){.kind = NEWS_TEXT, .text = text_of("later")}));
+        response_done(&c, &(struct news){.kind = NEWS_DONE, .end = END_INTERRUPTED});
         assert_non_null(strstr(c.out.data, "\\\"x\\\": 1}"));
         assert_non_null(strstr(c.out.data, "\"finish_reason\": \"tool_calls\""));
         assert_null(strstr(c.out.data, "another"));
         assert_null(strstr(c.out.data, "later"));
-        choice_free(&c);
+        response_free(&c);
     }
 }
 
@@ -315,6 +316,32 @@ static void test_question__requests_of_agents_make_these_prompts(void **state)
         assert_string_equal(second, read_file(arena_printf(&a, "%s-2.txt", programs[i])));
         assert_int_equal(strncmp(second, first, strlen(first)), 0);
     }
+}
+
+static void test_question__a_refusal_names_its_field(void **state)
+{
+    static const struct { const char *body, *param; } rows[] = {
+        {"\"temperature\": \"hot\"", "temperature"}, {"\"n\": 2", "n"}, {"\"tools\": [{}]", "tools"},
+        {"\"tool_choice\": \"required\"", "tool_choice"},
+        {"\"top_logprobs\": 2", "top_logprobs"}, {"\"seed\": 1.5", "seed"}, {"\"seed\": 1e30", "seed"},
+    };
+    char name[QUESTION_PARAM];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_false(read_with(rows[i].body));
+        assert_string_equal(question_param(e.msg, NULL, name), rows[i].param);
+    }
+    assert_false(read_body("{\"messages\": [{\"role\": \"king\"}]}"));
+    assert_string_equal(question_param(e.msg, NULL, name), "messages");
+    assert_false(read_body("5"));
+    assert_null(question_param(e.msg, NULL, name));
+}
+
+static void test_question__a_whole_number_may_be_written_as_a_real_one(void **state)
+{
+    (void)state;
+    assert_true(read_with("\"seed\": 7.0, \"max_tokens\": 3.0, \"top_k\": 2e1"));
+    assert_true(q.given.seed == 7 && q.given.max_tokens == 3 && q.given.top_k == 20);
 }
 
 /* ---- config/request_fields.def ---- */
@@ -445,6 +472,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_question__pictures_are_refused_in_words_that_programs_know, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__tools_are_functions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__without_parallel_calls_an_answer_ends_after_the_first_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_question__a_refusal_names_its_field, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_question__a_whole_number_may_be_written_as_a_real_one, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__requests_of_agents_make_these_prompts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__every_field_of_the_table_is_treated_as_it_says, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__flags_are_true_or_false, setup, teardown),

@@ -6,14 +6,14 @@
 
 #include "base/due.h"
 #include "base/memory.h"
-#include "serve/job.h"
+#include "serve/server_state.h"
 
 #define S INT64_C(1000000000)
 
 static struct job *come(struct queue *q, bool attached, int64_t since_ns)
 {
     struct job *j = memory_zeroed(1, sizeof *j);
-    j->question.relayed = attached;
+    j->question.format = attached ? &format_tokens : &format_openai;
     job_waits(j, since_ns);
     queue_add(q, j);
     return j;
@@ -64,7 +64,7 @@ static void test_queue__nobody_waits_for_ever(void **state)
     assert_int_equal(n_before, patience);
     come(&q, true, (102 + patience) * S);
     struct job *j = queue_take(&q);     /* the chat's that was passed, */
-    assert_true(j != next && j->question.relayed);
+    assert_true(j != next && j->question.format->attached);
     job_free(j);
     expect(&q, next);
     while (q.n)

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "config/limits.h"
-#include "serve/relay.h"
+#include "serve/server_state.h"
 
 static bool attaches(const char *protocol, struct err *e)
 {
@@ -16,7 +16,7 @@ static bool attaches(const char *protocol, struct err *e)
     struct text name = {0};
     char body[160];
     snprintf(body, sizeof body, "{\"id\": \"a7\"%s%s}", *protocol ? ", \"protocol\": " : "", protocol);
-    bool ok = relay_read_attach(text_of(body), &name, &mem, e);
+    bool ok = attached_read_hello(text_of(body), &name, &mem, e);
     if (ok)
         assert_true(text_is(name, "a7"));
     arena_free(&mem);
@@ -49,7 +49,7 @@ static void test_relay__the_first_line_tells_the_protocol(void **state)
     char wanted[48];
     (void)state;
     snprintf(wanted, sizeof wanted, "{\"protocol\": %d}\n", RELAY_PROTOCOL);
-    relay_protocol(&line);
+    attached_add_protocol(&line);
     assert_string_equal(line.data, wanted);
     buf_free(&line);
 }
@@ -72,7 +72,7 @@ static bool asks_without(const char *key, struct err *e)
         if (strcmp(pairs[i][0], key))
             buf_addf(&body, ", \"%s\": %s", pairs[i][0], pairs[i][1]);
     buf_addc(&body, '}');
-    const bool ok = relay_read(&q, (struct text){body.data, body.len}, o, e);
+    const bool ok = format_tokens.read(&q, (struct text){body.data, body.len}, o, e);
     if (ok) {
         question_sampling(&q, o, NULL);
         const struct sampling *s = &q.request.sampling;

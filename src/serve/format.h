@@ -1,0 +1,62 @@
+/* Reply formats: one file each, format_*.c, and a row in the table of routes.c.
+ *
+ * A format reads the body of a request to its path, and writes the reply.  For a stream the functions are called in the order in which the parts of
+ * the answer come, and append events to r->out; for a reply in one piece only whole() is called, when response.c has collected the parts.  A call
+ * that broke off must not look like a whole one in any format. */
+#ifndef Q35_SERVE_FORMAT_H
+#define Q35_SERVE_FORMAT_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "option/options.h"
+#include "responder/responder.h"
+
+struct question;
+struct response;
+struct response_call;
+
+/* Why an answer ended.  LENGTH: it is not whole, r->cut_by says why. */
+enum response_finish { RESPONSE_ENDED, RESPONSE_STOPPED /* by a stop string */, RESPONSE_CALLS, RESPONSE_LENGTH };
+
+/* A request that is refused, or an answer that failed. */
+struct refusal {
+    int status;
+    const char *message, *code, *param; /* code: a word for programs; param: the field that is refused; either may be NULL */
+};
+
+struct format {
+    bool attached;                      /* its client is a chat of this machine: a person waits, so that its requests go first */
+    const char *id;                     /* beginning of the ids of replies */
+    const char *stream_type;            /* Content-Type of a stream */
+    size_t own_bytes;                   /* of r->own */
+    /* Reads the body into *q, which must be freed either way.  False with a sentence for the client.  Runs on any thread. */
+    bool (*read)(struct question *q, struct text body, const struct options *o, struct err *e);
+    /* A stream.  Functions for what a format does not send are NULL; one without text() gets no reasoning, text and calls. */
+    void (*begin)(struct response *r);
+    void (*progress)(struct response *r, const struct news *it);           /* tokens of the prompt that were read */
+    void (*token)(struct response *r, const struct news *it);
+    void (*reasoning)(struct response *r, struct text t);
+    void (*text)(struct response *r, struct text t);
+    void (*call_begin)(struct response *r, const struct response_call *call);
+    void (*call_end)(struct response *r, const struct response_call *call);
+    void (*end)(struct response *r, enum response_finish finish, const struct news *last);    /* last->stats is never NULL */
+    void (*fail)(struct response *r, const struct news *last, const char *why);
+    /* A reply in one piece. */
+    void (*whole)(struct response *r, enum response_finish finish, const struct stats *s);
+    void (*error)(const struct refusal *f, struct buf *out);
+};
+
+extern const struct format format_openai, format_plain, format_tokens;
+
+/* Pieces of the formats of OpenAI's servers, format_openai.c and format_plain.c. */
+void openai_string(struct buf *out, const char *key, struct text value);        /* "KEY": "VALUE" */
+void openai_head(struct response *r, const char *object);                          /* the beginning of an event or a reply */
+void openai_finish(struct response *r, const char *finish);                        /* finish NULL: more of the answer follows */
+void openai_progress(const struct news *it, struct buf *out);
+void openai_usage(const struct response *r, const struct stats *s, struct buf *out);
+void openai_timings(const struct stats *s, struct buf *out);
+const char *openai_word(enum response_finish finish);
+void openai_fail(struct response *r, const struct news *last, const char *why);
+void openai_error(const struct refusal *f, struct buf *out);
+
+#endif

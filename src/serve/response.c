@@ -1,0 +1,245 @@
+#include "serve/response.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/grow.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+/* ---- for formats ---- */
+
+void response_add_id(struct buf *out, const char *kind)
+{
+    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    enum { LETTERS = sizeof letters - 1, WANTED = 24, FAIR = 256 / LETTERS * LETTERS };
+    unsigned char bytes[2 * WANTED];
+    buf_adds(out, kind);
+    for (int n = 0; n < WANTED;) {
+        CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes);
+        for (size_t i = 0; i < sizeof bytes && n < WANTED; i++)
+            if (bytes[i] < FAIR) {
+                buf_addc(out, letters[bytes[i] % LETTERS]);
+                n++;
+            }
+    }
+}
+
+int response_n_tokens(const struct response *r, const struct stats *s)
+{
+    return response_is_over(r) ? r->n_made : s->n_tokens;
+}
+
+double response_log(float prob)
+{
+    return prob > 0 ? log((double)prob) : -9999;
+}
+
+/* ---- tokens with probabilities ---- */
+
+static size_t characters(struct text t)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t.n; i++)
+        n += ((unsigned char)t.p[i] & 0xc0) != 0x80;
+    return n;
+}
+
+/* Keeps a token of the answer's text or calls until its text is sent, if the client wants probabilities. */
+static void keep_token(struct response *r, const struct news *it)
+{
+    if (r->question->n_alternatives < 0 || it->token.reasoning || it->token.prob < 0)
+        return;
+    const struct text piece = r->responder->ops->piece(r->responder, it->token.id);
+    r->tokens.all = grow(r->tokens.all, r->tokens.n, &r->tokens.cap, sizeof *r->tokens.all);
+    struct response_token *t = &r->tokens.all[r->tokens.n++];
+    *t = (struct response_token){it->token.id, it->token.prob, it->token.from + piece.n, r->n_characters, {0}};
+    if (it->alternatives)
+        t->alternatives = *it->alternatives;
+    if (t->alternatives.n > r->question->n_alternatives)
+        t->alternatives.n = r->question->n_alternatives;
+    r->n_characters += characters(piece);
+}
+
+/* Drops tokens that were not sent and end at or before byte `from`, where the next text begins: white space and markup. */
+static void drop_tokens_before(struct response *r, size_t from)
+{
+    int to = r->n_sent;
+    for (int i = r->n_sent; i < r->tokens.n; i++)
+        if (r->tokens.all[i].end > from)
+            r->tokens.all[to++] = r->tokens.all[i];
+    r->tokens.n = to;
+}
+
+/* ---- parts of the answer ---- */
+
+static void send_text(struct response *r, const struct buf *text)
+{
+    if (!text->len)
+        return;
+    if (r->question->streams) {
+        r->format->text(r, (struct text){text->data, text->len});
+        r->tokens.n = 0;
+    } else {
+        buf_add(&r->content, text->data, text->len);
+        r->n_sent = r->tokens.n;
+    }
+}
+
+static void take_text(struct response *r, struct text t, size_t from)
+{
+    struct buf out = {0};
+    if (!r->stopper.held.len)           /* the tokens of text that is held back are sent with it */
+        drop_tokens_before(r, from);
+    stopper_push(&r->stopper, t.p, t.n, &out);
+    send_text(r, &out);
+    buf_free(&out);
+}
+
+/* Sends the text that the stopper holds back: it is no stop string. */
+static void release_text(struct response *r)
+{
+    struct buf out = {0};
+    stopper_finish(&r->stopper, &out);
+    send_text(r, &out);
+    buf_free(&out);
+}
+
+static void take_reasoning(struct response *r, struct text t)
+{
+    r->tokens.n = r->n_sent;
+    if (!r->question->streams)
+        buf_add(&r->reasoning, t.p, t.n);
+    else if (r->format->reasoning)
+        r->format->reasoning(r, t);
+}
+
+static void begin_call(struct response *r, struct text name)
+{
+    release_text(r);
+    r->calls.all = grow(r->calls.all, r->calls.n, &r->calls.cap, sizeof *r->calls.all);
+    struct response_call *call = &r->calls.all[r->calls.n++];
+    *call = (struct response_call){0};
+    response_add_id(&call->id, "call_");
+    buf_add(&call->name, name.p, name.n);
+    r->in_call = true;
+    if (r->question->streams) {
+        r->format->call_begin(r, call);
+        r->tokens.n = 0;
+    }
+}
+
+/* arguments: an object; truncated: the beginning of one, its brace at least. */
+static void end_call(struct response *r, struct text arguments, bool truncated)
+{
+    if (!r->in_call)
+        return;
+    struct response_call *call = &r->calls.all[r->calls.n - 1];
+    buf_add(&call->arguments, arguments.p, arguments.n);
+    call->truncated = truncated;
+    r->in_call = false;
+    r->called = r->question->one_call && !truncated;
+    if (r->question->streams) {
+        r->format->call_end(r, call);
+        r->tokens.n = 0;
+    }
+}
+
+void response_begin(struct response *r, const struct question *q, const struct responder *responder, const char *model)
+{
+    *r = (struct response){.question = q, .format = q->format, .responder = responder, .model = model, .created = (int64_t)time(NULL)};
+    r->own = r->format->own_bytes ? memory_zeroed(1, r->format->own_bytes) : NULL;
+    response_add_id(&r->id, r->format->id);
+    stopper_reset(&r->stopper, q->stops, q->n_stops);
+    if (q->streams && r->format->begin)
+        r->format->begin(r);
+}
+
+bool response_is_over(const struct response *r)
+{
+    return r->stopper.hit || r->called;
+}
+
+bool response_news(struct response *r, const struct news *it)
+{
+    const struct format *f = r->format;
+    if (response_is_over(r))
+        return false;
+    if (it->replayed)                   /* the client has that already */
+        return true;
+    if (it->kind == NEWS_READING && r->question->streams && r->question->wants_progress) {
+        f->progress(r, it);
+    } else if (it->kind == NEWS_TOKEN) {
+        r->n_made += it->token.source != TOKEN_FORCED;
+        r->n_reasoning += it->token.reasoning && it->token.source != TOKEN_FORCED;
+        keep_token(r, it);
+        if (f->token)
+            f->token(r, it);
+    } else if (it->kind == NEWS_REASONING && f->text) {
+        take_reasoning(r, it->text);
+    } else if (it->kind == NEWS_TEXT && f->text) {
+        take_text(r, it->text, it->from);
+    } else if (it->kind == NEWS_CALL_BEGIN && f->text) {
+        begin_call(r, it->text);
+    } else if (it->kind == NEWS_CALL && f->text) {
+        end_call(r, it->text, it->truncated);
+    }
+    return !response_is_over(r);
+}
+
+/* ---- the end ---- */
+
+static void fail(struct response *r, const struct news *last, const char *why)
+{
+    r->failed = true;
+    if (r->question->streams)
+        r->format->fail(r, last, why);
+    else
+        r->format->error(&(struct refusal){.status = 500, .message = why}, &r->out);
+}
+
+void response_done(struct response *r, const struct news *it)
+{
+    static const struct stats nothing;
+    struct news last = *it;
+    bool broken = false;
+    last.stats = it->stats ? it->stats : &nothing;
+    if (r->in_call)                     /* its end did not come */
+        end_call(r, text_of("{"), true);
+    if (end_failed(it->end)) {
+        fail(r, &last, it->text.n ? it->text.p : "the engine failed");
+        return;
+    }
+    release_text(r);
+    for (int i = 0; i < r->calls.n; i++)
+        broken |= r->calls.all[i].truncated;
+    r->cut_by = response_is_over(r) ? NULL : it->end == END_LENGTH ? "limit" : it->end == END_CONTEXT ? "context"
+              : it->end == END_INTERRUPTED ? "interrupt" : broken ? "model" : NULL;
+    const enum response_finish finish = r->cut_by ? RESPONSE_LENGTH : r->stopper.hit ? RESPONSE_STOPPED
+                                      : r->calls.n ? RESPONSE_CALLS : RESPONSE_ENDED;
+    if (r->question->streams)
+        r->format->end(r, finish, &last);
+    else
+        r->format->whole(r, finish, last.stats);
+}
+
+void response_free(struct response *r)
+{
+    for (int i = 0; i < r->calls.n; i++) {
+        struct response_call *call = &r->calls.all[i];
+        buf_free(&call->id);
+        buf_free(&call->name);
+        buf_free(&call->arguments);
+    }
+    stopper_free(&r->stopper);
+    buf_free(&r->id);
+    buf_free(&r->out);
+    buf_free(&r->reasoning);
+    buf_free(&r->content);
+    free(r->calls.all);
+    free(r->tokens.all);
+    free(r->own);
+}
