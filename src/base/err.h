@@ -17,9 +17,9 @@ bool err_set(struct err *e, const char *fmt, ...) __attribute__((format(printf, 
 /* A bug: prints condition, file and line on stderr, then aborts.  On in every build. */
 #define CHECK(cond) ((cond) ? (void)0 : err_bug(#cond, __FILE__, __LINE__))
 
-_Noreturn void err_bug(const char *cond, const char *file, int line);
+__attribute__((noreturn)) void err_bug(const char *cond, const char *file, int line);
 /* Prints one sentence about too little memory and ends the program with status 1. */
-_Noreturn void err_no_memory(void);
+__attribute__((noreturn)) void err_no_memory(void);
 /* Has `fn` called before those two print; it restores the terminal, so that they are readable.  It may run on any thread. */
 void err_before_bug(void (*fn)(void));
 
