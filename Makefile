@@ -63,6 +63,8 @@ TESTS    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(SKIP),$(wildcard $(foreach 
 # Those of tests/golden run on either device.
 GPUTESTS := $(filter $(BUILD)/tests/kernels/test_cuda_% $(addprefix $(BUILD)/tests/golden/test_,depths generate resume),$(TESTS))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
+# The instruments of development, which some tests run, too.
+MEASURES := $(call objs,$(addprefix tests/bench/,crowd.c head.c kv.c kv_attention.c synthetic_write.c text.c trial.c))
 
 # V=1 shows the commands.
 Q        := $(if $(V),,@)
@@ -146,14 +148,14 @@ gpu: deps       ## on a machine with a GPU: its operations, the golden checkpoin
 	@$(MAKE) -j$(JOBS) gpubuild
 	@BUILD=$(BUILD) SANITIZE=$(SANITIZE) sh tests/gpu.sh
 
-gpubuild: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(GPUTESTS)  ## what tests/gpu.sh runs, for a machine without compilers
+gpubuild: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(BUILD)/tests/bench/measure $(GPUTESTS)  ## what tests/gpu.sh runs, for a machine without compilers
 
 figures: deps   ## every golden file through `q35chat debug`, as a table
 	@$(MAKE) -s -j$(JOBS) all $(BUILD)/tests/golden/compare
 	@BUILD=$(BUILD) sh tests/golden/debug.sh
 
 bench: deps     ## speed of tokenizer, loading, prefill, decode and the terminal on this machine
-	@$(MAKE) -s -j$(JOBS) all $(BENCHES) $(BUILD)/tests/pty/wire
+	@$(MAKE) -s -j$(JOBS) all $(BENCHES) $(BUILD)/tests/bench/measure $(BUILD)/tests/pty/wire
 	@BUILD=$(BUILD) sh tests/bench/run.sh $(BENCHES)
 
 manual: $(BUILD)/tests/golden/test_manual  ## writes the tables of docs/q35chat.1 and docs/serve.md from config/*.def
@@ -226,6 +228,8 @@ $(BUILD)/q35chat: $(call objs,ui/main.c) $(BUILD)/libui.a $(BUILD)/libq35.a
 	$(call say,LINK $@)
 	$(LINK) $^ $(LIBS) $(CUDALIBS)
 
+$(BUILD)/tests/bench/measure $(BUILD)/tests/golden/test_bench_kv $(BUILD)/tests/unit/test_bench_head: $(MEASURES)
+$(BUILD)/tests/unit/test_synthetic $(BUILD)/tests/unit/test_verify $(BUILD)/tests/kernels/test_cuda_odd: $(BUILD)/tests/bench/synthetic_write.c.o
 $(BUILD)/tests/unit/test_term: TESTLIBS := -lvterm
 $(BUILD)/tests/pty/wire: TESTLIBS := -lvterm
 $(BUILD)/tests/pty/wire: $(call objs,tests/pty/cable.c tests/pty/glass.c)

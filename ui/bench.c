@@ -21,8 +21,8 @@ static struct bench_options options(const struct args *a)
     return (struct bench_options){
         .synthetic = args_text(a, "synthetic"), .model_dir = args_text(a, "model"), .backend = args_text(a, "backend"), .kv = args_text(a, "kv"),
         .head = args_text(a, "head"), .mtp = args_text(a, "mtp"), .out_file = args_text(a, "out"), .n_layers = args_int(a, "layers"),
-        .draft = args_int(a, "depth"), .n_alternatives = args_int(a, "alternatives"), .rows = args_int(a, "rows"), .answers = args_int(a, "answers"),
-        .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0, .chance = real(a, "chance"), .then = real(a, "then"),
+        .draft = args_int(a, "depth"), .n_alternatives = args_int(a, "alternatives"), .rows = args_int(a, "rows"),
+        .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0,
         .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),
         .seed = args_int(a, "seed"), .json = args_on(a, "json"), .full = args_on(a, "long"), .weights_in = args_text(a, "weights-in"),
         .kv_in_host = !strcmp(args_text(a, "kv-in"), "host"),
@@ -53,21 +53,9 @@ static int run(const struct args *a, struct bench_options *o, int (*fn)(const st
     return status;
 }
 
-/* False: --chance is given where the model's own drafts are measured. */
-static bool chance_counts(const struct bench_options *o) { return o->synthetic || o->answers || (o->chance <= 0 && o->then <= 0); }
-
-static int refuse_chance(const struct args *a)
-{
-    return args_refuse(a, "--chance and --then are for drafts that are right by lot, with --synthetic or --answers");
-}
-
 static int one_model(const struct args *a, struct bench_options *o, int (*fn)(const struct bench_options *o))
 {
-    if (!chance_counts(o))
-        return refuse_chance(a);
-    if (!o->synthetic == !o->model_dir)
-        return args_refuse(a, "needs one of --synthetic NAME and --model DIR");
-    return o->then > 0 && o->chance <= 0 ? args_refuse(a, "--then needs --chance, the probability before it changes") : run(a, o, fn);
+    return !o->synthetic == !o->model_dir ? args_refuse(a, "needs one of --synthetic NAME and --model DIR") : run(a, o, fn);
 }
 
 static int measure(const struct args *a, int (*fn)(const struct bench_options *o))
@@ -99,36 +87,10 @@ int run_bench_health(const struct args *a)
     return run(a, &o, bench_health);
 }
 
-int run_bench_kv(const struct args *a)
-{
-    struct bench_options o = options(a);
-    o.text_file = args_text(a, "text");
-    if (o.synthetic || o.n_layers || o.n_sms || o.kv)
-        return args_refuse(a, "compares all recipes, on a model or without one: --synthetic, --layers, --sms and --kv are for other measurements");
-    if (o.text_file && !o.model_dir)
-        return args_refuse(a, "needs --model DIR to read the text with");
-    return run(a, &o, bench_kv);
-}
-
-int run_bench_head(const struct args *a)
-{
-    struct bench_options o = options(a);
-    o.text_file = args_text(a, "text");
-    o.n_positions = args_int(a, "positions");
-    if (o.synthetic || o.n_layers || o.n_sms || o.kv || o.head || o.mtp)
-        return args_refuse(a, "is about one head, on the CPU: --synthetic, --layers, --sms, --kv, --head and --mtp are for other measurements");
-    if (!o.text_file != !o.model_dir)
-        return args_refuse(a, "reads a text with a model: --model DIR and --text FILE belong together");
-    interrupt_open();
-    o.stopped = stopped;
-    int status = run(a, &o, bench_head);
-    return interrupt_signal() ? EXIT_SIGNAL + interrupt_signal() : status;
-}
-
 /* ---- measurements that ask */
 
-/* The model that a chat would use.  What is to be said of it, or NULL. */
-static const char *choose_model(struct buf *dir)
+/* Finds the directory of the model that a chat would use.  Returns a note about it, or NULL. */
+static const char *standard_model(struct buf *dir)
 {
     struct models m;
     models_find(&m);
@@ -136,7 +98,7 @@ static const char *choose_model(struct buf *dir)
     bool demo = i >= 0 && m.items[i].place == MODELS_DEMO;
     buf_adds(dir, i < 0 ? "" : m.items[i].dir);
     models_free(&m);
-    return demo ? "the demo model, since no other is on this machine: its figures say little of a large one" : NULL;
+    return demo ? "the demo model, since no other is on this machine: its figures do not describe a large one" : NULL;
 }
 
 /* Ctrl-C ends it with what there is. */
@@ -146,12 +108,10 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
     struct buf dir = {0};
     if (o.synthetic || o.n_layers || o.n_sms || o.kv_in_host)
         return args_refuse(a, "measures a model as a chat runs it: --synthetic, --layers, --sms and --kv-in are for the other measurements");
-    if (!chance_counts(&o))
-        return refuse_chance(a);
     if (!o.weights_in)
         o.weights_in = "auto";
     if (!o.model_dir) {
-        o.model_note = choose_model(&dir);
+        o.model_note = standard_model(&dir);
         if (!dir.len)
             return args_refuse(a, "there is no model on this machine, not even the demo: `q35chat model get` fetches one");
         o.model_dir = buf_str(&dir);
@@ -167,14 +127,4 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
 }
 
 int run_bench_report(const struct args *a) { return answers(a, bench_report); }
-int run_bench_five(const struct args *a)
-{
-    return args_text(a, "synthetic") ? measure(a, bench_five) : answers(a, bench_five);
-}
-
-int run_bench_write(const struct args *a)
-{
-    struct bench_options o = options(a);
-    o.write_dir = args_word(a, 0);
-    return o.synthetic && !o.model_dir ? bench_write(&o) : args_refuse(a, "needs --synthetic NAME, the model to store");
-}
+int run_bench_five(const struct args *a) { return answers(a, bench_five); }

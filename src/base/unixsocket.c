@@ -18,7 +18,7 @@ static bool is_own(uid_t user)
     return user == geteuid() || user == 0;
 }
 
-static bool refuse(struct err *e, const char *name, const char *why)
+static bool refuse_folder(struct err *e, const char *name, const char *why)
 {
     err_set(e, "%s %s: a socket there is not safe", name, why);
     errno = EPERM;
@@ -32,15 +32,15 @@ static bool check_folder(const char *name, struct err *e)
     if (lstat(name, &st))
         return err_set(e, "cannot use %s: %s", name, strerror(errno));
     if (!is_own(st.st_uid))
-        return refuse(e, name, "belongs to another user");
+        return refuse_folder(e, name, "belongs to another user");
     if (S_ISLNK(st.st_mode) && st.st_uid != 0)
-        return refuse(e, name, "is a link");
+        return refuse_folder(e, name, "is a link");
     if (S_ISLNK(st.st_mode) && stat(name, &st))
         return err_set(e, "cannot use %s: %s", name, strerror(errno));
     if (!is_own(st.st_uid))
-        return refuse(e, name, "belongs to another user");
+        return refuse_folder(e, name, "belongs to another user");
     if ((st.st_mode & 022) && !(st.st_mode & S_ISVTX))
-        return refuse(e, name, "can be written by other users");
+        return refuse_folder(e, name, "can be written by other users");
     return true;
 }
 

@@ -1,17 +1,15 @@
 /* `q35chat bench five`: five prompts of the kinds and lengths that others publish figures of, asked twice.
- * The model is loaded twice, first as a chat does it, then with the stepper alone, which tells the bytes of a step; never both at a time. */
+ * The model is loaded twice, first as a chat loads it, then with the stepper alone, which counts the bytes of a step; never both at a time. */
 #include <math.h>
 
 #include "base/err.h"
 #include "bench/answers.h"
-#include "bench/crowd.h"
 #include "bench/sweep.h"
-#include "bench/trial.h"
 
 enum { CTX = 16384, RUNS = 2 };
 
-/* Bytes behind the first token of each answer: the steps as they were, by rows, each with the drafts that it made; what is found in the text
- * is made of nothing. */
+/* Returns the bytes read after the first token of each answer: the steps as they were, by rows, each with the drafts that it made; drafts found in
+ * the text read nothing. */
 static double bytes_of(const struct sweep *w, const struct asked *a)
 {
     const int pos = (int)(a->sum_pos / a->n_answers);
@@ -49,7 +47,7 @@ static void report_means(const struct sweep *w, const struct asked *runs, int n)
     }
 }
 
-/* The deepest step that the answers had is the last one measured. */
+/* Measures steps up to the largest that the answers had, and reports means with their bytes. */
 static bool report_bytes(struct report *r, const struct bench_options *given, const struct asked *runs, int n, struct err *e)
 {
     struct bench_options o = *given;
@@ -98,30 +96,8 @@ static bool measure(struct report *r, const struct bench_options *o, struct err 
     return report_stopped(r) || (ok && report_bytes(r, o, runs, RUNS, e));
 }
 
-/* Random weights answer nothing: how long answers take when drafts are right by lot, one by one or at once. */
-static int five_by_lot(const struct bench_options *o)
-{
-    const struct load_options l = {.n_ctx = o->n_ctx ? o->n_ctx : CTX, .chunk = o->chunk, .depth = -1, .n_sequences = o->answers};
-    struct report r;
-    struct subject s;
-    struct err e = {0};
-    report_open(&r, "five", o);
-    bool ok = subject_open(&s, o, &l, &e);
-    if (ok) {
-        subject_report(&s, &r);
-        ok = o->answers ? crowd_report(&s, &r, o->bandwidth, &e) : trial_report(&s, &r, o->bandwidth, &e);
-    }
-    if (report_stopped(&r))
-        report_cut(&r, "stopped before its end");
-    int status = report_close(&r, ok || report_stopped(&r) ? NULL : &e);
-    subject_close(&s);
-    return status;
-}
-
 int bench_five(const struct bench_options *o)
 {
-    if (o->synthetic || o->answers)
-        return five_by_lot(o);
     struct report r;
     struct err e = {0};
     report_open(&r, "five", o);
@@ -131,6 +107,6 @@ int bench_five(const struct bench_options *o)
     if (report_stopped(&r))
         report_cut(&r, "stopped before its end");
     else if (ok)
-        report_note(&r, "tok/s all: tokens over the time from the question to the last token; tok/s: those behind the first one, over their time");
+        report_note(&r, "tok/s all: tokens over the time from the question to the last token; tok/s: those after the first one, over their time");
     return report_close(&r, ok ? NULL : &e);
 }

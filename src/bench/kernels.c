@@ -1,5 +1,246 @@
-/* `q35chat bench kernels`: every operation alone, at the shapes of a model. */
-#include "bench/kernels.h"
+/* `q35chat bench kernels`: every operation alone, at the shapes of a model; those of a prompt chunk are here. */
+#include <math.h>
+#include <stdio.h>
+
+#include "bench/kernels_step.h"
+
+struct prompt {
+    int    n;
+    float *x, *y, *z;                   /* [n, widest] */
+    float *conv_w, *window, *state, *norm, *beta, *g, *a_log, *logits, *weights, *slots_h, *slots_d, *gate, *head_norm;
+    int32_t *experts, *start, *slots;
+    struct kv_rows kv;
+    int    pos;
+    const struct weight *(*matrix)(const struct subject *s, int i);
+};
+
+static const struct weight *delta_qkv(const struct subject *s, int i) { return &s->delta[i % s->n_delta]->delta.qkv; }
+static const struct weight *delta_z(const struct subject *s, int i)   { return &s->delta[i % s->n_delta]->delta.z; }
+static const struct weight *delta_a(const struct subject *s, int i)   { return &s->delta[i % s->n_delta]->delta.a; }
+static const struct weight *delta_out(const struct subject *s, int i) { return &s->delta[i % s->n_delta]->delta.out; }
+static const struct weight *attn_q(const struct subject *s, int i)    { return &s->full[i % s->n_full]->attn.q; }
+static const struct weight *attn_k(const struct subject *s, int i)    { return &s->full[i % s->n_full]->attn.k; }
+static const struct weight *attn_o(const struct subject *s, int i)    { return &s->full[i % s->n_full]->attn.o; }
+static const struct weight *router(const struct subject *s, int i)    { return &s->m.weights.layers[i % s->m.cfg.n_layers].moe.router; }
+
+static const struct moe_weights *moe(const struct subject *s, int i) { return &s->m.weights.layers[i % s->m.cfg.n_layers].moe; }
+
+static void call_linear(struct timing *k, void *arg, int i)
+{
+    struct prompt *p = arg;
+    struct linear_args a = {.y = p->y, .x = p->x, .w = *p->matrix(k->s, i), .n_tokens = p->n};
+    switch (a.w.format) {
+    case WEIGHT_INT4: RUN(k->d, linear_int4, .l = a); break;
+    case WEIGHT_FP8:  RUN(k->d, linear_fp8, .l = a); break;
+    case WEIGHT_INT8: RUN(k->d, linear_int8, .l = a); break;
+    default:          RUN(k->d, linear_dense, .l = a); break;
+    }
+}
+
+static void call_norm(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    (void)i;
+    RUN(k->d, rmsnorm, .y = p->y, .x = p->x, .w = p->norm, .n_rows = p->n, .dim = k->s->m.cfg.hidden, .eps = k->s->m.cfg.rms_eps);
+}
+
+static void call_route(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    (void)i;
+    RUN(k->d, router, .experts = p->experts, .weights = p->weights, .logits = p->logits, .n_tokens = p->n, .n_experts = c->n_experts,
+        .top_k = c->top_k);
+    RUN(k->d, moe_group, .start = p->start, .slots = p->slots, .experts = p->experts, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k);
+}
+
+static int widest_inter(const struct model_config *c) { return c->moe_inter > c->shared_inter ? c->moe_inter : c->shared_inter; }
+
+static void call_up(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    const struct moe_weights *m = moe(k->s, i);
+    RUN(k->d, experts_up, .h = p->slots_h, .x = p->x, .experts = m->experts, .shared = &m->shared, .start = p->start, .slots = p->slots,
+        .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c));
+}
+
+static void call_down(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    const struct moe_weights *m = moe(k->s, i);
+    RUN(k->d, experts_down, .d = p->slots_d, .h = p->slots_h, .experts = m->experts, .shared = &m->shared, .start = p->start,
+        .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c));
+}
+
+static void call_combine(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    (void)i;
+    RUN(k->d, moe_combine, .x = p->y, .d = p->slots_d, .weights = p->weights, .shared_gate = p->gate, .n_tokens = p->n, .top_k = c->top_k,
+        .hidden = c->hidden);
+}
+
+static void call_conv(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    (void)i;
+    RUN(k->d, conv, .y = p->y, .x = p->x, .w = p->conv_w, .window = p->window, .n_tokens = p->n, .n_channels = config_conv_dim(c),
+        .taps = c->conv_kernel);
+}
+
+static void call_gates(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    (void)i;
+    RUN(k->d, deltanet_gates, .c = p->y, .beta = p->beta, .g = p->g, .a = p->z, .b = p->z, .a_log = p->a_log, .dt_bias = p->a_log,
+        .n_tokens = p->n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
+}
+
+static void call_chunk(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    (void)i;
+    RUN(k->d, deltanet_chunk, .y = p->z, .c = p->y, .beta = p->beta, .g = p->g, .state = p->state, .n_tokens = p->n,
+        .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
+}
+
+static void call_gated_norm(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    (void)i;
+    RUN(k->d, rmsnorm_gated, .y = p->y, .x = p->x, .z = p->z, .w = p->head_norm, .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim,
+        .eps = c->rms_eps);
+}
+
+static void call_attention(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    const struct model_config *c = &k->s->m.cfg;
+    size_t d = (size_t)c->head_dim;
+    (void)i;
+    RUN(k->d, attention, .y = p->y, .q = p->x, .q_token = (size_t)c->n_q_heads * 2 * d, .q_head = 2 * d, .kv = p->kv, .n_tokens = p->n,
+        .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim));
+}
+
+/* ---- rows of the table */
+
+static void measure_linear(struct timing *k, struct prompt *p, const char *name, const struct weight *(*matrix)(const struct subject *s, int i))
+{
+    p->matrix = matrix;
+    const struct weight *w = matrix(k->s, 0);
+    double us = timing_measure(k, false, 8, call_linear, p), n = p->n;
+    timing_row(k, name, us, (double)subject_matrix_bytes(k->s, w) + n * (w->rows + w->cols) * 4.0, 2.0 * n * w->rows * w->cols);
+}
+
+static void measure_experts(struct timing *k, struct prompt *p)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    const struct moe_weights *m = moe(k->s, 0);
+    double n = p->n, slots = n * (c->top_k + 1), inter = widest_inter(c), distinct = c->n_experts * (1 - pow(1 - (double)c->top_k / c->n_experts, n));
+    double up = distinct * (double)(subject_matrix_bytes(k->s, &m->experts[0].gate) + subject_matrix_bytes(k->s, &m->experts[0].up))
+              + (double)(subject_matrix_bytes(k->s, &m->shared.gate) + subject_matrix_bytes(k->s, &m->shared.up));
+    double down = distinct * (double)subject_matrix_bytes(k->s, &m->experts[0].down) + (double)subject_matrix_bytes(k->s, &m->shared.down);
+    timing_row(k, "router, moe_group", timing_measure(k, false, 8, call_route, p), n * (c->n_experts + 4 * c->top_k) * 4.0, 0);
+    timing_row(k, "experts_up", timing_measure(k, false, 8, call_up, p), up + (n * c->hidden + slots * inter) * 4.0, 4.0 * slots * inter * c->hidden);
+    timing_row(k, "experts_down", timing_measure(k, false, 8, call_down, p), down + slots * (inter + c->hidden) * 4.0,
+               2.0 * slots * inter * c->hidden);
+    timing_row(k, "moe_combine", timing_measure(k, false, 8, call_combine, p), n * (c->top_k + 3) * c->hidden * 4.0, 0);
+}
+
+static void measure_delta(struct timing *k, struct prompt *p)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    double n = p->n, conv = config_conv_dim(c), key = config_lin_key_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim;
+    double block = DELTANET_CHUNK;
+    timing_row(k, "conv", timing_measure(k, false, 8, call_conv, p), 2 * n * conv * 4, 0);
+    timing_row(k, "deltanet_gates", timing_measure(k, false, 8, call_gates, p), n * (4 * key + 4 * c->lin_v_heads) * 4, 0);
+    timing_row(k, "deltanet_chunk", timing_measure(k, false, 8, call_chunk, p), (n * (2 * key + 2 * value) + 2 * value * dk) * 4,
+                n * c->lin_v_heads * (2 * block * (3 * dk + 2 * dv) + 6 * dk * dv));
+    timing_row(k, "rmsnorm_gated", timing_measure(k, false, 8, call_gated_norm, p), 3 * n * value * 4, 0);
+}
+
+static void measure_attention(struct timing *k, struct prompt *p, int n_ctx)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    double n = p->n;
+    for (p->pos = 0; p->pos + p->n <= n_ctx; p->pos = p->pos ? p->pos * 4 : 7 * p->n) {
+        char name[64];
+        snprintf(name, sizeof name, "attention from %d on", p->pos);
+        timing_row(k, name, timing_measure(k, false, 4, call_attention, p),
+                    (p->pos + n) * (double)kv_row_bytes(&p->kv) + 2 * n * c->n_q_heads * c->head_dim * 4,
+                    4 * n * (p->pos + n / 2) * c->n_q_heads * c->head_dim);
+    }
+}
+
+static void alloc_operands(struct timing *k, struct prompt *p, int n_ctx)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    size_t n = (size_t)p->n, heads = (size_t)c->lin_v_heads, conv = (size_t)config_conv_dim(c),
+        query = 2 * (size_t)c->n_q_heads * (size_t)c->head_dim;
+    size_t slots = n * (size_t)(c->top_k + 1), wide = conv > query ? conv : query, kv = (size_t)n_ctx * (size_t)(c->n_kv_heads * c->head_dim);
+    wide = wide > (size_t)c->n_experts ? wide : (size_t)c->n_experts;
+    p->x = timing_random(k, n * wide);
+    p->y = timing_random(k, n * wide);
+    p->z = timing_random(k, n * wide);
+    p->conv_w = timing_random(k, conv * (size_t)c->conv_kernel);
+    p->window = timing_random(k, conv * (size_t)c->conv_kernel);
+    p->state = timing_alloc(k, heads * (size_t)(c->lin_k_dim * c->lin_v_dim) * sizeof(float));
+    p->norm = timing_random(k, (size_t)c->hidden);
+    p->head_norm = timing_random(k, (size_t)c->lin_v_dim);
+    p->beta = timing_random(k, n * heads);
+    p->g = timing_random(k, n * heads);
+    p->a_log = timing_random(k, heads);
+    p->logits = timing_random(k, n * (size_t)c->n_experts);
+    p->weights = timing_random(k, slots);
+    p->gate = timing_random(k, n);
+    p->slots_h = timing_random(k, slots * (size_t)widest_inter(c));
+    p->slots_d = timing_random(k, slots * (size_t)c->hidden);
+    p->experts = timing_alloc(k, slots * sizeof *p->experts);
+    p->slots = timing_alloc(k, slots * sizeof *p->slots);
+    p->start = timing_alloc(k, (size_t)(c->n_experts + 2) * sizeof *p->start);
+    p->kv = (struct kv_rows){.dtype = subject_fused(k->s) ? DT_BF16 : DT_F32, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim};
+    p->kv.k = timing_alloc(k, kv * 4);
+    p->kv.v = timing_alloc(k, kv * 4);
+}
+
+static void kernels_prompt(struct timing *k, int n_tokens)
+{
+    const struct subject *s = k->s;
+    struct prompt p = {.n = n_tokens};
+    int n_ctx = s->o->n_ctx ? s->o->n_ctx : 8 * n_tokens;
+    n_ctx = n_ctx > n_tokens ? n_ctx : n_tokens;
+    k->rows = n_tokens;
+    alloc_operands(k, &p, n_ctx);
+    if (k->failed)
+        return;
+    k->d->reserve(k->d, (size_t)1 << 30);       /* more than any of these operations takes; the forward pass may have less */
+    /* with the two bytes that a GPU writes for the products that follow */
+    timing_row(k, "rmsnorm", timing_measure(k, false, 8, call_norm, &p), (double)p.n * s->m.cfg.hidden * (subject_fused(s) ? 10 : 8), 0);
+    if (s->n_delta) {
+        measure_linear(k, &p, "in_proj_qkv", delta_qkv);
+        measure_linear(k, &p, "in_proj_z", delta_z);
+        measure_linear(k, &p, "in_proj_a", delta_a);
+        measure_delta(k, &p);
+        measure_linear(k, &p, "linear_attn.out_proj", delta_out);
+    }
+    if (s->n_full) {
+        measure_linear(k, &p, "q_proj", attn_q);
+        measure_linear(k, &p, "k_proj", attn_k);
+        measure_attention(k, &p, n_ctx);
+        measure_linear(k, &p, "o_proj", attn_o);
+    }
+    measure_linear(k, &p, "mlp.gate (router)", router);
+    measure_experts(k, &p);
+}
+
+/* ---- the command */
 
 enum { CPU_TOKENS = 16 };       /* of a prompt chunk, so that it does not take all day */
 

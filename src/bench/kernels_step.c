@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "bench/kernels.h"
+#include "bench/kernels_step.h"
 #include "kernels/step.h"
 #include "model/rope.h"
 

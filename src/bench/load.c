@@ -119,7 +119,7 @@ int bench_load(const struct bench_options *o)
     double raw_bytes[2], raw_ms[2], bytes, ms;
     int n_threads = o->n_threads ? o->n_threads : THREADS;
     report_open(&r, "load", o);
-    bool ok = o->model_dir || err_set(&e, "bench load needs --model DIR; bench write --synthetic 122b DIR makes one");
+    bool ok = o->model_dir || err_set(&e, "bench load needs --model DIR");
     struct model m = {0};
     if ((ok = ok && subject_load(&m, o, &(struct load_options){0}, &e))) {
         report_device(&r, m.dev);

@@ -1,27 +1,25 @@
-/* `q35chat bench project`: what a machine with another memory would do with this model.  Steps are measured here and their bytes
- * counted; there they take bytes over (its bandwidth times the share of the plain read that they reach here). */
+/* `q35chat bench project`: the speed of this model on a machine with another memory.  Steps are measured here and their bytes
+ * counted; there a step takes its bytes over (the bandwidth there times the share of the plain read that the step reaches here). */
 #include <math.h>
 
-#include "bench/crowd.h"
 #include "bench/prompt_cost.h"
 #include "bench/sweep.h"
-#include "bench/trial.h"
 
 static const double acceptances[] = {0.3, 0.5, 0.7, 0.8, 0.9, 0.95};
 static const int contexts[] = {0, 4096, 32768};
 enum { N_CONTEXTS = sizeof contexts / sizeof *contexts };
 
-/* Of the plain read. */
-static double share(const struct sweep *w, const struct sweep_step *s)
+/* Bandwidth of the step as a fraction of the plain read. */
+static double read_share(const struct sweep *w, const struct sweep_step *s)
 {
     return s->bytes / s->ms * 1e-6 / w->s.read_gb_s;
 }
 
-/* There, a step that verifies rows - 1 drafts and makes as many. */
+/* Time there of a step that verifies rows - 1 drafts and makes as many. */
 static double projected_ms(const struct sweep *w, const struct sweep_step *s, double *bytes)
 {
     *bytes = s->bytes + subject_draft_bytes(&w->s, s->rows - 1);
-    return *bytes / (w->s.o->bandwidth * 1e6 * share(w, s));
+    return *bytes / (w->s.o->bandwidth * 1e6 * read_share(w, s));
 }
 
 static void report_projected_steps(const struct sweep *w)
@@ -34,14 +32,14 @@ static void report_projected_steps(const struct sweep *w)
     for (int i = 0; i < w->n_steps; i++) {
         const struct sweep_step *s = &w->steps[i];
         double bytes, ms = projected_ms(w, s, &bytes);
-        const double cells[] = {s->pos, s->rows, s->bytes * 1e-9, s->ms, 100 * share(w, s), bytes * 1e-9, ms};
+        const double cells[] = {s->pos, s->rows, s->bytes * 1e-9, s->ms, 100 * read_share(w, s), bytes * 1e-9, ms};
         for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
             report_number(w->r, cells[c]);
     }
 }
 
-/* Of a step with n drafts, each accepted with probability p if all before it are. */
-static double tokens_of(double p, int n)
+/* Mean tokens of a step with n drafts, each accepted with probability p if all before it are. */
+static double mean_tokens(double p, int n)
 {
     double tokens = 1, all = 1;
     for (int i = 0; i < n; i++)
@@ -49,14 +47,14 @@ static double tokens_of(double p, int n)
     return tokens;
 }
 
-/* The number of drafts with the most tokens a second. */
+/* Adds a row with the number of drafts that gives the most tokens a second. */
 static void report_best(const struct sweep *w, int pos, double p)
 {
     const struct sweep_step *best = NULL;
     double best_rate = 0, best_bytes = 0, none = NAN;
     for (int rows = 1; rows <= STEP_ROWS; rows++) {
         const struct sweep_step *s = sweep_step_of(w, rows, pos);
-        double bytes = 0, rate = s ? tokens_of(p, rows - 1) * 1e3 / projected_ms(w, s, &bytes) : 0;
+        double bytes = 0, rate = s ? mean_tokens(p, rows - 1) * 1e3 / projected_ms(w, s, &bytes) : 0;
         if (rows == 1 && s)
             none = rate;
         if (rate > best_rate) {
@@ -67,7 +65,7 @@ static void report_best(const struct sweep *w, int pos, double p)
     }
     if (!best)
         return;
-    const double tokens = tokens_of(p, best->rows - 1),
+    const double tokens = mean_tokens(p, best->rows - 1),
         cells[] = {pos, p, best->rows - 1, tokens, best_bytes / tokens * 1e-9, best_rate, best_rate / none};
     for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
         report_number(w->r, cells[c]);
@@ -86,7 +84,7 @@ static void report_rates(const struct sweep *w)
             report_best(w, contexts[i], acceptances[a]);
 }
 
-/* By calculation alone. */
+/* Calculates prompts; nothing is measured. */
 static void report_prompts(const struct sweep *w)
 {
     static const struct column columns[] = {
@@ -103,8 +101,7 @@ static void report_prompts(const struct sweep *w)
             report_number(w->r, cells[c]);
     }
     report_note(w->r, "prompts: each operation takes its bytes over %g GB/s or its arithmetic over %g TFLOP/s, whichever is longer; nothing of it is "
-                      "measured, and no "
-                "kernel reaches both rates in full", there.gb_s, there.tflop_s);
+                      "measured, and no kernel reaches both rates in full", there.gb_s, there.tflop_s);
 }
 
 static bool measure(struct sweep *w)
@@ -134,8 +131,7 @@ int bench_project(const struct bench_options *given)
         subject_report(&w.s, &r);
         report_fact(&r, "there", "%g GB/s", o.bandwidth);
     }
-    ok = ok && measure(&w) && (!o.synthetic || trial_report(&w.s, &r, o.bandwidth, &w.e))
-         && (!o.answers || crowd_report(&w.s, &r, o.bandwidth, &w.e));
+    ok = ok && measure(&w);
     int status = report_close(&r, ok ? NULL : &w.e);
     sweep_close(&w);
     return status;

@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "bench/version.h"
+
+extern const char *const bench_commit;          /* of this build's sources, "-dirty" when they had changes: version.c */
 
 static void quote(struct buf *out, const char *s)
 {

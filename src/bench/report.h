@@ -1,4 +1,4 @@
-/* What a measurement prints: facts, tables and notes, as text while it runs and as one JSON object at the end. */
+/* The report of a measurement: facts, tables and notes, as text while it runs and as one JSON object at the end. */
 #ifndef Q35_BENCH_REPORT_H
 #define Q35_BENCH_REPORT_H
 
@@ -29,20 +29,20 @@ struct report {
 void report_open(struct report *r, const char *what, const struct bench_options *o);
 void report_device(struct report *r, const struct dev *d);
 void report_fact(struct report *r, const char *key, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* What could not be measured, or was left out.  No paths: reports are sent to others. */
+/* Notes that something could not be measured, or was left out.  No paths: reports are sent to others. */
 void report_note(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void report_cut(struct report *r, const char *why);     /* a note, and the report is not complete */
-/* Cells then come row by row. */
+/* Begins a table; its cells follow row by row. */
 void report_table(struct report *r, const char *name, const struct column *columns, int n_columns);
 void report_text(struct report *r, const char *text);
 void report_number(struct report *r, double x);         /* NAN: no value */
 
-/* Whoever measures asks between two rows: whether Ctrl-C was pressed, and whether there is time for what takes about `ms`. */
+/* Call between two rows.  stopped: Ctrl-C was pressed.  has_time: the time limit leaves room for `ms` more. */
 bool report_stopped(const struct report *r);
 void report_limit(struct report *r, double s);          /* seconds from now on; 0: no limit, as at the beginning */
 bool report_has_time(const struct report *r, double ms);
-/* Prints or stores the JSON that the options ask for, and frees.  The exit status: 1 when `failure` (NULL: none; said on stderr)
- * or when it cannot be written. */
+/* Prints or stores the JSON that the options ask for, and frees the report.  Returns the exit status: 1 if `failure` is not NULL, which is printed on
+ * stderr, or if the JSON cannot be written. */
 int report_close(struct report *r, const struct err *failure);
 
 #endif

@@ -8,22 +8,19 @@
 struct bench_options {
     const char *synthetic, *model_dir;  /* one of them */
     const char *backend, *kv, *head, *mtp;
-    const char *out_file, *write_dir, *text_file;
-    const char *version, *model_note;   /* of the program; what is to be said of the model, NULL: nothing */
-    bool (*stopped)(void);              /* NULL: nobody stops it before its end */
+    const char *out_file;
+    const char *version, *model_note;   /* of the program; a note about the model, or NULL */
+    bool (*stopped)(void);              /* true after Ctrl-C; NULL: it runs to its end */
     const char *arguments;              /* the command line for the report, without what belongs to this machine alone */
     int  n_layers;                      /* of a synthetic model */
     int  draft;                         /* drafts a step, end to end */
-    int  n_alternatives;                /* told with each token of an answer */
+    int  n_alternatives;                /* likely tokens that are returned with each token of an answer */
     int  rows;                          /* of a step: only this many */
-    int  answers;                       /* at once, at most */
     int  overlap;                       /* experts that neighbouring rows share, plus one; 0: as routed */
     int  n_ctx, n_sms, n_threads, chunk, seed;
-    int  n_positions;                   /* of each kind of head */
-    double chance, then;                /* that a draft is right, in answers by lot; `then` in turns with it.  0: several, and the same */
     double bandwidth, tflops;           /* of another machine: GB/s; TFLOP/s of products in 16 bits */
     const char *weights_in;             /* "device", "host" or "auto"; NULL: device */
-    const char *machine_dir;            /* what was measured of this machine; NULL: nothing is remembered */
+    const char *machine_dir;            /* folder of remembered measurements of this machine; NULL: no memory */
     bool kv_in_host;                    /* a GPU reads it from there */
     bool json, full;                    /* full: the slow rows too */
 };
@@ -33,11 +30,8 @@ int bench_kernels(const struct bench_options *o);
 int bench_sweep(const struct bench_options *o);
 int bench_five(const struct bench_options *o);
 int bench_project(const struct bench_options *o);
-int bench_health(const struct bench_options *o);        /* src/bench/health.c */
-int bench_kv(const struct bench_options *o);            /* without a model: what needs none */
-int bench_head(const struct bench_options *o);
+int bench_health(const struct bench_options *o);        /* src/bench/machine.c */
 int bench_load(const struct bench_options *o);
-int bench_write(const struct bench_options *o);
-int bench_report(const struct bench_options *o);        /* src/bench/whole.c */
+int bench_report(const struct bench_options *o);        /* src/bench/machine.c */
 
 #endif

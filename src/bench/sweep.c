@@ -194,7 +194,7 @@ static bool measure_answers(struct sweep *w)
 
 bool sweep_open(struct sweep *w, const struct bench_options *o, struct report *r)
 {
-    struct load_options l = {.n_ctx = o->n_ctx, .chunk = o->chunk, .n_sequences = o->answers};
+    struct load_options l = {.n_ctx = o->n_ctx, .chunk = o->chunk};
     *w = (struct sweep){.r = r};
     const char *backend = dev_backend(o->backend, &w->e);
     if (!backend)

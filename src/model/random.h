@@ -1,4 +1,4 @@
-/* What random weights look like, on a device or in a file: for synthetic.c and synthetic_write.c. */
+/* What random weights look like, on a device or in a file: for synthetic.c and tests/bench/synthetic_write.c. */
 #ifndef Q35_MODEL_RANDOM_H
 #define Q35_MODEL_RANDOM_H
 

@@ -302,7 +302,7 @@ struct synthetic *synthetic_open(struct weights *w, const struct model_config *c
 {
     *w = (struct weights){0};
     if (!d->caps->packs_weights) {
-        err_set(e, "synthetic weights are made on a GPU, but the backend is %s; `bench write` stores a model that it can open", d->name);
+        err_set(e, "synthetic weights are made on a GPU, but the backend is %s: measure a checkpoint with --model DIR", d->name);
         return NULL;
     }
     struct synthetic *s = memory_zeroed(1, sizeof *s);

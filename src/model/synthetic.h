@@ -28,10 +28,4 @@ void synthetic_close(struct synthetic *s);
 /* Device memory that the weights will take. */
 size_t synthetic_bytes(const struct model_config *c, unsigned heads, enum mtp_form mtp);
 
-/* Stores such a model in the published layout: 14 shards with an index and stale copies, vision tensors, the MTP block in a file of its
- * own; no tokenizer.  DIR is made when it is not there.  *bytes (may be NULL) is what was written. */
-bool synthetic_write(const char *name, int n_layers, const char *dir, uint64_t seed, int n_threads, size_t *bytes, struct err *e);
-/* The same for any geometry: the text of its config.json, which messages call `name`. */
-bool synthetic_write_config(const struct buf *config, const char *name, const char *dir, uint64_t seed, int n_threads, size_t *bytes, struct err *e);
-
 #endif

@@ -16,6 +16,11 @@ bench() {
     shift
     "$q" bench "$@" > "$OUT/$name.txt" 2>&1 || { echo "$name: q35chat bench $* failed: $(tail -n 1 "$OUT/$name.txt")"; return 1; }
 }
+measure() {
+    name=$1
+    shift
+    "$BUILD/tests/bench/measure" "$@" > "$OUT/$name.txt" 2>&1 || { echo "$name: measure $* failed: $(tail -n 1 "$OUT/$name.txt")"; return 1; }
+}
 line() { printf '%-62s %10s   goal %s\n' "$@"; }
 
 # Speed-ups of tq4 over bf16 at some contexts: NAME, then CONTEXT=GOAL...
@@ -29,7 +34,7 @@ speed_ups() {
             "$OUT/$name-bf16.txt" "$OUT/$name-tq4.txt")" "${pair#*=}"
     done
 }
-# Tokens a second of `--draft auto`, drafts being right by lot, in an answer after others and in one after an answer alike: NAME, the column and
+# Tokens a second of `--draft auto` with simulated drafts, in an answer after others and in one after an answer alike: NAME, the column and
 # its meaning, then CHANCE=GOAL...
 gains() {
     name=$1 column=$2 what=$3
@@ -54,7 +59,8 @@ starved() {
         "$(awk '$1 == 0 && $2 == 1 && NF == 10 {print $8 " %"}' "$OUT/starved-bf16.txt")" "96 %"
 }
 rows_starved() {
-    bench rows-starved project --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host --ctx 1200 --chance 0.9 || return
+    bench rows-starved project --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host --ctx 1200 || return
+    measure rows-drafts drafts --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host --ctx 1200 --chance 0.9 || return
     for n in 1 2 3 4 5 6 7 8; do
         line "rows-starved: share of the plain read of a step of $n rows, --sms $SMS" \
             "$(awk -v n=$n '$1 == 0 && $2 == n && NF == 7 {print $5 " %"}' "$OUT/rows-starved.txt")" "96 %"
@@ -65,15 +71,17 @@ rows_starved() {
         /^a draft/ {gb = $4 + $11}
         $1 == 0 && $2 == 1 && NF == 7 {read = $3 / $4 / $5}
         $1 == 0 && $2 == 8 && NF == 7 {ms = $4}
-        $1 == 7 && NF == 3 {printf "%.1f %%", 7 * gb / ($2 - ms) / read}' "$OUT/rows-starved.txt")" "96 %"
+        $1 == 7 && NF == 3 {printf "%.1f %%", 7 * gb / ($2 - ms) / read}' "$OUT/rows-starved.txt" "$OUT/rows-drafts.txt")" "96 %"
 }
-drafts() { bench drafts five --synthetic 122b --overlap 3 && gains drafts 10 "the best fixed number" 0.3=0.97 0.7=0.97 0.8=0.97 0.9=0.97 0.95=0.97; }
+drafts() {
+    measure drafts drafts --synthetic 122b --overlap 3 && gains drafts 10 "the best fixed number" 0.3=0.97 0.7=0.97 0.8=0.97 0.9=0.97 0.95=0.97
+}
 drafts_starved() {
-    bench drafts-starved five --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host &&
+    measure drafts-starved drafts --synthetic 122b --overlap 3 --sms "$SMS" --weights-in host &&
         gains drafts-starved 9 "no drafts" 0.3=0.98 0.7=1.35 0.8=1.55 0.9=1.95 0.95=2.3
 }
 answers() {
-    bench answers five --synthetic 122b --answers 4 --overlap 3 || return
+    measure answers drafts --synthetic 122b --answers 4 --overlap 3 || return
     for n in 2 3 4; do
         line "answers: $n at once against one, no drafts" "$(awk -v n=$n '$1 == "off" && $2 == n {print $5}' "$OUT/answers.txt")" none
     done

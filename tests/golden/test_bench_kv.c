@@ -1,4 +1,4 @@
-/* `q35chat bench kv`: bytes, errors that theory gives, planted keys, next tokens of a text. */
+/* tests/bench/kv.c: bytes, errors that theory gives, planted keys, next tokens of a text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "bench/run.h"
+#include "tests/bench/measure.h"
 #include "tests/emulated.h"
 #include "tests/tmpdir.h"
 
@@ -39,9 +39,9 @@ static int measure(void **state)
         buf_addf(&text, "<|im_start|>user\nWhat is %d plus %d?<|im_end|>\n<|im_start|>assistant\n%d + %d = %d.<|im_end|>\n", i, 3 * i, i, 3 * i,
                  4 * i);
     assert_true(tmpdir_put(&dir, "text", buf_str(&text), text.len));
-    assert_int_equal(bench_kv(&(struct bench_options){.model_dir = "assets/demo", .backend = "cpu", .n_threads = 1, .n_ctx = 1100,
-                                                      .text_file = buf_str(&in), .out_file = buf_str(&out), .json = true, .arguments = "bench kv"}),
-                                                      0);
+    assert_int_equal(measure_kv(&(struct measure_options){.b = {.model_dir = "assets/demo", .backend = "cpu", .n_threads = 1, .n_ctx = 1100,
+                                                               .out_file = buf_str(&out), .json = true, .arguments = "kv"},
+                                                         .text_file = buf_str(&in)}), 0);
     report = json_load_file(buf_str(&out), 0, NULL);
     buf_free(&text), buf_free(&in), buf_free(&out);
     tmpdir_drop(&dir, "text");
@@ -120,5 +120,5 @@ int main(void)
         cmocka_unit_test(test_bench_kv__next_tokens_stay_close),
         cmocka_unit_test(test_bench_kv__tools_are_called_behind_a_text),
     };
-    return cmocka_run_group_tests_name("bench kv", tests, measure, forget);
+    return cmocka_run_group_tests_name("kv", tests, measure, forget);
 }

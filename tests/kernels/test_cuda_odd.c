@@ -17,6 +17,7 @@
 #include "engine/engine.h"
 #include "model/safetensors.h"
 #include "model/synthetic.h"
+#include "tests/bench/measure.h"
 #include "tests/kernels/gpu.h"
 #include "tests/kernels/rand.h"
 #include "tests/tmpdir.h"

@@ -8,12 +8,12 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/kth.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack.h"
 #include "model/int8.h"
 #include "tests/kernels/gpu.h"
 #include "tests/kernels/rand.h"
+#include "tests/kth.h"
 
 static const float eps = 1e-6f;
 

@@ -9,10 +9,10 @@
 
 #include "backend/dev.h"
 #include "base/arena.h"
-#include "base/kth.h"
 #include "kernels/cpu/vec.h"
 #include "model/int8.h"
 #include "tests/kernels/rand.h"
+#include "tests/kth.h"
 
 enum { ROWS = 1000, COLS = 200, MAXIMA = 64, N = 3 };
 

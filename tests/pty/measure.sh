@@ -29,6 +29,6 @@ is "the number of drafts is the best one" "$(look "$tmp/project" \
 is "a prompt takes no less than its bytes, and than its arithmetic" \
     "$(look "$tmp/project" 'all(p["ms"] >= max(p["gb"] / 100 * 1e3, p["tflop"] / 95 * 1e3) * 0.999999 for p in t[3])')" True
 has "the rule stands beside the figures" "$(cat "$tmp/out")" "time there = bytes / (100 GB/s x share of the plain read"
-"$q" bench five --synthetic 122b --backend cpu > "$tmp/out" 2> "$tmp/err"
+"$q" bench sweep --synthetic 122b --backend cpu > "$tmp/out" 2> "$tmp/err"
 is "random weights are made on a GPU alone" "$? $(grep -c "synthetic weights are made on a GPU" "$tmp/err")" "1 1"
 exit $status

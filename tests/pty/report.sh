@@ -58,9 +58,6 @@ has "random weights are refused" "$(cat "$tmp/err")" "--synthetic, --layers, --s
 
 is "drafts are told by source and position" \
     "$(look "$tmp/report.json" 'all(d["source"] in ("mtp", "lookup") and 1 <= d["position"] <= 7 for d in r["tables"][1]["rows"])')" True
-"$q" bench five --model "$dir" --chance 0.9 > "$tmp/out" 2> "$tmp/err"
-is "a chance where the model's own drafts are measured is refused" \
-    "$? $(grep -c -- '--chance and --then are for drafts that are right by lot' "$tmp/err")" "2 1"
 "$q" bench project --model "$dir" --backend cpu --ctx 600 > "$tmp/out" 2> "$tmp/err"
 is "so is a context that steps do not fit in" "$? $(grep -c 'the context has 600 tokens, steps are measured in 1024' "$tmp/err")" "1 1"
 mkdir -p "$tmp/ro" && : > "$tmp/ro/.local"

@@ -107,7 +107,7 @@ END
 run bench five --model nosuch
 is "a measurement of a model that is not here fails" "$rc $(cat out)" "1 "
 has "... with a sentence" "$(cat err)" "nosuch is neither a directory nor a model on this machine"
-run bench kv --model nosuch
+run bench load --model nosuch
 is "... one that takes no model alone, too" "$rc $(cat out)" "1 "
 run serve start --model nosuch
 is "a server without its model ends as a chat does" "$rc $(cat out)" "3 "

@@ -1,4 +1,4 @@
-/* `q35chat bench head`: what it counts is there, and nothing is missed. */
+/* tests/bench/head.c: its counts are in the report, and no id is missed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "bench/run.h"
-#include "bench/text.h"
+#include "tests/bench/measure.h"
 #include "tests/tmpdir.h"
 
 static double number(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
@@ -25,9 +24,9 @@ static void test_bench_head__counts_positions_misses_and_completed_ids(void **st
     for (int i = 0; i < 12; i++)
         buf_addf(&text, "<|im_start|>user\nWhat is %d plus %d?<|im_end|>\n", i, 3 * i);
     assert_true(tmpdir_put(&dir, "text", buf_str(&text), text.len));
-    assert_int_equal(bench_head(&(struct bench_options){.model_dir = "assets/demo", .backend = "cpu", .n_threads = 1, .n_ctx = 90, .n_positions = 40,
-                                                        .text_file = buf_str(&in), .out_file = buf_str(&out), .json = true,
-                                                        .arguments = "bench head"}), 0);
+    assert_int_equal(measure_head(&(struct measure_options){.b = {.model_dir = "assets/demo", .backend = "cpu", .n_threads = 1, .n_ctx = 90,
+                                                                 .out_file = buf_str(&out), .json = true, .arguments = "head"},
+                                                           .n_positions = 40, .text_file = buf_str(&in)}), 0);
     json_t *report = json_load_file(buf_str(&out), 0, NULL), *row;
     const json_t *rows = json_object_get(json_array_get(json_object_get(report, "tables"), 0), "rows");
     double of_model = 0, of_normal = 0;

@@ -13,6 +13,7 @@
 #include "kernels/pack.h"
 #include "model/prompt.h"
 #include "model/synthetic.h"
+#include "tests/bench/measure.h"
 #include "tests/tmpdir.h"
 
 enum { LAYERS = 4, N_EXPERTS = 16, N_SHARDS = 14 };

@@ -20,6 +20,7 @@
 #include "prepare/hybrid.h"
 #include "prepare/files.h"
 #include "prepare/verify.h"
+#include "tests/bench/measure.h"
 #include "tests/donor.h"
 
 #define L "model.language_model.layers."

@@ -1,6 +1,4 @@
 /* A synthetic model as files: names, shapes and faults of the published checkpoints. */
-#include "model/synthetic.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -10,12 +8,14 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "base/grow.h"
-#include "base/log.h"
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "kernels/number.h"
 #include "model/random.h"
 #include "model/safetensors_write.h"
+#include "model/synthetic.h"
+#include "tests/bench/measure.h"
 
 #define PREFIX "model.language_model."
 enum { N_SHARDS = 14, EXTRA = N_SHARDS, N_FILES, MAX_FILE_NAME = 48 };
@@ -45,7 +45,7 @@ struct writer {
 
 static struct item *add(struct writer *w, enum dtype type, const char *name, int n_dims, int a, int b, int c)
 {
-    w->items = grow(w->items, w->n_items, &w->cap, sizeof *w->items);
+    w->items = memory_grow(w->items, w->n_items, &w->cap, sizeof *w->items);
     struct item *t = memory_zeroed(1, sizeof *t);
     t->out = (struct tensor_out){
         .name = memory_strdup(name), .dtype = type, .n_dims = n_dims, .shape = {(uint64_t)a, (uint64_t)b, (uint64_t)c}, .source = t,
@@ -367,4 +367,18 @@ bool synthetic_write(const char *name, int n_layers, const char *dir, uint64_t s
     bool ok = synthetic_config_json(&config, name, n_layers, e) && synthetic_write_config(&config, name, dir, seed, n_threads, bytes, e);
     buf_free(&config);
     return ok;
+}
+
+int measure_write(const struct measure_options *o)
+{
+    struct err e = {0};
+    size_t bytes;
+    int64_t start = clock_ns();
+    if (!synthetic_write(o->b.synthetic, o->b.n_layers, o->write_dir, (uint64_t)o->b.seed, o->b.n_threads, &bytes, &e)) {
+        err_warn("%s", e.msg);
+        return 1;
+    }
+    double ms = clock_ms_since(start);
+    printf("%s: %.2f GB in %.1f s, %.2f GB/s\n", o->write_dir, (double)bytes * 1e-9, ms * 1e-3, (double)bytes / ms * 1e-6);
+    return 0;
 }

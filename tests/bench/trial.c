@@ -1,4 +1,4 @@
-#include "bench/trial.h"
+#include "tests/bench/measure.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,6 +27,7 @@ static const struct chance chances[] = {
 struct trial {
     struct subject *s;
     struct report  *r;
+    const struct measure_options *o;
     struct decoder *d;
     int32_t prompt[PROMPT];
     int     depth;                      /* drafts at most */
@@ -157,7 +158,7 @@ static bool measure_auto(struct trial *t, struct err *e)
         {"of_best", "x best", 7, 3}, {"gb_token", "GB/token", 9, 3}, {"there_tok_s", "there", 8, 1},
     };
     struct stats a;
-    const struct bench_options *o = t->s->o;
+    const struct measure_options *o = t->o;
     const double then = o->then > 0 ? o->then : o->chance;
     char name[32];
     snprintf(name, sizeof name, o->then > 0 ? "%g, %g" : "%g", o->chance, then);
@@ -171,25 +172,45 @@ static bool measure_auto(struct trial *t, struct err *e)
         if (!measure_chance(t, &list[i], e))
             return false;
     report_note(t->r, "after: the answers before it had other chances, or the one before it had the same");
-    report_note(t->r, "drafts are right by lot, each when all before it were, and count as many tokens as they give on average; of two chances each "
-                      "has %d tokens in turns, and its best number of drafts", TURN);
+    report_note(t->r, "simulated drafts are right with that chance, each when all before it were, and count as many tokens as they give on average; "
+                      "two chances alternate every %d tokens, each with its best number of drafts", TURN);
     if (t->there > 0)
         report_note(t->r, "there: the tokens a second of auto here, times %g GB/s over the plain read here; only where memory is the limit",
                     t->there);
     return true;
 }
 
-bool trial_report(struct subject *s, struct report *r, double there, struct err *e)
+bool trial_report(struct subject *s, struct report *r, const struct measure_options *o, struct err *e)
 {
-    struct trial t = {.s = s, .r = r, .there = there, .depth = !s->m.weights.mtp.present ? 0 : s->o->draft ? s->o->draft : ENGINE_MAX_DEPTH};
-    const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = t.depth, .n_sequences = 1, .n_snapshots = 1,
+    struct trial t = {.s = s, .r = r, .o = o, .there = o->b.bandwidth,
+                      .depth = !s->m.weights.mtp.present ? 0 : s->o->draft ? s->o->draft : ENGINE_MAX_DEPTH};
+    const struct decoder_options d = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = t.depth, .n_sequences = 1, .n_snapshots = 1,
                                       .head = s->m.head, .traffic = s->traffic};
     for (int i = 0; i < PROMPT; i++)
         t.prompt[i] = (int32_t)((uint32_t)(i + 1) * 2654435761u % (uint32_t)s->m.cfg.vocab);
     forward_overlap(s->m.forward, s->o->overlap - 1);
-    t.d = decoder_open(s->m.dev, &s->m.cfg, s->m.forward, s->m.caches, &o, e);
+    t.d = decoder_open(s->m.dev, &s->m.cfg, s->m.forward, s->m.caches, &d, e);
     const bool ok = t.d && measure_fixed(&t, e) && (report_stopped(r) || !t.depth || measure_auto(&t, e));
     decoder_close(t.d);
     forward_overlap(s->m.forward, -1);
     return ok;
+}
+
+int measure_drafts(const struct measure_options *o)
+{
+    const struct load_options l = {.n_ctx = o->b.n_ctx ? o->b.n_ctx : 16384, .chunk = o->b.chunk, .depth = -1, .n_sequences = o->answers};
+    struct report r;
+    struct subject s;
+    struct err e = {0};
+    report_open(&r, "drafts", &o->b);
+    bool ok = subject_open(&s, &o->b, &l, &e);
+    if (ok) {
+        subject_report(&s, &r);
+        ok = o->answers ? crowd_report(&s, &r, o, &e) : trial_report(&s, &r, o, &e);
+    }
+    if (report_stopped(&r))
+        report_cut(&r, "stopped before its end");
+    int status = report_close(&r, ok || report_stopped(&r) ? NULL : &e);
+    subject_close(&s);
+    return status;
 }

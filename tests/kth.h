@@ -1,6 +1,6 @@
 /* The k-th greatest of n numbers. */
-#ifndef Q35_BASE_KTH_H
-#define Q35_BASE_KTH_H
+#ifndef Q35_TESTS_KTH_H
+#define Q35_TESTS_KTH_H
 
 enum { KTH_MOST = 64 };
 

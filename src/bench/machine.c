@@ -1,20 +1,105 @@
 /* `q35chat bench report`: a text that the owner of a machine can send to others.  It takes a few minutes and contains no name of a
- * user, a host, a file or a folder.
- * The model is loaded twice, first as a chat does it, then with the stepper alone; never both at a time. */
+ * user, a host, a file or a folder.  The model is loaded twice, first as a chat loads it, then with the stepper alone; never both at a time.
+ * `q35chat bench health`: whether this machine reads its memory as fast as it did, and as others of its kind do. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "bench/answers.h"
-#include "bench/host.h"
 #include "bench/sweep.h"
+#include "engine/reads.h"
+
+/* ---- the machine */
+
+/* Reads the value in the line "KEY<separator>VALUE" of a file, without quotes.  An empty key: the first line.  False if there is no such line. */
+static bool look_up(const char *path, const char *key, char separator, char *value, size_t size)
+{
+    char line[512];
+    bool found = false;
+    size_t n = strlen(key);
+    FILE *f = fopen(path, "re");
+    while (f && !found && fgets(line, sizeof line, f)) {
+        const char *at = n ? strchr(line, separator) : line;
+        found = at && !strncmp(line, key, n);
+        if (!found)
+            continue;
+        at += n ? 1 : 0;
+        at += strspn(at, " \t\"");
+        snprintf(value, size, "%.*s", (int)strcspn(at, "\"\n"), at);
+    }
+    if (f)
+        fclose(f);
+    return found && *value;
+}
+
+static double meminfo_gib(const char *key)
+{
+    char value[64];
+    return look_up("/proc/meminfo", key, ':', value, sizeof value) ? strtod(value, NULL) / (1 << 20) : 0;
+}
+
+/* Reports system, kernel, product, processors, memory, the GPU's driver; nothing that names the machine, its user or a place on it. */
+static void report_host(struct report *r)
+{
+    struct utsname u;
+    char text[256];
+    const char *system = look_up("/etc/os-release", "PRETTY_NAME", '=', text, sizeof text) ? text : "unknown";
+    if (!uname(&u))                     /* not its nodename */
+        report_fact(r, "system", "%s; %s %s, %s", system, u.sysname, u.release, u.machine);
+    if (look_up("/sys/class/dmi/id/product_name", "", 0, text, sizeof text))
+        report_fact(r, "machine", "%s", text);
+    if (!look_up("/proc/cpuinfo", "model name", ':', text, sizeof text))
+        snprintf(text, sizeof text, "%s", "of an unnamed kind");
+    report_fact(r, "processors", "%ld, %s", sysconf(_SC_NPROCESSORS_ONLN), text);
+    report_fact(r, "host memory", "%.1f GiB, %.1f available, page cache %.1f, swap %.1f", meminfo_gib("MemTotal"),
+                meminfo_gib("MemAvailable"), meminfo_gib("Cached"), meminfo_gib("SwapTotal"));
+    if (look_up("/sys/module/nvidia/version", "", 0, text, sizeof text))
+        report_fact(r, "gpu driver", "%s", text);
+}
+
+int bench_health(const struct bench_options *o)
+{
+    struct report r;
+    struct err e = {0};
+    struct dev_facts facts;
+    struct buf line = {0}, path = {0}, device = {0};
+    buf_addf(&path, "%s/reads", o->machine_dir ? o->machine_dir : "");
+    report_open(&r, "health", o);
+    const char *backend = dev_backend(o->backend, &e);
+    struct dev *d = backend ? dev_open(backend, o->n_threads, &e) : NULL;
+    const double now = d ? d->read_gb_s(d, 0, &e) : 0;
+    if (now > 0) {
+        if (dev_facts(d, &facts))
+            buf_adds(&device, facts.gpu);
+        else
+            buf_addf(&device, "%s, %d threads", backend, dev_cpu_threads(d));
+        const struct reads h = {now, reads_best(path.data, device.data), reads_usual(device.data)};
+        struct err why;
+        report_device(&r, d);
+        report_fact(&r, "plain read", "%.1f GB/s", now);
+        reads_slow(&h, &line);
+        report_note(&r, "%s", buf_str(&line));
+        if (!reads_remember(path.data, device.data, now, &why))
+            report_note(&r, "the figure could not be remembered");
+    }
+    dev_close(d);
+    buf_free(&line);
+    buf_free(&path);
+    buf_free(&device);
+    return report_close(&r, now > 0 ? NULL : &e);
+}
+
+/* ---- the report */
 
 enum { CTX = 16384, SWEEP_CTX = 32768 + SWEEP_MARGIN, CPU_SWEEP_CTX = 2048 };
 static const double answers_s = 100, answer_s = 20, steps_s = 40, prompts_s = 60;     /* at most; answer_s: one of them */
 
 static bool on_cpu(const char *backend) { return !dev_caps(backend)->packs_weights; }
 
-/* Before any model is loaded, so that it is told in any case.  The plain read; 0 with the reason. */
+/* Reports the machine before any model is loaded, so that the report has it in any case.  Returns the plain read; 0 with the reason. */
 static double report_machine(struct report *r, const char *backend, struct err *e)
 {
     struct dev *d = dev_open(backend, r->o->n_threads, e);
@@ -31,7 +116,7 @@ static double report_machine(struct report *r, const char *backend, struct err *
 
 /* ---- bytes over the plain read, against what was measured */
 
-/* Bytes of a step of `rows` rows, which need not be a whole number, at the beginning of a context: interpolated between measured steps. */
+/* Interpolates the bytes of a step of `rows` rows, which need not be a whole number, between steps measured at the beginning of a context. */
 static bool between(const struct sweep *w, double rows, double *bytes)
 {
     const struct sweep_step *low = NULL, *high = NULL;
@@ -147,7 +232,7 @@ int bench_report(const struct bench_options *o)
     if (report_stopped(&r)) {
         report_cut(&r, "stopped before its end");
     } else if (!ok) {
-        report_cut(&r, "ended by a failure, of which stderr tells");
+        report_cut(&r, "ended by a failure; stderr has the reason");
         err_warn("%s", e.msg);          /* it may name a file, so it is not in the report */
     }
     return report_close(&r, NULL) || !ok;

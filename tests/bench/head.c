@@ -1,18 +1,17 @@
-/* `q35chat bench head`: whether a head in two planes ever misses one of the best ids, how many ids it completes, and how far its estimates are
+/* whether a head in two planes ever misses one of the best ids, how many ids it completes, and how far its estimates are
  * off. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/kth.h"
 #include "base/memory.h"
-#include "bench/report.h"
-#include "bench/text.h"
 #include "engine/load.h"
 #include "kernels/fill.h"
 #include "kernels/number.h"
 #include "model/int8.h"
 #include "model/prompt.h"
+#include "tests/bench/measure.h"
+#include "tests/kth.h"
 
 enum {
     ROWS = 512, COLS = 128,             /* of a head of random numbers */
@@ -190,13 +189,13 @@ static bool random_heads(struct report *r, struct dev *d, enum kind kind, int n,
 
 /* ---- a model's own */
 
-static bool own_head(struct report *r, const struct bench_options *o, struct err *e)
+static bool own_head(struct report *r, const struct measure_options *o, struct err *e)
 {
     struct model m;
     struct ids ids = {0};
     struct counts c = {.worst = 0};
-    bool ok = load_open(&m, &(struct load_options){.dir = o->model_dir, .backend = o->backend, .head = "planes", .n_threads = o->n_threads,
-                                                   .n_ctx = o->n_ctx, .chunk = CHUNK, .n_snapshots = LOAD_NO_SNAPSHOTS}, e)
+    bool ok = load_open(&m, &(struct load_options){.dir = o->b.model_dir, .backend = o->b.backend, .head = "planes", .n_threads = o->b.n_threads,
+                                                   .n_ctx = o->b.n_ctx, .chunk = CHUNK, .n_snapshots = LOAD_NO_SNAPSHOTS}, e)
            && text_ids(&m, o->text_file, 1, m.n_ctx, &ids, e);
     if (ok) {
         struct work w = open_work(m.dev, m.cfg.vocab);
@@ -215,15 +214,15 @@ static bool own_head(struct report *r, const struct bench_options *o, struct err
 }
 
 /* Results are read as soon as an operation returns. */
-static struct dev *open_device(const struct bench_options *o, struct err *e)
+static struct dev *open_device(const struct measure_options *o, struct err *e)
 {
-    const char *backend = dev_backend(o->backend, e);
+    const char *backend = dev_backend(o->b.backend, e);
     if (backend && dev_caps(backend)->packs_weights)
-        err_set(e, "bench head compares the definitions, on a CPU, and the backend is '%s': take --backend cpu", backend);
-    return backend && !dev_caps(backend)->packs_weights ? dev_open(backend, o->n_threads, e) : NULL;
+        err_set(e, "the heads are compared by their definitions, on a CPU, and the backend is '%s': take --backend cpu", backend);
+    return backend && !dev_caps(backend)->packs_weights ? dev_open(backend, o->b.n_threads, e) : NULL;
 }
 
-int bench_head(const struct bench_options *o)
+int measure_head(const struct measure_options *o)
 {
     static const struct column columns[] = {
         {"numbers", "numbers", -20, 0}, {"rows", "ids", 8, 0}, {"columns", "columns", 8, 0}, {"wanted", "best", 6, 0},
@@ -233,15 +232,15 @@ int bench_head(const struct bench_options *o)
     };
     struct report r;
     struct err e = {0};
-    report_open(&r, "head", o);
+    report_open(&r, "head", &o->b);
     struct dev *d = open_device(o, &e);
     bool ok = d;
     if (ok) {
         report_device(&r, d);
         report_table(&r, "two planes against the INT8 head; errors of estimates in deviations", columns, sizeof columns / sizeof *columns);
-        for (enum kind kind = 0; kind < N_KINDS && random_heads(&r, d, kind, o->n_positions, (uint64_t)o->seed); kind++)
+        for (enum kind kind = 0; kind < N_KINDS && random_heads(&r, d, kind, o->n_positions, (uint64_t)o->b.seed); kind++)
             ;
-        ok = !o->model_dir || own_head(&r, o, &e);
+        ok = !o->b.model_dir || own_head(&r, o, &e);
         dev_close(d);
     }
     return report_close(&r, ok ? NULL : &e);

@@ -1,4 +1,4 @@
-#include "bench/text.h"
+#include "tests/bench/measure.h"
 
 #include "base/file.h"
 #include "text/tokenizer.h"

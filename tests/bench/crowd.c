@@ -1,4 +1,4 @@
-#include "bench/crowd.h"
+#include "tests/bench/measure.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,6 +23,7 @@ struct rates {
 struct crowd {
     struct subject *s;
     struct report  *r;
+    const struct measure_options *o;
     struct decoder *d;
     bool enough;                        /* nothing more of the answers under way is wanted */
 };
@@ -123,7 +124,7 @@ static bool measure_all(struct crowd *c, int most, double there, struct err *e)
         {"of_one_without", "x one off", 9, 3}, {"drafts_step", "drafts/step", 11, 2}, {"accepted", "% accepted", 10, 1},
         {"there_tok_s", "there", 8, 1},
     };
-    const double chance = c->s->o->chance;
+    const double chance = c->o->chance;
     char name[32];
     snprintf(name, sizeof name, "%g", chance);
     const struct kind given[] = {kinds[0], {name, (float)chance}}, *list = chance > 0 ? given : kinds;
@@ -149,17 +150,17 @@ static bool measure_all(struct crowd *c, int most, double there, struct err *e)
     return true;
 }
 
-bool crowd_report(struct subject *s, struct report *r, double there, struct err *e)
+bool crowd_report(struct subject *s, struct report *r, const struct measure_options *o, struct err *e)
 {
-    struct crowd c = {.s = s, .r = r};
-    const struct decoder_options o = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = s->m.depth, .n_sequences = s->m.n_sequences,
+    struct crowd c = {.s = s, .r = r, .o = o};
+    const struct decoder_options d = {.n_ctx = s->m.n_ctx, .chunk = s->m.chunk, .depth = s->m.depth, .n_sequences = s->m.n_sequences,
                                       .n_snapshots = 1, .head = s->m.head, .traffic = s->traffic};
     forward_overlap(s->m.forward, s->o->overlap - 1);
-    c.d = decoder_open(s->m.dev, &s->m.cfg, s->m.forward, s->m.caches, &o, e);
+    c.d = decoder_open(s->m.dev, &s->m.cfg, s->m.forward, s->m.caches, &d, e);
     const int most = c.d ? decoder_most_answers(c.d) : 0;
-    if (c.d && most < s->o->answers)
+    if (c.d && most < o->answers)
         report_note(r, "%s answers %d at once here", s->m.dev->name, most);
-    const bool ok = c.d && measure_all(&c, most, there, e);
+    const bool ok = c.d && measure_all(&c, most, o->b.bandwidth, e);
     decoder_close(c.d);
     forward_overlap(s->m.forward, -1);
     return ok;

@@ -1,5 +1,5 @@
 /* One layer with the heads of Qwen3.5-122B over rows of known kinds.  The queries are those of one row behind all of them. */
-#include "bench/kv.h"
+#include "tests/bench/measure.h"
 
 #include <math.h>
 #include <stdlib.h>
