@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "tests/fuzz/mutate.h"
+#include "ui/tui/excerpt.h"
 #include "ui/tui/syntax.h"
-#include "ui/tui/url.h"
 
 /* ---- colours ---- */
 
@@ -146,7 +146,7 @@ static const char *wrong_address(const struct buf *b, bool valid, size_t from, s
             return "the address has a character that no address has";
     if (strchr(".,;:!?'*_~", b->data[at + n - 1]))
         return "the address ends with a mark of the sentence";
-    if (!url_next(b->data, b->len, &again, &n_again) || again != at || n_again != n)
+    if (!excerpt_url(b->data, b->len, &again, &n_again) || again != at || n_again != n)
         return "the address is another one when it is looked for where it is";
     if (valid && !unicode_valid(b->data + at, n))
         return "the address cuts a character";
@@ -165,7 +165,7 @@ static void test_url__what_is_found_in_any_text_is_an_address(void **state)
         mutate(&text, address_words, COUNT(address_words), ANY(sentences));
         const char *wrong = NULL;
         const bool valid = unicode_valid(buf_str(&text), text.len);
-        for (size_t from = 0, at = 0, n; !wrong && url_next(buf_str(&text), text.len, &at, &n); from = at += n, found++)
+        for (size_t from = 0, at = 0, n; !wrong && excerpt_url(buf_str(&text), text.len, &at, &n); from = at += n, found++)
             wrong = wrong_address(&text, valid, from, at, n);
         if (wrong)
             fail_input(&run, wrong, text.data, text.len);
@@ -184,7 +184,7 @@ static void test_url__a_hundred_thousand_closing_marks_are_no_hang(void **state)
     buf_adds(&text, "https://a.b/");
     for (int i = 0; i < 200000; i++)
         buf_addc(&text, ")]}"[i % 3]);
-    assert_true(url_next(text.data, text.len, &at, &n));
+    assert_true(excerpt_url(text.data, text.len, &at, &n));
     assert_int_equal(n, strlen("https://a.b/"));
     assert_true(clock_ms_since(start) < 2000);
     buf_free(&text);

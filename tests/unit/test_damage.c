@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "ui/tui/damage.h"
+#include "ui/tui/cells.h"
 
 static void draw(struct cells *c, int row, int col, const char *text)
 {
@@ -30,16 +30,16 @@ static void test_damage__spreads_from_what_terminals_do_not_agree_about(void **s
         cells_size(&b, 1, 20);
         draw(&a, 0, 5, rows[i].text);
         draw(&b, 0, 5, rows[i].text);
-        assert_true(damage_none(a.at, b.at, 20));
-        assert_false(damage_spreads(a.at, b.at, 20));
+        assert_true(cells_same_row(a.at, b.at, 20));
+        assert_false(cells_row_disputed(a.at, b.at, 20));
         draw(&b, 0, 0, "left");
-        assert_false(damage_none(a.at, b.at, 20));
-        assert_false(damage_spreads(a.at, b.at, 20));       /* in front of it */
+        assert_false(cells_same_row(a.at, b.at, 20));
+        assert_false(cells_row_disputed(a.at, b.at, 20));       /* in front of it */
         draw(&b, 0, 15, "right");
-        assert_int_equal(damage_spreads(a.at, b.at, 20), rows[i].spreads);
+        assert_int_equal(cells_row_disputed(a.at, b.at, 20), rows[i].spreads);
         cells_size(&b, 1, 20);                              /* it has gone */
-        assert_int_equal(damage_spreads(a.at, b.at, 20), rows[i].spreads);
-        assert_int_equal(damage_spreads(b.at, a.at, 20), rows[i].spreads);
+        assert_int_equal(cells_row_disputed(a.at, b.at, 20), rows[i].spreads);
+        assert_int_equal(cells_row_disputed(b.at, a.at, 20), rows[i].spreads);
     }
     cells_free(&a);
     cells_free(&b);
@@ -62,17 +62,17 @@ static void test_damage__text_that_scrolls_is_seen_to_have_moved(void **state)
     fill(&a, 20, 100);
     for (int by = 0; by < 20; by++) {
         fill(&b, 20, 100 + by);
-        assert_int_equal(damage_scrolled(&a, &b, 0), by <= 16 ? by : 0);       /* three rows are not worth it */
+        assert_int_equal(cells_scrolled(&a, &b, 0), by <= 16 ? by : 0);       /* three rows are not worth it */
     }
     fill(&b, 20, 101);
     draw(&b, 3, 0, "something else");
-    assert_int_equal(damage_scrolled(&a, &b, 0), 1);
+    assert_int_equal(cells_scrolled(&a, &b, 0), 1);
     fill(&b, 20, 99);
-    assert_int_equal(damage_scrolled(&a, &b, 0), 0);           /* down */
+    assert_int_equal(cells_scrolled(&a, &b, 0), 0);           /* down */
     cells_size(&a, 20, 20);
     cells_size(&b, 20, 20);
     draw(&b, 19, 0, "the first row of a blank screen");
-    assert_int_equal(damage_scrolled(&a, &b, 0), 0);
+    assert_int_equal(cells_scrolled(&a, &b, 0), 0);
     cells_free(&a);
     cells_free(&b);
 }

@@ -22,7 +22,6 @@
 
 #include "base/unicode.h"
 #include "ui/tui/keys.h"
-#include "ui/tui/osc.h"
 #include "ui/tui/term.h"
 
 /* --- the other end ---------------------------------------------------------------------------------------------- */

@@ -40,4 +40,11 @@ struct area cells_all(const struct cells *c);
  * line of letters: the first letter of a cell's style (a capital if it has marks), '.' for plain. */
 void cells_dump(const struct cells *c, bool looks, struct buf *out);
 
+/* What differs between the screen that is shown and the one to show. */
+bool cells_same_row(const struct cell *shown, const struct cell *want, int cols);
+/* True if a row must be sent whole: it changes at, or right of, an old or new glyph whose width differs between terminals. */
+bool cells_row_disputed(const struct cell *shown, const struct cell *want, int cols);
+/* By how many rows the rows from r on have moved up, as when text scrolls; 0: they have not.  Both screens must have the same size. */
+int  cells_scrolled(const struct cells *shown, const struct cells *want, int r);
+
 #endif

@@ -82,7 +82,7 @@ static bool row_end(struct tex *t)
 }
 
 /* Reads the name of a command after its backslash: letters, or one other character. */
-static size_t command_name(const struct tex *t)
+static size_t read_name(const struct tex *t)
 {
     size_t n = 0;
     while (t->at + n < t->n && is_letter(t->s[t->at + n]))
@@ -115,7 +115,7 @@ static bool argument(struct tex *t, struct buf *out)
     one.at = t->at;
     if (t->s[t->at] == '\\') {
         one.at++;
-        n = 1 + command_name(&one);
+        n = 1 + read_name(&one);
         one.at = t->at;
         const struct symbol *s = symbol_named(t->s + t->at + 1, n - 1);
         if (!s)                 /* such as \frac: its own arguments follow */
@@ -153,7 +153,7 @@ static bool joined_after(const struct tex *t)
     if (c != '\\')
         return is_letter((char)c) || is_digit((char)c) || strchr("({[^_'", c) || c >= 0x80;
     name.at++;
-    size_t n = command_name(&name);
+    size_t n = read_name(&name);
     const struct symbol *s = symbol_named(t->s + name.at, n);
     return n && is_letter(t->s[name.at]) && !(s && s->class == OPERATOR) && strncmp(t->s + name.at, "right", 5) && strncmp(t->s + name.at, "quad", 4)
         && strncmp(t->s + name.at, "end", 3);
@@ -528,7 +528,7 @@ static bool command(struct tex *t, struct buf *out)
         {'_', "_"}, {'|', "‖"},
     };
     const char *name = t->s + t->at;
-    size_t n = command_name(t);
+    size_t n = read_name(t);
     t->at += n;
     for (size_t i = 0; n == 1 && i < sizeof marks / sizeof *marks; i++) {
         if (marks[i].c != *name)

@@ -1,11 +1,12 @@
 #include "ui/tui/keys.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "ui/tui/csi.h"
 
 enum {
     ESC = 0x1B, DEL = 0x7F,
@@ -118,6 +119,109 @@ static void tell_code(struct keys *k, uint32_t code, uint8_t mods, uint32_t shif
         tell_text(k, KEYS_TEXT);
     }
 }
+
+/* --- control sequences taken apart -------------------------------------------------------------------------------------- */
+
+enum { CSI_MAX = 128 };         /* longest sequence whose end is waited for, in bytes */
+
+/* The parts between "ESC [" and the final byte.  arg[i]: a number, -1 if it is left out; sub[i]: the number after its ':'. */
+struct csi {
+    char prefix, middle, final;
+    int  n, arg[8], sub[8];
+};
+
+/* Parses the bytes after ESC, "[..." or "O...".  Returns the length of the sequence; 0: its end has not come yet; -1: it is no sequence. */
+static int csi_parse(struct csi *c, const char *s, size_t n)
+{
+    *c = (struct csi){.n = 1, .arg = {-1}, .sub = {-1}};
+    int *number = c->arg;
+    for (size_t i = 1; i < n && i < CSI_MAX; i++) {
+        char b = s[i];
+        if (b >= '0' && b <= '9') {
+            if (number)
+                *number = *number < 0 ? b - '0' : *number < 0x1000000 ? *number * 10 + b - '0' : *number;
+        } else if (b == ';') {
+            number = c->n < 8 ? &c->arg[c->n] : NULL;
+            if (number)
+                c->arg[c->n] = c->sub[c->n] = -1, c->n++;
+        } else if (b == ':') {
+            number = number == &c->arg[c->n - 1] ? &c->sub[c->n - 1] : NULL;
+        } else if (b >= '<' && b <= '?') {
+            c->prefix = b;
+        } else if (b >= ' ' && b <= '/') {
+            c->middle = b;
+            if (b == '$' && !c->prefix && c->n == 1 && c->arg[0] >= 0) {       /* rxvt: Shift and a key */
+                c->final = b;
+                return (int)i + 1;
+            }
+        } else if (b >= '@' && b <= '~') {
+            c->final = b;
+            return (int)i + 1;
+        } else
+            return -1;
+    }
+    return n < CSI_MAX ? 0 : -1;
+}
+
+/* Decodes the modifiers of a key: the number is 1 plus 1 for Shift, 2 Alt, 4 Ctrl, 32 Meta.  False: it has an unknown modifier. */
+static bool csi_mods(int number, uint8_t *mods)
+{
+    int bits = number > 0 ? number - 1 : 0;
+    *mods = (uint8_t)((bits & 7) | (bits & 32 ? MOD_ALT : 0));
+    return !(bits & (8 | 16));
+}
+
+/* The keys of sequences such as "CSI A" and "CSI 5 ~"; KEY_NONE: the sequence is no key. */
+static uint32_t csi_letter_key(char final)
+{
+    static const char letters[] = "ABCDHFPQRSZM";
+    static const uint32_t keys[] = {
+        KEY_UP, KEY_DOWN, KEY_RIGHT, KEY_LEFT, KEY_HOME, KEY_END, KEY_F1, KEY_F2, KEY_F3, KEY_F4, KEY_TAB, KEY_ENTER,
+    };
+    const char *p = final ? strchr(letters, final) : NULL;
+    return p ? keys[p - letters] : KEY_NONE;
+}
+
+static uint32_t csi_number_key(int number)
+{
+    static const uint32_t keys[] = {
+        [1] = KEY_HOME, KEY_INSERT, KEY_DELETE, KEY_END, KEY_PAGE_UP, KEY_PAGE_DOWN, KEY_HOME, KEY_END,
+        [11] = KEY_F1, KEY_F2, KEY_F3, KEY_F4, KEY_F5, [17] = KEY_F6, KEY_F7, KEY_F8, KEY_F9, KEY_F10, [23] = KEY_F11, KEY_F12,
+    };
+    bool known = number > 0 && number < (int)(sizeof keys / sizeof *keys) && keys[number];
+    return known ? keys[number] : KEY_NONE;
+}
+
+/* The luminance 0..255 of "rgb:RRRR/GGGG/BBBB", with one to four digits each; -1: the text has another form. */
+static int csi_luminance(const char *s, size_t n)
+{
+    static const int weight[] = {299, 587, 114};
+    int sum = 0;
+    const char *end = s + n, *p = memchr(s, ':', n);
+    if (n < 4 || memcmp(s, "rgb", 3) || !p)
+        return -1;
+    for (int i = 0; i < 3; i++) {
+        unsigned value = 0, max = 0;
+        for (p++; p < end && *p != '/' && max < 0xFFFF; p++) {
+            int digit = *p >= '0' && *p <= '9' ? *p - '0' : (*p | 32) >= 'a' && (*p | 32) <= 'f' ? (*p | 32) - 'a' + 10 : -1;
+            if (digit < 0)
+                return -1;
+            value = value * 16 + (unsigned)digit;
+            max = max * 16 + 15;
+        }
+        if (!max || (i < 2 && (p == end || *p != '/')))
+            return -1;
+        sum += (int)(value * 255 / max) * weight[i];
+    }
+    return sum / 1000;
+}
+
+/* The number at i, or `otherwise` if it is left out. */
+static int csi_arg(const struct csi *c, int i, int otherwise)
+{
+    return i < c->n && c->arg[i] >= 0 ? c->arg[i] : otherwise;
+}
+
 
 /* --- sequences -------------------------------------------------------------------------------------------------- */
 
@@ -591,4 +695,99 @@ int keys_timeout(const struct keys *k, int64_t ms)
         return -1;
     int64_t left = k->last_ms + wait - ms;
     return left < 0 ? 0 : (int)(left < wait ? left : wait);
+}
+
+/* --- names: keys as people write them ---------------------------------------------------------------------------------- */
+
+/* The first name of a key is the one it is shown by. */
+static const struct { const char *name; uint32_t code; } names[] = {
+    {"Enter", KEY_ENTER}, {"Return", KEY_ENTER}, {"Tab", KEY_TAB}, {"Esc", KEY_ESCAPE}, {"Escape", KEY_ESCAPE},
+    {"Backspace", KEY_BACKSPACE}, {"Delete", KEY_DELETE}, {"Del", KEY_DELETE}, {"Insert", KEY_INSERT}, {"Ins", KEY_INSERT},
+    {"Up", KEY_UP}, {"Down", KEY_DOWN}, {"Left", KEY_LEFT}, {"Right", KEY_RIGHT}, {"Home", KEY_HOME}, {"End", KEY_END},
+    {"PgUp", KEY_PAGE_UP}, {"PageUp", KEY_PAGE_UP}, {"PgDn", KEY_PAGE_DOWN}, {"PageDown", KEY_PAGE_DOWN},
+    {"F1", KEY_F1}, {"F2", KEY_F2}, {"F3", KEY_F3}, {"F4", KEY_F4}, {"F5", KEY_F5}, {"F6", KEY_F6}, {"F7", KEY_F7},
+    {"F8", KEY_F8}, {"F9", KEY_F9}, {"F10", KEY_F10}, {"F11", KEY_F11}, {"F12", KEY_F12},
+    {"WheelUp", KEY_WHEEL_UP}, {"WheelDown", KEY_WHEEL_DOWN}, {"Click", KEY_CLICK}, {"Grab", KEY_GRAB}, {"Space", ' '},
+};
+
+static const struct { const char *name; uint8_t mod; } prefixes[] = {
+    {"Ctrl-", MOD_CTRL}, {"Alt-", MOD_ALT}, {"Shift-", MOD_SHIFT}, {"C-", MOD_CTRL}, {"M-", MOD_ALT}, {"S-", MOD_SHIFT},
+};
+
+static bool is_letter(uint32_t code)
+{
+    return code < 0x80 && isalpha((int)code);
+}
+
+void keys_normalize(uint32_t *code, uint8_t *mods, uint32_t shifted)
+{
+    if (*code >= KEY_NONE)
+        return;
+    if ((*mods & MOD_SHIFT) && shifted && !is_letter(*code)) {
+        *code = shifted;
+        *mods &= (uint8_t)~MOD_SHIFT;
+    }
+    if (is_letter(*code) && (*mods & (MOD_CTRL | MOD_ALT))) {
+        if (isupper((int)*code))
+            *mods |= MOD_SHIFT;
+        *code = (uint32_t)tolower((int)*code);
+    } else if (is_letter(*code) && (*mods & MOD_SHIFT)) {
+        *code = (uint32_t)toupper((int)*code);
+        *mods = 0;
+    }
+    if ((*mods & (MOD_CTRL | MOD_SHIFT)) != MOD_CTRL)
+        return;
+    static const struct { char code; uint32_t is; bool key; } same[] = {
+        {'h', KEY_BACKSPACE, true}, {'i', KEY_TAB, true}, {'m', KEY_ENTER, true}, {'[', KEY_ESCAPE, true}, {'/', '_', false}, {'@', ' ', false},
+    };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (*code == (uint32_t)same[i].code) {
+            *code = same[i].is;
+            if (same[i].key)
+                *mods &= (uint8_t)~MOD_CTRL;
+            return;
+        }
+}
+
+bool keys_parse(const char *name, uint32_t *code, uint8_t *mods)
+{
+    *mods = 0;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        size_t n = strlen(prefixes[i].name);
+        if (strncasecmp(name, prefixes[i].name, n) || !name[n])
+            continue;
+        *mods |= prefixes[i].mod;
+        name += n;
+        i = (size_t)-1;                         /* there may be more, in any order */
+    }
+    size_t n = strlen(name);
+    bool ok = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !ok; i++)
+        if (!strcasecmp(name, names[i].name)) {
+            *code = names[i].code;
+            ok = true;
+        }
+    if (!ok && (!n || unicode_decode(name, n, code, &ok) != n || !ok || unicode_kind(*code) == UNICODE_CONTROL))
+        return false;
+    if (is_letter(*code) && (*mods & (MOD_CTRL | MOD_ALT)))
+        *code = (uint32_t)tolower((int)*code);  /* Alt-P is not Alt-Shift-P */
+    keys_normalize(code, mods, 0);
+    return true;
+}
+
+void keys_name(uint32_t code, uint8_t mods, struct buf *out)
+{
+    for (size_t i = 0; i < 3; i++)
+        if (mods & prefixes[i].mod)
+            buf_adds(out, prefixes[i].name);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].code == code) {
+            buf_adds(out, names[i].name);
+            return;
+        }
+    char utf8[4];
+    if (is_letter(code) && mods)
+        code = (uint32_t)toupper((int)code);
+    if (code < KEY_NONE)
+        buf_add(out, utf8, unicode_encode(code, utf8));
 }

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "session/export.h"
+#include "ui/tui/excerpt.h"
 #include "ui/tui/items.h"
-#include "ui/tui/sentence.h"
 
 /* --- search over the items ----------------------------------------------------------------------------------------- */
 
@@ -229,7 +229,7 @@ void pane_source(const struct pane *p, int item, struct buf *out)
 bool pane_sentence(const struct pane *p, int item, struct buf *out)
 {
     const struct item *it = item_at_index(p, item);
-    return sentence_newest(buf_str(&it->source), it->source.len, out);
+    return excerpt_sentence(buf_str(&it->source), it->source.len, out);
 }
 
 void pane_tint(struct pane *p, int item, const struct pane_tint *tints, int n)

@@ -14,12 +14,12 @@
 #include "session/search.h"
 #include "session/title.h"
 #include "session/trash.h"
+#include "ui/tui/excerpt.h"
 #include "ui/tui/figure.h"
 #include "ui/tui/input.h"
 #include "ui/tui/lines.h"
 #include "ui/tui/popup.h"
 #include "ui/tui/prompt.h"
-#include "ui/tui/url.h"
 #include "ui/tui/window.h"
 
 enum { LINE = 2048 };                   /* bytes of a text that a list shows at most */
@@ -214,7 +214,7 @@ static void put_urls(struct picker *p, const char *text, size_t n)
 {
     size_t at = 0, len;
     begin_list(p, PICK_URL, "addresses", "typing narrows  Enter copies it  Esc closes");
-    for (; url_next(text, n, &at, &len); at += len) {
+    for (; excerpt_url(text, n, &at, &len); at += len) {
         const char *url = arena_strndup(&p->mem, text + at, len);
         bool known = false;
         for (int i = 0; i < p->n; i++)

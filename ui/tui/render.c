@@ -1,5 +1,6 @@
 #include "ui/tui/render.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +8,9 @@
 #include <md4c.h>
 
 #include "base/memory.h"
+#include "base/unicode.h"
 #include "ui/tui/block.h"
 #include "ui/tui/copy.h"
-#include "ui/tui/entity.h"
 #include "ui/tui/formula.h"
 #include "ui/tui/glyph.h"
 #include "ui/tui/table.h"
@@ -305,6 +306,31 @@ static void new_line(struct render *r)
 {
     begin_text(r, LINES_NO_SOURCE);
     lines_begin(r->in_table ? &r->table.text : &r->text, r->cursor);
+}
+
+static const struct { const char *name, *text; } entities[] = {
+    {"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&apos;", "'"}, {"&nbsp;", " "}, {"&copy;", "©"},
+    {"&hellip;", "…"}, {"&mdash;", "—"}, {"&ndash;", "–"}, {"&times;", "×"}, {"&deg;", "°"}, {"&larr;", "←"}, {"&rarr;", "→"},
+    {"&le;", "≤"}, {"&ge;", "≥"}, {"&ne;", "≠"}, {"&middot;", "·"}, {"&bull;", "•"},
+};
+
+/* Writes the character that the entity s[0..n), from "&" to ";", stands for as UTF-8 to out; returns its length, 0: the entity is unknown. */
+static size_t entity_text(const char *s, size_t n, char out[4])
+{
+    for (size_t i = 0; i < sizeof entities / sizeof *entities; i++)
+        if (n == strlen(entities[i].name) && !memcmp(s, entities[i].name, n)) {
+            memcpy(out, entities[i].text, strlen(entities[i].text));
+            return strlen(entities[i].text);
+        }
+    if (n < 4 || n > 12 || s[1] != '#')
+        return 0;
+    bool hex = s[2] == 'x' || s[2] == 'X';
+    char digits[16] = {0};
+    memcpy(digits, s + (hex ? 3 : 2), n - (hex ? 4 : 3));
+    unsigned long cp = strtoul(digits, NULL, hex ? 16 : 10);
+    if (!cp || cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000))
+        cp = UNICODE_REPLACEMENT;
+    return unicode_encode((uint32_t)cp, out);
 }
 
 static void add_entity(struct render *r, struct look look, const char *s, size_t n)

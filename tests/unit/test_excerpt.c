@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "ui/tui/url.h"
+#include "ui/tui/excerpt.h"
 
 static const struct { const char *text, *found; } rows[] = {
     {"see https://a.b/c.", "https://a.b/c "},
@@ -19,13 +19,13 @@ static const struct { const char *text, *found; } rows[] = {
     {"", ""},
 };
 
-static void test_url__those_of_a_text_without_the_marks_around_them(void **state)
+static void test_excerpt__those_of_a_text_without_the_marks_around_them(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct buf found = {0};
         size_t at = 0, n;
-        for (; url_next(rows[i].text, strlen(rows[i].text), &at, &n); at += n) {
+        for (; excerpt_url(rows[i].text, strlen(rows[i].text), &at, &n); at += n) {
             buf_add(&found, rows[i].text + at, n);
             buf_addc(&found, ' ');
         }
@@ -36,6 +36,6 @@ static void test_url__those_of_a_text_without_the_marks_around_them(void **state
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_url__those_of_a_text_without_the_marks_around_them)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_excerpt__those_of_a_text_without_the_marks_around_them)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
