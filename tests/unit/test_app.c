@@ -86,8 +86,15 @@ static void test_app__a_paste_never_sends_and_never_answers(void **state)
     stage_key("Enter");
     stage_type("y");
     assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    stage_pass(5000);
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_TEXT, .text = "y", .n = 1, .cut = true}, stage.ms);      /* the paste had stalled */
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_KEY, .code = KEY_ENTER, .cut = true}, stage.ms);
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
     stage_pass(600);
     stage_type("e");                    /* the arguments are edited */
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_KEY, .code = KEY_ENTER, .cut = true}, stage.ms);
+    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    stage_pass(600);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = " ", .n = 1}, stage.ms);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
     stage_key("Enter");

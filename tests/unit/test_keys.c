@@ -230,6 +230,38 @@ static void test_keys__a_paste_without_an_end_ends_after_a_second_of_silence(voi
     buf_free(&t.line);
 }
 
+static void note_cut(void *arg, const struct key_event *ev)
+{
+    buf_addc(arg, ev->cut ? '!' : '.');
+}
+
+static void test_keys__the_rest_of_a_paste_that_stalled_is_marked(void **state)
+{
+    (void)state;
+    for (int ends = 0; ends < 2; ends++) {
+        struct buf cut = {0};
+        struct keys *k = keys_open();
+        keys_feed(k, "a\x1B[200~abc", 10, 0, note_cut, &cut);
+        keys_tick(k, 1000, note_cut, &cut);
+        assert_string_equal(buf_str(&cut), "...");                  /* text, paste, its end */
+        keys_feed(k, "y", 1, 60000, note_cut, &cut);                /* however long it stalled */
+        keys_feed(k, "\r", 1, 61999, note_cut, &cut);
+        assert_string_equal(buf_str(&cut), "...!!");
+        if (ends)
+            keys_feed(k, "z\x1B[201~y\r", 9, 62100, note_cut, &cut);
+        else
+            keys_feed(k, "y\r", 2, 63999, note_cut, &cut);          /* after a pause it was typed */
+        assert_string_equal(buf_str(&cut), ends ? "...!!!.." : "...!!..");
+        buf_reset(&cut);
+        keys_feed(k, "\x1B[200~abc", 9, 70000, note_cut, &cut);
+        keys_tick(k, 71000, note_cut, &cut);
+        keys_feed(k, "\x1B[200~abc\x1B[201~\r", 16, 72000, note_cut, &cut);     /* another paste, which is whole */
+        assert_string_equal(buf_str(&cut), ".....");
+        keys_close(k);
+        buf_free(&cut);
+    }
+}
+
 static void test_keys__a_lone_escape_waits_its_time_and_no_longer(void **state)
 {
     (void)state;
@@ -448,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_keys__answers_of_the_terminal_are_reports_and_never_typed),
         cmocka_unit_test(test_keys__between_the_marks_everything_is_data),
         cmocka_unit_test(test_keys__a_paste_without_an_end_ends_after_a_second_of_silence),
+        cmocka_unit_test(test_keys__the_rest_of_a_paste_that_stalled_is_marked),
         cmocka_unit_test(test_keys__a_lone_escape_waits_its_time_and_no_longer),
         cmocka_unit_test(test_keys__enter_soon_after_a_lone_escape_is_alt_enter),
         cmocka_unit_test(test_keys__an_answer_that_comes_in_pieces_over_a_slow_line_is_not_typed),

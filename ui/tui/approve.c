@@ -285,12 +285,13 @@ static bool is_mouse(const struct key_event *ev)
     return ev->kind == KEYS_KEY && ev->code >= KEY_WHEEL_UP;
 }
 
-/* A paste approves nothing, nor do keys that follow it at once: some terminals let a false end of it through. */
+/* A paste approves nothing, nor do keys that follow it at once, since some terminals let a false end of it through; nor does the rest of a paste that
+ * stalled for so long that keys.c ended it. */
 static bool take_unmeant(struct host *h, const struct key_event *ev)
 {
     struct approve *q = approve(h);
     bool pasted = ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END;
-    if (pasted && window_is_open(h, WINDOW_approve) && q->deaf_until != INT64_MAX)
+    if ((pasted || ev->cut) && window_is_open(h, WINDOW_approve) && q->deaf_until != INT64_MAX)
         q->deaf_until = h->ms + APPROVE_DEAF_MS;
     return !is_mouse(ev) && (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(h, ev) || is_by_habit(h, ev));
 }

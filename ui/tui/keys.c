@@ -12,13 +12,14 @@ enum {
     ESC = 0x1B, DEL = 0x7F,
     UNFINISHED_MS = 500,        /* a sequence that was begun: no person types one, so it may take its time on a slow line */
     PASTE_MS = 1000,            /* a paste without bytes is over */
+    REST_MS = 2000,             /* after the rest of such a paste: then keys are typed again */
     GAP_MS = 5,                 /* characters that come faster were not typed */
     GAP_CHARS = 3,
     SPLIT_MS = 150,             /* a slow line cuts Alt-Enter into ESC and Enter */
     MAX_STRING = 256,
 };
 
-#define PASTE_BEGIN 200
+enum { PASTE_BEGIN = 200, PASTE_END = 201 };
 static const char paste_end[] = "\033[201~";
 
 struct keys {
@@ -28,6 +29,8 @@ struct keys {
     int     escape_ms;
     int64_t escaped_ms;         /* when a lone ESC came, if nothing came since */
     bool in_paste;              /* between the marks */
+    bool cut;                   /* the time limit ended the paste: its rest may come */
+    bool rest;                  /* bytes have come since */
     bool after_cr;              /* a newline was made of a CR: an LF behind it belongs to it */
     bool in_string;             /* the rest of an answer too long to keep is swallowed */
     int  pressed_row, pressed_col;              /* of the left button */
@@ -63,11 +66,18 @@ void keys_escape_ms(struct keys *k, int ms)
 
 /* --- events ----------------------------------------------------------------------------------------------------- */
 
+/* Calls fn with an event, marked if it may belong to the rest of a paste that was cut off. */
+static void emit(struct keys *k, struct key_event ev)
+{
+    ev.cut = k->cut;
+    k->fn(k->arg, &ev);
+}
+
 static void tell_text(struct keys *k, enum key_kind kind)
 {
     if (k->text.len) {
         k->escaped_ms = INT64_MIN / 2;
-        k->fn(k->arg, &(struct key_event){.kind = kind, .text = k->text.data, .n = k->text.len});
+        emit(k, (struct key_event){.kind = kind, .text = k->text.data, .n = k->text.len});
     }
     buf_reset(&k->text);
 }
@@ -85,19 +95,19 @@ static void tell_key(struct keys *k, uint32_t code, uint8_t mods)
     k->more = false;
     not_fast(k);
     k->escaped_ms = INT64_MIN / 2;
-    k->fn(k->arg, &(struct key_event){.kind = KEYS_KEY, .code = code, .mods = mods, .burst = burst});
+    emit(k, (struct key_event){.kind = KEYS_KEY, .code = code, .mods = mods, .burst = burst});
 }
 
 static void tell_report(struct keys *k, enum key_report report, int value)
 {
-    k->fn(k->arg, &(struct key_event){.kind = KEYS_REPORT, .report = report, .value = value});
+    emit(k, (struct key_event){.kind = KEYS_REPORT, .report = report, .value = value});
 }
 
 static void tell_pasted(struct keys *k, char c)
 {
     buf_addc(&k->text, c);
     tell_text(k, KEYS_PASTE);
-    k->fn(k->arg, &(struct key_event){.kind = KEYS_PASTE_END});
+    emit(k, (struct key_event){.kind = KEYS_PASTE_END});
 }
 
 static bool is_visible(uint32_t code)
@@ -262,7 +272,7 @@ static void tell_mouse(struct keys *k, int button, int row, int col, bool releas
     if (ev.code == KEY_NONE)
         return;
     not_fast(k);
-    k->fn(k->arg, &ev);
+    emit(k, ev);
 }
 
 static void tell_sgr_mouse(struct keys *k, const struct csi *c)
@@ -351,7 +361,9 @@ static size_t csi(struct keys *k, const char *s, size_t n, bool alt)
         if (alt)
             tell_key(k, KEY_ESCAPE, 0);
         k->in_paste = true;
-        k->after_cr = false;
+        k->after_cr = k->cut = k->rest = false;
+    } else if (c.final == '~' && csi_arg(&c, 0, 0) == PASTE_END) {
+        k->cut = k->rest = false;               /* late, or of no paste */
     } else if (!csi_report(k, &c))
         tell_csi(k, &c, alt);
     return (size_t)took;
@@ -540,7 +552,7 @@ static size_t escape(struct keys *k, const char *s, size_t n)
 static void end_paste(struct keys *k)
 {
     tell_text(k, KEYS_PASTE);
-    k->fn(k->arg, &(struct key_event){.kind = KEYS_PASTE_END});
+    emit(k, (struct key_event){.kind = KEYS_PASTE_END});
     k->in_paste = k->after_cr = false;
     not_fast(k);
 }
@@ -624,6 +636,9 @@ void keys_feed(struct keys *k, const char *bytes, size_t n, int64_t ms, void (*f
         return;
     keys_tick(k, ms, fn, arg);
     bool fast = ms - k->last_ms < GAP_MS;
+    if (k->rest && ms - k->last_ms >= REST_MS)
+        k->cut = false;                         /* the rest has been there, or there was none */
+    k->rest = k->cut;
     unsigned char b = (unsigned char)bytes[0];
     if (k->held_cr)
         let_go(k, fast && (b >= ' ' || b == '\r' || b == '\n' || b == '\t') && b != DEL, ms);
@@ -682,6 +697,7 @@ void keys_tick(struct keys *k, int64_t ms, void (*fn)(void *arg, const struct ke
             buf_adds(&k->text, "\xEF\xBF\xBD");
         buf_reset(&k->in);
         end_paste(k);
+        k->cut = true;
     } else if (k->held_cr)
         let_go(k, false, k->last_ms);
     else

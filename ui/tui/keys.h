@@ -41,6 +41,7 @@ struct key_event {
     uint32_t code;
     uint8_t  mods;
     int      row, col;          /* of the mouse, from 0 */
+    bool     cut;               /* a paste was ended by the time limit, and neither its end mark nor a pause came since: this may be its rest */
     bool     burst;             /* of Up and Down: several came at once, as from a wheel that a terminal turns into keys */
     enum key_report report;
     int      value;             /* SYNC: 1 the mode is known; BACKGROUND: luminance 0..255; FOCUS: 1 in, 0 out; KITTY: its flags;
