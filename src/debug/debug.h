@@ -1,20 +1,29 @@
-/* `q35chat debug ...`: JSON lines in, JSON lines out, one answer per line, in order.  Each returns the exit status:
- * 0, or 1 if a line was bad (it was answered by {"error": "..."}) or the model could not be read (said on stderr). */
+/* `q35chat debug ...`: JSON lines in, JSON lines out, one answer per line, in order.  Each command returns the exit status:
+ * 0, or 1 if a line was bad (its answer is {"error": "..."}) or the model could not be read (the reason goes to stderr). */
 #ifndef Q35_DEBUG_DEBUG_H
 #define Q35_DEBUG_DEBUG_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
-int debug_tokenize(const char *model_dir, FILE *in, FILE *out);
-int debug_render(const char *model_dir, FILE *in, FILE *out);
-int debug_parse(FILE *in, FILE *out);
-struct draft_options {
-    const char *model_dir;
+/* {0} is valid: NULL and 0 mean the command's own default. */
+struct debug_options {
+    const char *model_dir, *out_file;
     const char *backend, *kv;           /* NULL: the best one, its first recipe */
-    int  n_threads;
+    const char *head, *mtp;             /* NULL: as stored */
+    int  n_threads, n_ctx;
+    int  chunk;                         /* prompt rows a call; 0: the device's usual number */
+    bool step;                          /* logits: through decode steps */
+    int  rows;                          /* logits: tokens of a step; 0: 1 */
 };
-int debug_draft(const struct draft_options *o, FILE *in, FILE *out);
-struct engine_options;
-int debug_generate(const struct engine_options *o, FILE *in, FILE *out);        /* head or mtp NULL: as stored */
+
+int debug_tokenize(const struct debug_options *o, FILE *in, FILE *out);
+int debug_render(const struct debug_options *o, FILE *in, FILE *out);
+int debug_parse(const struct debug_options *o, FILE *in, FILE *out);
+int debug_draft(const struct debug_options *o, FILE *in, FILE *out);
+int debug_generate(const struct debug_options *o, FILE *in, FILE *out);
+/* {"ids": [...]} -> {"line": i, "n": rows}, lines numbered from 0; the file gets logits.<line> and hidden.<line>: F32 [n, vocab] and [n, hidden]
+ * (after the final norm), as safetensors.  Needs no tokenizer. */
+int debug_logits(const struct debug_options *o, FILE *in, FILE *out);
 
 #endif

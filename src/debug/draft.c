@@ -1,4 +1,4 @@
-/* `q35chat debug draft`: {"ids", "depth"} -> {"first", "drafts"}: the greedy token after the ids, and what the MTP block makes of
+/* `q35chat debug draft`: {"ids", "depth"} -> {"first", "drafts"}: the greedy token after the ids, and the drafts of the MTP block after
  * it, with the head as stored. */
 #include "debug/debug.h"
 
@@ -7,7 +7,6 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "debug/lines.h"
-#include "debug/request.h"
 #include "engine/load.h"
 #include "engine/sampler.h"
 #include "model/prompt.h"
@@ -15,11 +14,11 @@
 enum { MAX_DEPTH = 64, FIRST_CTX = 512 };
 
 struct job {
-    const struct draft_options *o;
+    const struct debug_options *o;
     struct model m;
     bool         open;
     int          n_ctx, vocab;
-    float       *hidden[2], *logits;    /* device memory; hidden states of chained drafts, in turns */
+    float       *hidden[2], *logits;    /* device memory; hidden states of chained drafts, alternating */
     float       *read;                  /* [vocab] logits, host memory */
 };
 
@@ -43,7 +42,7 @@ static bool room(struct job *j, int n, struct err *e)
         return true;
     job_close(j);
     j->n_ctx = n < FIRST_CTX ? FIRST_CTX : n;
-    j->open = true;                     /* load_close() takes a model that failed to open */
+    j->open = true;                     /* load_close() also closes a model that failed to open */
     bool ok = load_open(&j->m, &(struct load_options){
         .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .head = "bf16", .mtp = "bf16", .n_threads = j->o->n_threads,
         .n_ctx = j->n_ctx, .n_snapshots = LOAD_NO_SNAPSHOTS,
@@ -111,7 +110,7 @@ static bool answer(const char *line, size_t n, struct buf *out, void *arg, struc
     return ok;
 }
 
-int debug_draft(const struct draft_options *o, FILE *in, FILE *out)
+int debug_draft(const struct debug_options *o, FILE *in, FILE *out)
 {
     struct job j = {.o = o};
     struct err e = {0};

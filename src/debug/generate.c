@@ -1,12 +1,11 @@
 /* `q35chat debug generate`: {"ids", "max_tokens", "draft"} -> {"ids", "steps", "accepted"}, greedy, through the engine.
- * It does not stop at the end-of-text ids, so that lengths are what was asked for; "stop": [ids] makes it stop. */
+ * It does not stop at the end-of-text ids, so that answers have the requested length; "stop": [ids] makes it stop. */
 #include "debug/debug.h"
 
 #include <string.h>
 
 #include "base/err.h"
 #include "debug/lines.h"
-#include "debug/request.h"
 #include "engine/engine.h"
 
 struct job {
@@ -27,7 +26,7 @@ static bool wait_ready(struct job *j, struct err *e)
     return true;
 }
 
-/* Everything until EV_DONE. */
+/* Collects the tokens until EV_DONE. */
 static bool collect(struct engine *g, uint32_t serial, struct ids *ids, struct stats *stats, struct err *e)
 {
     for (;;) {
@@ -86,18 +85,18 @@ static bool answer(const char *line, size_t n, struct buf *out, void *arg, struc
     return ok;
 }
 
-int debug_generate(const struct engine_options *o, FILE *in, FILE *out)
+int debug_generate(const struct debug_options *o, FILE *in, FILE *out)
 {
-    struct engine_options own = *o;
+    const struct engine_options eo = {
+        .model_dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head ? o->head : "bf16", .mtp = o->mtp ? o->mtp : "bf16",
+        .n_threads = o->n_threads, .n_ctx = o->n_ctx, .n_sequences = 1,
+        .draft_depth = ENGINE_MAX_DEPTH,                /* each line has its own number */
+        .chunk = o->chunk, .fixed_chunk = true,         /* so that the bits never depend on the speed of the machine */
+    };
     struct job j = {0};
     struct err e = {0};
     int status = 1;
-    own.draft_depth = ENGINE_MAX_DEPTH; /* each line says how many it wants */
-    own.head = o->head ? o->head : "bf16";
-    own.mtp = o->mtp ? o->mtp : "bf16";
-    own.n_sequences = 1;
-    own.fixed_chunk = true;             /* so that the bits never depend on how fast the machine is */
-    j.g = engine_open(&own, &e);
+    j.g = engine_open(&eo, &e);
     if (j.g && wait_ready(&j, &e))
         status = debug_lines(in, out, answer, &j);
     else

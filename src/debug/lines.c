@@ -1,12 +1,13 @@
 #include "debug/lines.h"
 
 #include <errno.h>
+#include <jansson.h>
+#include <limits.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "text/tokenizer.h"
 
 void debug_list(struct buf *out, const char *key, const int32_t *x, int n)
 {
@@ -14,14 +15,6 @@ void debug_list(struct buf *out, const char *key, const int32_t *x, int n)
     for (int i = 0; i < n; i++)
         buf_addf(out, i ? ", %d" : "%d", x[i]);
     buf_addc(out, ']');
-}
-
-static void answer_error(struct buf *out, const struct err *e)
-{
-    buf_reset(out);
-    buf_adds(out, "{\"error\": ");
-    json_quote(out, e->msg, strlen(e->msg));
-    buf_addc(out, '}');
 }
 
 int debug_lines(FILE *in, FILE *out, debug_line_fn *fn, void *arg)
@@ -34,7 +27,10 @@ int debug_lines(FILE *in, FILE *out, debug_line_fn *fn, void *arg)
         struct err e = {0};
         buf_reset(&answer);
         if (!fn(buf_str(&line), line.len, &answer, arg, &e)) {
-            answer_error(&answer, &e);
+            buf_reset(&answer);
+            buf_adds(&answer, "{\"error\": ");
+            json_quote(&answer, e.msg, strlen(e.msg));
+            buf_addc(&answer, '}');
             status = 1;
         }
         buf_addc(&answer, '\n');
@@ -55,17 +51,57 @@ int debug_lines(FILE *in, FILE *out, debug_line_fn *fn, void *arg)
     return status;
 }
 
-int debug_lines_with_tokenizer(const char *model_dir, FILE *in, FILE *out, debug_line_fn *fn)
+/* ---- lines with token ids ---- */
+
+enum { MAX_IDS = 1 << 20 };
+
+static bool read_list(struct ids *out, const json_t *root, const char *key, int vocab, struct err *e)
 {
-    struct err e = {0};
-    struct tokenizer *t = tokenizer_open(model_dir, &e);
-    if (!t) {
-        err_warn("%s", e.msg);
-        return 1;
+    const json_t *list = json_object_get(root, key), *item;
+    size_t i;
+    if (!list)
+        return true;
+    if (!json_is_array(list) || json_array_size(list) > MAX_IDS)
+        return err_set(e, "\"%s\" is not a list of token ids, expected at most %d integers", key, MAX_IDS);
+    json_array_foreach(list, i, item) {
+        json_int_t id = json_integer_value(item);
+        if (!json_is_integer(item) || id < 0 || id >= vocab)
+            return err_set(e, "%s[%zu] is not a token id, expected an integer from 0 to %d", key, i, vocab - 1);
+        ids_add(out, (int32_t)id);
     }
-    if (tokenizer_notice(t))
-        err_warn("%s", tokenizer_notice(t));
-    int status = debug_lines(in, out, fn, t);
-    tokenizer_close(t);
-    return status;
+    return true;
+}
+
+static bool read_count(int *out, const json_t *root, const char *key, struct err *e)
+{
+    const json_t *v = json_object_get(root, key);
+    *out = -1;
+    if (!v)
+        return true;
+    json_int_t n = json_integer_value(v);
+    if (!json_is_integer(v) || n < 0 || n > INT_MAX)
+        return err_set(e, "\"%s\" is not a count, expected an integer from 0 on", key);
+    *out = (int)n;
+    return true;
+}
+
+bool debug_request_read(struct debug_request *q, const char *line, size_t n, int vocab, struct err *e)
+{
+    json_error_t je;
+    json_t *root = json_loadb(line, n, JSON_ALLOW_NUL, &je);
+    bool ok = root || err_set(e, "not JSON: %s", je.text);
+    *q = (struct debug_request){0};
+    ok = ok && (json_is_object(root) || err_set(e, "the line is not a JSON object"))
+            && read_list(&q->ids, root, "ids", vocab, e) && read_list(&q->stop, root, "stop", vocab, e)
+            && read_count(&q->max_tokens, root, "max_tokens", e) && read_count(&q->draft, root, "draft", e)
+            && read_count(&q->depth, root, "depth", e)
+            && (q->ids.n || err_set(e, "there are no \"ids\", expected a list of at least one token id"));
+    json_decref(root);
+    return ok;
+}
+
+void debug_request_free(struct debug_request *q)
+{
+    ids_free(&q->ids);
+    ids_free(&q->stop);
 }

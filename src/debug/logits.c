@@ -1,4 +1,4 @@
-#include "debug/logits.h"
+#include "debug/debug.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -9,7 +9,6 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "debug/lines.h"
-#include "debug/request.h"
 #include "engine/load.h"
 #include "model/prompt.h"
 #include "model/step.h"
@@ -17,7 +16,7 @@
 enum { FIRST_CTX = 512, HEAD_ROWS = 32 };
 
 struct job {
-    const struct logits_options *o;
+    const struct debug_options *o;
     struct model m;
     bool   open;
     int    n_lines, n_ctx, vocab;
@@ -41,7 +40,7 @@ static void close_model(struct job *j)
     j->open = false;
 }
 
-/* The cache grows with the longest line. */
+/* Opens the model with room for n positions; again when a line is longer. */
 static bool room(struct job *j, int n, struct err *e)
 {
     if (j->open && n <= j->n_ctx)
@@ -72,7 +71,7 @@ static bool write_floats(struct job *j, const float *x, size_t n, struct err *e)
     return fwrite(x, sizeof *x, n, j->data) == n || err_set(e, "cannot write the tensors of %s: %s", j->o->out_file, strerror(errno));
 }
 
-/* The whole line through the model: the logits go to the file as they come, the hidden states to `hidden`. */
+/* Runs the whole line through the model: the logits go to the file as they come, the hidden states to `hidden`. */
 static bool run(struct job *j, const struct ids *ids, float *hidden, struct err *e)
 {
     struct model *m = &j->m;
@@ -98,7 +97,7 @@ static bool run(struct job *j, const struct ids *ids, float *hidden, struct err 
     return ok;
 }
 
-/* The file has one more tensor [n, width] from where the last one ended. */
+/* Adds a tensor [n, width] to the header, after the last one. */
 static void add_tensor(struct job *j, const char *kind, int n, int width)
 {
     size_t bytes = (size_t)n * (size_t)width * sizeof(float);
@@ -154,7 +153,7 @@ static bool write_file(struct job *j, struct err *e)
     return ok || err_set(e, "cannot write %s: %s", j->o->out_file, strerror(errno));
 }
 
-int debug_logits(const struct logits_options *o, FILE *in, FILE *out)
+int debug_logits(const struct debug_options *o, FILE *in, FILE *out)
 {
     struct job j = {.o = o, .data = tmpfile()};
     struct err e = {0};

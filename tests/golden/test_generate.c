@@ -85,7 +85,7 @@ static json_t *debug(int (*command)(const void *, FILE *, FILE *), const void *a
 static int run_generate(const void *options, FILE *in, FILE *out) { return debug_generate(options, in, out); }
 static int run_draft(const void *dir, FILE *in, FILE *out)
 {
-    return debug_draft(&(struct draft_options){.model_dir = dir, .backend = "cpu"}, in, out);
+    return debug_draft(&(struct debug_options){.model_dir = dir, .backend = "cpu"}, in, out);
 }
 
 static void add_ids(struct buf *b, const int32_t *ids, int n)
@@ -149,7 +149,7 @@ static void test_generate__greedy_continuations_equal_the_reference_at_every_dep
             add_ids(&lines, prompt, n);
             buf_addf(&lines, ", \"max_tokens\": %d, \"draft\": %d, \"text\": \"extra\"}\n", n_want, depth);
         }
-        json_t *answers = debug(run_generate, &(struct engine_options){.backend = backend, .model_dir = golden_dir(i), .n_ctx = 128,
+        json_t *answers = debug(run_generate, &(struct debug_options){.backend = backend, .model_dir = golden_dir(i), .n_ctx = 128,
                                                                        .head = getenv("HEAD")}, lines.data, 0);
         json_t *first = json_object_get(json_array_get(answers, 0), "ids");
         assert_int_equal(json_array_size(answers), ENGINE_MAX_DEPTH + 1);

@@ -33,7 +33,7 @@ static void test_template__debug_render_gives_every_golden_prompt(void **state)
     FILE *in = fopen(GOLDEN, "r"), *out = tmpfile();
     assert_non_null(in);
     assert_non_null(out);
-    assert_int_equal(debug_render(dir, in, out), 0);
+    assert_int_equal(debug_render(&(struct debug_options){.model_dir = dir}, in, out), 0);
     rewind(in);
     rewind(out);
     int n = 0;
@@ -124,7 +124,7 @@ static void test_template__a_bad_line_is_an_error_and_a_refusal_is_an_answer(voi
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         FILE *in = fmemopen((char *)rows[i].line, strlen(rows[i].line), "r"), *out = tmpfile();
-        assert_int_equal(debug_render(dir, in, out), rows[i].status);
+        assert_int_equal(debug_render(&(struct debug_options){.model_dir = dir}, in, out), rows[i].status);
         rewind(out);
         json_t *got = next(out);
         assert_non_null(json_object_get(got, rows[i].key));

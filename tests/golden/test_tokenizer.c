@@ -178,7 +178,7 @@ static int run_debug(const char *in, size_t n, char **out)
     size_t len;
     FILE *i = fmemopen((void *)(uintptr_t)in, n, "r"), *o = open_memstream(out, &len);
     assert_true(i && o);
-    int status = debug_tokenize(dir, i, o);
+    int status = debug_tokenize(&(struct debug_options){.model_dir = dir}, i, o);
     fclose(i);
     fclose(o);
     return status;

@@ -62,7 +62,7 @@ static void test_tool_calls__debug_parse_gives_every_golden_answer(void **state)
     FILE *in = fopen(GOLDEN, "r"), *out = tmpfile();
     assert_non_null(in);
     assert_non_null(out);
-    assert_int_equal(debug_parse(in, out), 0);
+    assert_int_equal(debug_parse(&(struct debug_options){0}, in, out), 0);
     rewind(in);
     rewind(out);
     int n = 0;

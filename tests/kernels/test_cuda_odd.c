@@ -13,7 +13,6 @@
 
 #include "base/buf.h"
 #include "debug/debug.h"
-#include "debug/logits.h"
 #include "engine/engine.h"
 #include "model/safetensors.h"
 #include "model/synthetic.h"
@@ -96,7 +95,7 @@ static void answer(const struct tmpdir *d, const char *backend, const char *head
     struct err e = {0};
     snprintf(path, sizeof path, "%s/%s.safetensors", d->path, backend);
     FILE *in = lines(prompt), *out = open_memstream(&text, &n);
-    const struct logits_options o = {.model_dir = d->path, .out_file = path, .backend = backend, .kv = "bf16", .head = head, .step = step,
+    const struct debug_options o = {.model_dir = d->path, .out_file = path, .backend = backend, .kv = "bf16", .head = head, .step = step,
                                      .rows = rows};
     assert_non_null(out);
     const int status = debug_logits(&o, in, out);
@@ -204,8 +203,7 @@ static void test_odd__the_same_answer_at_every_draft_depth(void **state)
             for (int depth = 0; depth < DEPTHS; depth++)
                 buf_addf(&in, "%s, \"max_tokens\": %d, \"draft\": %d}\n", buf_str(&prompt), TOKENS, depth);
             FILE *f = lines(buf_str(&in)), *out = open_memstream(&text, &n);
-            const struct engine_options o = {.model_dir = d.path, .backend = "cuda", .kv = "bf16", .head = h ? "int8" : "bf16",
-                                             .draft_depth = ENGINE_MAX_DEPTH};
+            const struct debug_options o = {.model_dir = d.path, .backend = "cuda", .kv = "bf16", .head = h ? "int8" : "bf16"};
             const int status = debug_generate(&o, f, out);
             fclose(f);
             fclose(out);
