@@ -16,10 +16,10 @@ enum pack_kind {
     PACK_INT4_SCALE,            /* rows of scales, each for a group of columns */
     PACK_FP8_SCALE,             /* rows of scales, each for 128 rows of the matrix */
     PACK_PLAIN,                 /* rows of BF16, F16 or F32, to bf16 in the same layout */
-    PACK_INT8,                  /* rows of BF16, F16 or F32, to packed INT8 with scales (model/int8.h) */
+    PACK_INT8,                  /* rows of BF16, F16 or F32, to packed INT8 with scales (model/quantize.h) */
     PACK_PLANES,                /* the same numbers in two planes */
-    PACK_DENSE_FP8,             /* rows of BF16, F16 or F32, to packed FP8 with scales (model/fp8.h) */
-    PACK_DENSE_INT4,            /* rows of BF16, F16 or F32, to packed INT4 with scales (model/int4.h) */
+    PACK_DENSE_FP8,             /* rows of BF16, F16 or F32, to packed FP8 with scales (model/quantize.h) */
+    PACK_DENSE_INT4,            /* rows of BF16, F16 or F32, to packed INT4 with scales (model/quantize.h) */
 };
 enum pack_half { PACK_WHOLE, PACK_GATE, PACK_UP };
 

@@ -1,73 +1,24 @@
-/* The only place that chooses a device. */
+/* What the devices of each backend can do; and operations that not every device has. */
 #include "backend/dev.h"
 
 #include <string.h>
 
 #include "base/log.h"
 
-static bool always(void) { return true; }
-
-static bool confine_none(int n_sm, struct err *e)
-{
-    return err_set(e, "--sms %d: a CPU has no multiprocessors", n_sm);
-}
-
-/* The best one first. */
-static const struct backend {
-    const char *name;
-    struct dev *(*open)(int n_threads, struct err *e);
-    bool (*present)(void);
-    bool (*confine)(int n_sm, struct err *e);
-    struct dev_caps caps;
-} backends[] = {
-#ifdef Q35_CUDA
-    {"cuda", dev_open_cuda, dev_cuda_present, dev_cuda_confine,
-     {.packs_weights = true, .several = true, .beside_host = true, .kv_dtypes = 1u << DT_BF16,
-     .kv_codes = 1u << KV_PAIR(KV_INT8, KV_INT8) | 1u << KV_PAIR(KV_INT8, KV_TQ4) | 1u << KV_PAIR(KV_TQ4, KV_TQ4) | 1u << KV_PAIR(KV_TQ4, KV_TQ3)}},
-#endif
-    {"cpu",  dev_open_cpu,  always,           confine_none,     {.several = true, .kv_dtypes = 1u << DT_F32 | 1u << DT_BF16, .kv_codes = ~0u}},
+static const struct { const char *name; struct dev_caps caps; } backends[] = {
+    {"cuda", {.packs_weights = true, .several = true, .beside_host = true, .kv_dtypes = 1u << DT_BF16,
+              .kv_codes = 1u << KV_PAIR(KV_INT8, KV_INT8) | 1u << KV_PAIR(KV_INT8, KV_TQ4) | 1u << KV_PAIR(KV_TQ4, KV_TQ4)
+                          | 1u << KV_PAIR(KV_TQ4, KV_TQ3)}},
+    {"cpu",  {.several = true, .kv_dtypes = 1u << DT_F32 | 1u << DT_BF16, .kv_codes = ~0u}},
 };
-
-static const struct backend *find(const char *name, struct err *e)
-{
-    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
-        const struct backend *b = &backends[i];
-        if (name ? !strcmp(b->name, name) : b->present())
-            return b;
-    }
-    if (!strcmp(name, "cuda"))
-        err_set(e, "backend 'cuda' is not in this build (CUDA=1 with make builds it where nvcc is), expected cpu");
-    else
-        err_set(e, "backend '%s' is unknown, expected cpu or cuda", name);
-    return NULL;
-}
-
-const char *dev_backend(const char *name, struct err *e)
-{
-    const struct backend *b = find(name, e);
-    if (b && !b->present()) {
-        err_set(e, "no GPU for the backend '%s'", b->name);
-        return NULL;
-    }
-    return b ? b->name : NULL;
-}
 
 const struct dev_caps *dev_caps(const char *backend)
 {
-    const struct backend *b = find(backend, NULL);
-    CHECK(b);
-    return &b->caps;
-}
-
-bool dev_confine(const char *backend, int n_sm, struct err *e)
-{
-    return find(backend, NULL)->confine(n_sm, e);
-}
-
-struct dev *dev_open(const char *name, int n_threads, struct err *e)
-{
-    const struct backend *b = find(name, e);
-    return b ? b->open(n_threads, e) : NULL;
+    size_t i = 0;
+    while (i < sizeof backends / sizeof *backends && strcmp(backends[i].name, backend) != 0)
+        i++;
+    CHECK(i < sizeof backends / sizeof *backends);
+    return &backends[i].caps;
 }
 
 bool dev_facts(const struct dev *d, struct dev_facts *f)

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "bench/kernels_step.h"
 #include "kernels/step.h"
+#include "model/config.h"
 #include "model/rope.h"
 
 enum { DEPTH_NEAR = 4096, DEPTH_FAR = 131072, RING_POS = 100 };

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/memory.h"
-#include "model/random.h"
+#include "model/synthetic.h"
 
 static int64_t run_once(struct timing *k, struct dev_graph *g, int n, int times, timing_call *call, void *arg)
 {

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "config/limits.h"
 #include "engine/memplan.h"
+#include "model/config.h"
 #include "model/forward.h"
 #include "model/rope.h"
 #include "model/stepper.h"

@@ -5,7 +5,7 @@
 
 #include "backend/dev.h"
 #include "base/memory.h"
-#include "model/layout.h"
+#include "model/state.h"
 
 size_t cache_state_bytes(const struct model_config *c)
 {

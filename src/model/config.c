@@ -1,4 +1,3 @@
-#include "model/config.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -15,7 +14,7 @@
 #include "base/memory.h"
 #include "kernels/conv.h"
 #include "kernels/deltanet.h"
-#include "model/rope.h"
+#include "model/config.h"
 
 enum { MAX_FILE = 16 << 20, REQUIRED = INT_MIN };
 
@@ -98,7 +97,7 @@ static json_t *field(const json_t *obj, const char *key)
     return json_is_null(v) ? NULL : v;
 }
 
-static bool refuse(const struct source *s, const char *key, const json_t *found, const char *expected)
+static bool refuse_field(const struct source *s, const char *key, const json_t *found, const char *expected)
 {
     enum { MOST = 60 };                 /* bytes of the value that are shown */
     if (!found)
@@ -126,7 +125,7 @@ static bool check_fixed(const struct source *s, const json_t *obj, const struct 
             buf_addf(&expected, "%s%s", i ? " or " : "", text);
         }
         if (!ok)
-            refuse(s, f->key, v, expected.len ? buf_str(&expected) : "no such field");
+            refuse_field(s, f->key, v, expected.len ? buf_str(&expected) : "no such field");
         buf_free(&expected);
         json_decref(allowed);
         if (!ok)
@@ -146,7 +145,7 @@ static bool read_int(const struct source *s, const json_t *obj, const struct int
     if (!json_is_integer(v) || n < f->min || n > f->max) {
         char expected[64];
         snprintf(expected, sizeof expected, "a whole number from %d to %d", f->min, f->max);
-        return refuse(s, f->key, v, expected);
+        return refuse_field(s, f->key, v, expected);
     }
     *out = (int)n;
     return true;
@@ -159,7 +158,7 @@ static bool read_real(const struct source *s, const json_t *obj, const char *key
     if ((v && !json_is_number(v)) || !(x >= min && x <= max)) {
         char expected[64];
         snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
-        return refuse(s, key, v, expected);
+        return refuse_field(s, key, v, expected);
     }
     *out = (float)x;
     return true;
@@ -169,7 +168,7 @@ static bool read_bool(const struct source *s, const json_t *obj, const char *key
 {
     const json_t *v = field(obj, key);
     if (v && !json_is_boolean(v))
-        return refuse(s, key, v, "true or false");
+        return refuse_field(s, key, v, "true or false");
     if (v)
         *out = json_is_true(v);
     return true;
@@ -187,14 +186,14 @@ static bool read_layer_types(const struct source *s, const json_t *text, struct 
         snprintf(expected, sizeof expected, "a list of num_hidden_layers = %d names", c->n_layers);
         return json_is_array(types)
             ? err_set(s->e, "%s: layer_types has %zu entries, expected %s", s->where, json_array_size(types), expected)
-            : refuse(s, "layer_types", types, expected);
+            : refuse_field(s, "layer_types", types, expected);
     }
     for (int i = 0; i < c->n_layers; i++) {
         const json_t *type = json_array_get(types, (size_t)i);
         const char *name = json_string_value(type);
         c->full[i] = types ? name && !strcmp(name, "full_attention") : (i + 1) % interval == 0;
         if (types && !c->full[i] && (!name || strcmp(name, "linear_attention")))
-            return refuse(s, "an entry of layer_types", type, "\"full_attention\" or \"linear_attention\"");
+            return refuse_field(s, "an entry of layer_types", type, "\"full_attention\" or \"linear_attention\"");
         *(c->full[i] ? &c->n_full : &c->n_delta) += 1;
     }
     return true;
@@ -221,13 +220,13 @@ static bool read_yarn(const struct source *s, const json_t *rope, struct model_c
 {
     struct int_field original = {"original_max_position_embeddings", 0, 1, 1 << 26, c->max_pos};
     if (!field(rope, "factor"))
-        return refuse(s, "rope_parameters.factor", NULL, "a number, since rope_type is yarn");
+        return refuse_field(s, "rope_parameters.factor", NULL, "a number, since rope_type is yarn");
     if (!check_fixed(s, rope, rope_fixed)
         || !read_real(s, rope, "factor", 1, 64, 1, &c->yarn_factor)
         || !read_int(s, rope, &original, &c->yarn_original)
         || !read_real(s, rope, "beta_fast", 1e-3, 1e6, 32, &c->yarn_beta_fast)
         || !read_real(s, rope, "beta_slow", 1e-3, 1e6, 1, &c->yarn_beta_slow)
-        || !read_real(s, rope, "attention_factor", 1e-3, 1e3, (double)rope_attention_factor((double)c->yarn_factor), &c->yarn_attention_factor))
+        || !read_real(s, rope, "attention_factor", 1e-3, 1e3, (double)config_yarn_attention((double)c->yarn_factor), &c->yarn_attention_factor))
         return false;
     if (c->yarn_beta_fast <= c->yarn_beta_slow)
         return err_set(s->e, "%s: beta_fast is %g, expected more than beta_slow %g", s->where, (double)c->yarn_beta_fast,
@@ -243,7 +242,7 @@ static bool read_rope(const struct source *s, const json_t *text, struct model_c
     const char *key = field(text, "rope_parameters") ? "rope_parameters" : "rope_scaling";
     const json_t *rope = field(text, key);
     if (rope && !json_is_object(rope))
-        return refuse(s, key, rope, "an object");
+        return refuse_field(s, key, rope, "an object");
     if (field(rope, "full_attention"))  /* one object per kind of layer; only this kind rotates */
         rope = field(rope, "full_attention");
     c->yarn_factor = c->yarn_attention_factor = 1;
@@ -256,7 +255,7 @@ static bool read_rope(const struct source *s, const json_t *text, struct model_c
     if (name && !strcmp(name, "yarn"))
         return read_yarn(s, rope, c);
     if (!name || (strcmp(name, "default") && strcmp(name, "mrope")))    /* for text, mrope is the default */
-        return refuse(s, "rope_type", type, "\"default\" or \"yarn\"");
+        return refuse_field(s, "rope_type", type, "\"default\" or \"yarn\"");
     return true;
 }
 
@@ -270,11 +269,11 @@ static bool read_eos(const struct source *s, const json_t *v, struct model_confi
         const json_t *id = json_is_array(v) ? json_array_get(v, i) : v;
         json_int_t x = json_integer_value(id);
         if (!json_is_integer(id) || x < 0)
-            return refuse(s, "eos_token_id", v, "a token id or a list of them");
+            return refuse_field(s, "eos_token_id", v, "a token id or a list of them");
         if (x >= c->vocab)              /* cannot be sampled: nothing to stop at */
             continue;
         if (c->n_eos == (int)(sizeof c->eos / sizeof *c->eos))
-            return refuse(s, "eos_token_id", v, "at most 8 token ids");
+            return refuse_field(s, "eos_token_id", v, "at most 8 token ids");
         c->eos[c->n_eos++] = (int)x;
     }
     return true;
@@ -321,7 +320,7 @@ static bool read_quantization(const struct source *s, const json_t *root)
 {
     const json_t *q = field(root, "quantization_config");
     if (q && !json_is_object(q))
-        return refuse(s, "quantization_config", q, "an object");
+        return refuse_field(s, "quantization_config", q, "an object");
     return check_fixed(s, q, quant_fixed);
 }
 
@@ -329,7 +328,7 @@ static bool read_config(const struct source *s, const json_t *root, struct model
 {
     const json_t *text = field(root, "text_config");
     if (text && !json_is_object(text))
-        return refuse(s, "text_config", text, "an object");
+        return refuse_field(s, "text_config", text, "an object");
     if (!text)
         text = root;
     if (!check_fixed(s, root, (const struct fixed_field[]){fixed_fields[0], {NULL, NULL}})
@@ -359,7 +358,7 @@ static json_t *load_object(const char *json, size_t len, const struct source *s)
     if (!root)
         err_set(s->e, "%s: not valid JSON: %s (line %d)", s->where, je.text, je.line);
     else if (!json_is_object(root)) {
-        refuse(s, "the file", root, "an object");
+        refuse_field(s, "the file", root, "an object");
         json_decref(root);
         root = NULL;
     }

@@ -2,6 +2,7 @@
 #ifndef Q35_MODEL_CONFIG_H
 #define Q35_MODEL_CONFIG_H
 
+#include <math.h>
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -40,5 +41,8 @@ bool config_parse(struct model_config *c, const char *json, unsigned long len, c
 static inline int config_lin_key_dim(const struct model_config *c)   { return c->lin_k_heads * c->lin_k_dim; }
 static inline int config_lin_value_dim(const struct model_config *c) { return c->lin_v_heads * c->lin_v_dim; }
 static inline int config_conv_dim(const struct model_config *c)      { return 2 * config_lin_key_dim(c) + config_lin_value_dim(c); }
+
+/* Returns the factor on cos and sin that YaRN has for a factor of positions; as get_mscale() of transformers. */
+static inline float config_yarn_attention(double factor) { return (float)(0.1 * log(factor) + 1); }
 
 #endif

@@ -1,4 +1,5 @@
 #include "model/forward.h"
+#include "model/rope.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/gemm.h"
-#include "model/rope.h"
+#include "model/config.h"
 #include "model/workspace.h"
 
 /* --- memory of a prompt --- */

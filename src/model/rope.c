@@ -26,12 +26,6 @@ void rope_frequencies(float *freq, const struct model_config *c)
     }
 }
 
-/* As transformers' get_mscale(). */
-float rope_attention_factor(double factor)
-{
-    return (float)(0.1 * log(factor) + 1);
-}
-
 /* Qwen's model cards: original_max_position_embeddings 262144 with factor 2.0 for 524,288 tokens, 4.0 for 1,010,000. */
 bool rope_stretch(struct model_config *c, int n_ctx, struct err *e)
 {
@@ -47,7 +41,7 @@ bool rope_stretch(struct model_config *c, int n_ctx, struct err *e)
                        own, MOST);
     c->yarn_factor = n_ctx <= 2 * own ? 2 : MOST;
     c->yarn_original = own;
-    c->yarn_attention_factor = rope_attention_factor((double)c->yarn_factor);
+    c->yarn_attention_factor = config_yarn_attention((double)c->yarn_factor);
     c->max_pos = (int)c->yarn_factor * own;
     return true;
 }

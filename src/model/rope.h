@@ -12,8 +12,6 @@ enum { ROPE_MAX_HALF = 256 };
 /* freq[rotary_dim / 2], radians per position.  The factor on cos and sin is config's yarn_attention_factor. */
 void rope_frequencies(float *freq, const struct model_config *c);
 
-/* On cos and sin, by YaRN with that factor. */
-float rope_attention_factor(double factor);
 /* Makes room for n_ctx positions where the model was trained on fewer: YaRN with a factor of 2, or else 4, which is the most that its
  * publisher gives.  Changes nothing where its own positions are enough.  False with what would be possible. */
 bool rope_stretch(struct model_config *c, int n_ctx, struct err *e);

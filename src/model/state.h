@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "kernels/step.h"
 #include "model/config.h"
+#include "model/kv.h"
 
 struct dev;
 struct weights;
@@ -75,5 +76,39 @@ int  state_take_over(struct state *s, const struct step_live *live, int back, co
  * behind the one before. */
 void state_delta_step(const struct state *s, int layer, const struct delta_weights *w, const struct step_live *live, const struct step_row *rows,
                       float *y, float *ssq, const float *z, int n);
+
+/* ---- a conversation, as cache.c, the forward pass and the steps see it ---- */
+
+/* Memory of all conversations. */
+struct cache_memory {
+    struct dev *dev;
+    struct kv  *kv;
+    void       *states;
+    size_t      state_bytes;            /* from one conversation's states to the next one's */
+};
+
+/* Where rope turns the rows of a conversation (cache_set_positions). */
+struct positions {
+    const struct rope_position *at;     /* [n], the caller's */
+    int n, offset;
+};
+
+struct cache {
+    const struct model_config *cfg;
+    const struct kv_recipe    *recipe;
+    int                   n_ctx;
+    int                   slot;         /* which of all it is */
+    struct cache_memory  *memory;
+    const struct kv_rows *kv;           /* [n_full, then the MTP block's] */
+    struct state          state;
+    struct positions      positions;
+};
+
+/* The offset of the rows of a step, which are text. */
+static inline struct rope_position cache_rope_offset(const struct cache *k)
+{
+    const int offset = k->positions.offset;
+    return (struct rope_position){offset, offset, offset};
+}
 
 #endif

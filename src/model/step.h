@@ -1,4 +1,4 @@
-/* A decode step through the model: the layer loop in fused operations (kernels/step.h), which the recorder makes graphs of.  All functions only
+/* A decode step through the model: the layer loop in fused operations (kernels/step.h), which the stepper makes graphs of.  All functions only
  * queue operations; nothing is read back. */
 #ifndef Q35_MODEL_STEP_H
 #define Q35_MODEL_STEP_H

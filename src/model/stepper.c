@@ -9,20 +9,46 @@
 #include "base/memory.h"
 #include "base/patience.h"
 #include "model/prompt.h"
+#include "model/state.h"
 #include "model/step.h"
 #include "model/workspace.h"
-#include "model/recorder.h"
 
 enum {
     MAX_DEPTH  = STEP_ROWS - 1,
+    MTP_BEHIND = 256,                   /* most MTP rows of a conversation that may be left out before they are run together; in a run of 256
+                                         * rows each costs little */
+    DRAFT_HEAD = 65536,                 /* rows of the head that drafts are chosen from: the byte-pair vocabulary is ordered by
+                                         * merge rank, and a draft that is not there is only a draft less */
     DOUBT_MS   = 2000,                  /* after so long without a result the device is asked whether it has failed */
+};
+
+/* Memory of one conversation that the operations use: device memory, except `results` and `made`. */
+struct slot_memory {
+    struct step_live     *live;
+    struct step_sampling *sampling;
+    uint8_t *seen;                      /* [vocab] */
+    float   *bias;                      /* [vocab] */
+    float   *last_hidden;               /* [3, hidden] */
+    struct step_result *results;        /* [STEP_RESULTS] host memory */
+    struct step_drafts *made;           /* host memory: the newest drafts */
+    float   *behind;                    /* [MTP_BEHIND, hidden] inputs of the MTP rows that were left out: hidden states */
+    int32_t *behind_next;               /* [MTP_BEHIND] ... and the token after each position */
+};
+
+/* The graphs of one conversation; NULL: not recorded yet. */
+struct slot_graphs {
+    struct dev_graph *first, *step[STEP_ROWS];          /* step: [rows - 1] */
+    struct dev_graph *mtp[STEP_ROWS];                   /* [rows - 1] */
+    struct dev_graph *drafts[MAX_DEPTH][MAX_DEPTH];     /* [first draft][last draft] */
+    struct dev_graph *whole[MAX_DEPTH];                 /* [drafts - 1]: step, MTP rows and drafts in one */
 };
 
 /* A conversation: its cache, and the answer under way. */
 struct stepper_slot {
-    struct stepper   *s;
-    struct cache     *k;
-    int index;                          /* among the slots of `s` */
+    struct stepper    *s;
+    struct cache      *k;
+    struct slot_memory m;
+    struct slot_graphs graphs;
     int depth, start;                   /* most drafts a step; position at the beginning of the answer */
     int n_launched, n_taken;            /* picks: queued; whose result was taken */
     int rows;                           /* its rows of the newest step */
@@ -34,20 +60,30 @@ struct stepper_slot {
 
     /* MTP rows that were left out: n_behind positions from behind_pos on, and then those of the newest pick if `fresh` */
     bool fresh;                         /* the newest pick's rows were not run; their inputs are in f->step.hidden and live->mtp_next */
-    int  n_behind, behind_pos;          /* the inputs of these rows are in recorder_slot.behind */
+    int  n_behind, behind_pos;          /* the inputs of these rows are in m.behind */
     struct step_live live;              /* the device's copy at the last stepper_end() */
 };
 
 struct stepper {
     struct forward *f;
-    struct recorder *recorder;
+    struct dev     *dev;
     struct stepper_slot *slots;
     int    n_slots;
-    struct dev     *dev;
     int    vocab, hidden, max_depth;
     int    max_rows;                    /* most rows of a step */
     bool   mtp;                         /* there is an MTP block, and drafts are wanted */
     int    most_behind;                 /* most MTP rows that may be left out */
+
+    const struct weight *head;
+    void  *memory;
+    float *logits, *tile_max, *draft_logits, *draft_max;
+    void  *pick_scratch, *head_scratch;
+    struct step_row *rows, *draft_rows; /* [STEP_ROWS] device memory: those of the newest step of several conversations, and of its drafts */
+    struct slot_memory first;           /* of slot 0, which the memory of the other slots follows at equal distances */
+    struct dev_graph *together[STEP_ROWS];              /* [rows - 1] steps of several conversations */
+    struct dev_graph *mtp_together[STEP_ROWS];          /* [rows - 1] the MTP block over the first rows of such a step */
+    struct dev_graph *draft_together[MAX_DEPTH][STEP_ROWS];             /* [i][n - 1] the i-th draft of n conversations */
+
     struct stepper_part parts[STEP_ROWS];               /* [n_parts] of the newest step */
     int    n_parts, n_made;             /* n_parts: 0 if that was of one conversation; n_made: drafts after a step of several */
     struct stepper_slot *drafting;      /* the conversation whose MTP rows are in the work space of steps */
@@ -56,20 +92,64 @@ struct stepper {
     struct patience for_first, for_step[STEP_ROWS], for_whole[STEP_ROWS], for_drafts[MAX_DEPTH];
 };
 
+/* ---- memory ---- */
+
+/* Sets the pointers into `memory`, those of conversations for slot 0 of n; returns the bytes that all of it takes.  memory NULL: only counts them. */
+static size_t share_out(struct stepper *s, char *memory, const struct model_config *c, int max_depth, size_t n)
+{
+    const size_t rows = STEP_ROWS, vocab = (size_t)c->vocab, drafts = vocab < DRAFT_HEAD ? vocab : DRAFT_HEAD,
+        hidden = (size_t)c->hidden, behind = max_depth ? MTP_BEHIND : 0;
+    struct slot_memory *m = &s->first;
+    const struct { void *at; size_t bytes; } list[] = {
+        {&s->logits, rows * vocab * 4}, {&s->tile_max, rows * (size_t)step_maxima(c->vocab) * 4}, {&s->draft_logits, rows * drafts * 4},
+        {&s->draft_max, rows * (size_t)step_maxima((int)drafts) * 4}, {&s->pick_scratch, step_pick_scratch(c->vocab)},
+        {&s->head_scratch, STEP_LOGITS_SCRATCH},
+        {&s->rows, rows * sizeof *s->rows}, {&s->draft_rows, rows * sizeof *s->rows},
+        {&m->live, n * sizeof *m->live}, {&m->sampling, n * sizeof *m->sampling},
+        {&m->seen, n * vocab}, {&m->bias, n * vocab * 4}, {&m->last_hidden, n * 3 * hidden * 4},
+        {&m->behind, n * behind * hidden * 4}, {&m->behind_next, n * behind * 4},
+    };
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (memory)
+            *(char **)list[i].at = memory + at;
+        at += (list[i].bytes + 255) / 256 * 256;
+    }
+    return at;
+}
+
+static size_t bytes_for(const struct model_config *c, int max_depth, int n_slots)
+{
+    struct stepper s;
+    return share_out(&s, NULL, c, max_depth, (size_t)n_slots);
+}
+
 size_t stepper_bytes(const struct model_config *c, int max_depth)
 {
-    return recorder_bytes(c, max_depth, 0);
+    return bytes_for(c, max_depth, 0);
 }
 
 size_t stepper_slot_bytes(const struct model_config *c, int max_depth)
 {
-    return recorder_bytes(c, max_depth, 1) - recorder_bytes(c, max_depth, 0);
+    return bytes_for(c, max_depth, 1) - bytes_for(c, max_depth, 0);
 }
 
-/* Returns the memory of one conversation. */
-static struct recorder_slot memory_of(const struct stepper_slot *o)
+static bool open_memory(struct stepper *s, struct err *e)
 {
-    return recorder_slot(o->s->recorder, o->index);
+    const struct model_config *c = s->f->cfg;
+    const size_t n = (size_t)s->n_slots, bytes = share_out(s, NULL, c, s->max_depth, n), vocab = (size_t)c->vocab, hidden = (size_t)c->hidden;
+    struct slot_memory *m = &s->first;
+    s->memory = s->dev->alloc(s->dev, bytes);
+    m->results = s->dev->alloc_host(s->dev, n * STEP_RESULTS * sizeof *m->results);
+    m->made = s->dev->alloc_host(s->dev, n * sizeof *m->made);
+    if (!s->memory || !m->results || !m->made)
+        return err_set(e, "no memory for the logits of %d rows: %zu MiB asked for; end other programs", STEP_ROWS, bytes >> 20);
+    share_out(s, s->memory, c, s->max_depth, n);
+    for (size_t i = 0; i < n; i++)
+        s->slots[i].m = (struct slot_memory){
+            m->live + i, m->sampling + i, m->seen + i * vocab, m->bias + i * vocab, m->last_hidden + i * 3 * hidden, m->results + i * STEP_RESULTS,
+            m->made + i, m->behind + i * MTP_BEHIND * hidden, m->behind_next + i * MTP_BEHIND};
+    return true;
 }
 
 struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e)
@@ -77,18 +157,31 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
     const struct model_config *c = f->cfg;
     struct stepper *s = memory_zeroed(1, sizeof *s);
     CHECK(max_depth >= 0 && max_depth <= MAX_DEPTH);
-    *s = (struct stepper){.f = f, .n_slots = n, .slots = memory_zeroed((size_t)n, sizeof *s->slots), .dev = f->dev,
+    *s = (struct stepper){.f = f, .n_slots = n, .slots = memory_zeroed((size_t)n, sizeof *s->slots), .dev = f->dev, .head = weights_head(f->w, h),
                           .vocab = c->vocab, .hidden = c->hidden, .max_depth = max_depth, .mtp = max_depth > 0 && f->w->mtp.present,
-                          .most_behind = f->max_rows < RECORDER_BEHIND ? f->max_rows : RECORDER_BEHIND};
+                          .most_behind = f->max_rows < MTP_BEHIND ? f->max_rows : MTP_BEHIND};
     for (int i = 0; i < n; i++)
-        s->slots[i] = (struct stepper_slot){.s = s, .k = caches[i], .index = i};
+        s->slots[i] = (struct stepper_slot){.s = s, .k = caches[i]};
     const int each = max_depth + 1, most = f->dev->caps->several ? n * each : each;
     s->max_rows = most < STEP_ROWS ? most : STEP_ROWS;
-    s->recorder = step_check(f, s->max_rows, e) ? recorder_open(f, caches, n, h, max_depth, e) : NULL;
-    if (s->recorder)
+    if (step_check(f, s->max_rows, e) && open_memory(s, e))
         return s;
     stepper_close(s);
     return NULL;
+}
+
+static void free_graphs(struct dev *d, struct slot_graphs *o)
+{
+    d->graph_free(d, o->first);
+    for (int i = 0; i < STEP_ROWS; i++) {
+        d->graph_free(d, o->step[i]);
+        d->graph_free(d, o->mtp[i]);
+    }
+    for (int i = 0; i < MAX_DEPTH; i++) {
+        for (int j = 0; j < MAX_DEPTH; j++)
+            d->graph_free(d, o->drafts[i][j]);
+        d->graph_free(d, o->whole[i]);
+    }
 }
 
 void stepper_close(struct stepper *s)
@@ -96,10 +189,119 @@ void stepper_close(struct stepper *s)
     if (!s)
         return;
     struct err ignored;
-    s->dev->finish(s->dev, &ignored);
-    recorder_close(s->recorder);
+    struct dev *d = s->dev;
+    d->finish(d, &ignored);
+    for (int i = 0; i < s->n_slots; i++)
+        free_graphs(d, &s->slots[i].graphs);
+    for (int i = 0; i < STEP_ROWS; i++) {
+        d->graph_free(d, s->together[i]);
+        d->graph_free(d, s->mtp_together[i]);
+        for (int j = 0; j < MAX_DEPTH; j++)
+            d->graph_free(d, s->draft_together[j][i]);
+    }
+    if (s->memory)
+        d->free(d, s->memory);
+    d->free_host(d, s->first.results);
+    d->free_host(d, s->first.made);
     free(s->slots);
     free(s);
+}
+
+/* ---- graphs: steps as recorded operations (kernels/step.def) ---- */
+
+/* The content of a graph, in this order and each part only if there is any: a step of step_rows rows, mtp_rows rows of the MTP block, drafts
+ * from..to.  A recipe is recorded when it is launched for the first time. */
+struct recipe {
+    struct stepper_slot *o;             /* the conversation; NULL: several, whose rows are in device memory */
+    int  step_rows, mtp_rows;           /* 0: none */
+    bool first;                         /* instead of a step: the first pick of an answer */
+    int  from, to;                      /* indices of drafts; none if to < from */
+    int  n_drafting;                    /* of several: conversations that drafts are made for */
+};
+
+int stepper_draft_rows(const struct weight *head)
+{
+    /* The first rows of an INT4 matrix are no matrix by themselves. */
+    const bool whole = head->rows < DRAFT_HEAD || head->format == WEIGHT_INT4;
+    return whole ? head->rows : DRAFT_HEAD;
+}
+
+/* Queues a step and its pick; or, if `first`, only head and pick, from the prompt's last hidden state.  m: memory of the conversation of r->k and
+ * r->live. */
+static void queue_step(struct stepper *s, const struct slot_memory *m, const struct step_rows *r, bool first)
+{
+    const struct step_head h = {.w = s->head, .logits = s->logits, .tile_max = s->tile_max, .sampling = m->sampling, .seen = m->seen,
+                                .bias = m->bias, .drafts = m->live->ids + 1, .scratch = s->head_scratch};
+    const float *given = first ? m->last_hidden : NULL;
+    if (!first)
+        step_layers(s->f, r);
+    step_output(s->f, &h, r, given);
+    STEP(s->dev, step_pick, .logits = s->logits, .tile_max = s->tile_max, .live = m->live, .sampling = m->sampling, .seen = m->seen,
+         .bias = m->bias, .results = m->results, .hidden = first ? given : s->f->step.hidden, .last_hidden = m->last_hidden,
+         .scratch = s->pick_scratch, .rows = r->rows, .n_rows = r->n, .vocab = s->vocab, .width = s->hidden, .first = first);
+}
+
+/* Queues the i-th draft of each conversation, from its draft before; r has one row of each conversation. */
+static void queue_draft(struct stepper *s, const struct slot_memory *m, const struct step_rows *r, int i)
+{
+    struct step_live *live = r->live;
+    struct weight slice = *s->head;
+    slice.rows = stepper_draft_rows(s->head);
+    const struct step_head h = {.w = &slice, .logits = s->draft_logits, .tile_max = s->draft_max, .n_ids = slice.rows,
+                                .estimate = slice.format == WEIGHT_PLANES, .scratch = s->head_scratch};
+    if (i)
+        step_mtp(s->f, r, &live->draft_ids[i - 1], s->f->step.mtp_h, &live->draft_pos[i - 1], &live->drafting);
+    step_mtp_output(s->f, &h, r, i ? NULL : &live->mtp_last, &live->drafting);
+    STEP(s->dev, step_draft, .logits = s->draft_logits, .tile_max = s->draft_max, .live = live, .drafts = m->made, .rows = r->rows,
+         .n_rows = r->n, .i = i, .n_ids = slice.rows);
+}
+
+static struct step_rows rows_of(const struct stepper *s, const struct recipe *what, const struct step_row *rows, int n)
+{
+    return what->o ? (struct step_rows){.k = what->o->k, .live = what->o->m.live, .n = n}
+                   : (struct step_rows){.k = s->slots[0].k, .live = s->first.live, .rows = rows, .n = n};
+}
+
+/* Records the recipe as a graph that the caller owns; NULL with the reason. */
+static struct dev_graph *record(struct stepper *s, const struct recipe *what, struct err *e)
+{
+    const struct slot_memory *m = what->o ? &what->o->m : &s->first;
+    const struct step_rows step = rows_of(s, what, s->rows, what->step_rows), mtp = rows_of(s, what, s->rows, what->mtp_rows),
+        drafts = rows_of(s, what, s->draft_rows, what->o ? 1 : what->n_drafting);
+    s->dev->graph_begin(s->dev);
+    if (what->step_rows)
+        queue_step(s, m, &step, what->first);
+    if (what->mtp_rows)                 /* of the tokens that were just picked, from the hidden states of the step; drafts start from these */
+        step_mtp(s->f, &mtp, mtp.live->mtp_next, s->f->step.hidden, &mtp.live->mtp_pos, &mtp.live->mtp_rows);
+    for (int i = what->from; i <= what->to; i++)
+        queue_draft(s, m, &drafts, i);
+    return s->dev->graph_end(s->dev, e);
+}
+
+/* Returns the place of a recipe's graph. */
+static struct dev_graph **graph_of(struct stepper *s, const struct recipe *what)
+{
+    struct slot_graphs *o = what->o ? &what->o->graphs : NULL;
+    CHECK(o || what->from == what->to || what->to < 0);
+    if (what->first)
+        return &o->first;
+    if (what->step_rows && what->mtp_rows)
+        return &o->whole[what->to];
+    if (what->step_rows)
+        return o ? &o->step[what->step_rows - 1] : &s->together[what->step_rows - 1];
+    if (what->mtp_rows)
+        return o ? &o->mtp[what->mtp_rows - 1] : &s->mtp_together[what->mtp_rows - 1];
+    return o ? &o->drafts[what->from][what->to] : &s->draft_together[what->from][what->n_drafting - 1];
+}
+
+static void launch(struct stepper *s, const struct recipe *what)
+{
+    struct err ignored;                 /* recording fails only when the device does, which the next wait reports */
+    struct dev_graph **g = graph_of(s, what);
+    if (!*g)
+        *g = record(s, what, &ignored);
+    if (*g)
+        s->dev->graph_launch(s->dev, *g);
 }
 
 /* ---- MTP rows that were left out ---- */
@@ -124,7 +326,7 @@ static void run_behind(struct stepper_slot *o)
     struct stepper *s = o->s;
     if (!o->n_behind)
         return;
-    prompt_mtp(s->f, o->k, memory_of(o).behind, memory_of(o).behind_next, o->n_behind, o->behind_pos, NULL);
+    prompt_mtp(s->f, o->k, o->m.behind, o->m.behind_next, o->n_behind, o->behind_pos, NULL);
     count_mtp(s, o->n_behind, 0);
     s->counts.late_rows += o->n_behind;
     s->counts.late_runs++;
@@ -147,9 +349,9 @@ static void keep_fresh(struct stepper_slot *o)
     if (!o->n_behind)
         o->behind_pos = o->start - 1 + o->n_tokens + outstanding - n;
     const size_t row = (size_t)s->hidden;
-    s->dev->copy(s->dev, memory_of(o).behind + (size_t)o->n_behind * row, s->f->step.hidden + (size_t)o->at * row,
+    s->dev->copy(s->dev, o->m.behind + (size_t)o->n_behind * row, s->f->step.hidden + (size_t)o->at * row,
                  (size_t)n * row * sizeof(float));
-    s->dev->copy(s->dev, memory_of(o).behind_next + o->n_behind, memory_of(o).live->mtp_next, (size_t)n * sizeof(int32_t));
+    s->dev->copy(s->dev, o->m.behind_next + o->n_behind, o->m.live->mtp_next, (size_t)n * sizeof(int32_t));
     o->n_behind += n;
 }
 
@@ -176,25 +378,25 @@ void stepper_begin(struct stepper_slot *o, const struct step_sampling *how, cons
     struct step_sampling sampling = *how;
     CHECK(depth >= 0 && depth <= s->max_depth);
     state_end_steps(&o->k->state);
-    state_begin_steps(&o->k->state, s->f->w, memory_of(o).live, pos);
+    state_begin_steps(&o->k->state, s->f->w, o->m.live, pos);
     uint8_t *seen = memory_zeroed(1, (size_t)s->vocab);
     for (int i = 0; i < n_prompt; i++)
         seen[prompt[i]] |= i < n_prompt - n_answer_prefix ? STEP_IN_TEXT : STEP_IN_TEXT | STEP_IN_ANSWER;
-    s->dev->copy(s->dev, memory_of(o).seen, seen, (size_t)s->vocab);
+    s->dev->copy(s->dev, o->m.seen, seen, (size_t)s->vocab);
     free(seen);
     sampling.biased = n_bias > 0;
     if (n_bias > 0) {
         float *by_id = memory_zeroed((size_t)s->vocab, sizeof *by_id);
         for (int i = 0; i < n_bias; i++)
             by_id[bias_ids[i]] += bias[i];
-        s->dev->copy(s->dev, memory_of(o).bias, by_id, (size_t)s->vocab * sizeof *by_id);
+        s->dev->copy(s->dev, o->m.bias, by_id, (size_t)s->vocab * sizeof *by_id);
         free(by_id);
     }
-    s->dev->copy(s->dev, memory_of(o).sampling, &sampling, sizeof sampling);
-    s->dev->copy(s->dev, memory_of(o).live, &live, sizeof live);
-    s->dev->copy(s->dev, memory_of(o).last_hidden, o->k->state.last_hidden, (size_t)s->hidden * sizeof(float));
-    memset(memory_of(o).results, 0, STEP_RESULTS * sizeof *memory_of(o).results);
-    memset(memory_of(o).made, 0, sizeof *memory_of(o).made);
+    s->dev->copy(s->dev, o->m.sampling, &sampling, sizeof sampling);
+    s->dev->copy(s->dev, o->m.live, &live, sizeof live);
+    s->dev->copy(s->dev, o->m.last_hidden, o->k->state.last_hidden, (size_t)s->hidden * sizeof(float));
+    memset(o->m.results, 0, STEP_RESULTS * sizeof *o->m.results);
+    memset(o->m.made, 0, sizeof *o->m.made);
     o->depth = s->mtp ? depth : 0;
     o->start = pos;
     o->n_launched = o->n_taken = o->n_made = o->n_tokens = o->n_behind = 0;
@@ -208,9 +410,9 @@ void stepper_step(struct stepper_slot *o, int rows)
     const bool first = o->n_launched == 0;
     CHECK(o->n_launched - o->n_taken < STEP_RESULTS && rows >= 1 && rows <= s->max_depth + 1);
     keep_all_fresh(s);
-    recorder_launch(s->recorder, &(struct recipe){.slot = o->index, .step_rows = rows, .first = first, .to = -1});
+    launch(s, &(struct recipe){.o = o, .step_rows = rows, .first = first, .to = -1});
     if (first)                          /* the MTP block finds its input where a step would leave it */
-        s->dev->copy(s->dev, s->f->step.hidden, memory_of(o).last_hidden, (size_t)s->hidden * sizeof(float));
+        s->dev->copy(s->dev, s->f->step.hidden, o->m.last_hidden, (size_t)s->hidden * sizeof(float));
     o->n_launched++;
     o->n_made = 0;
     o->rows = o->of = rows;
@@ -259,8 +461,9 @@ void stepper_step_together(struct stepper *s, const struct stepper_part *parts, 
         for (int j = 0; j < parts[i].rows; j++)
             rows[at + j] = (struct step_row){.slot = parts[i].slot, .index = j, .first = at};
     }
-    recorder_set_rows(s->recorder, rows, n_rows, draft_rows, n);
-    recorder_launch(s->recorder, &(struct recipe){.step_rows = n_rows, .together = true, .to = -1});
+    s->dev->copy(s->dev, s->rows, rows, (size_t)n_rows * sizeof *rows);
+    s->dev->copy(s->dev, s->draft_rows, draft_rows, (size_t)n * sizeof *draft_rows);
+    launch(s, &(struct recipe){.step_rows = n_rows, .to = -1});
     memcpy(s->parts, parts, (size_t)n * sizeof *parts);
     s->n_parts = n;
     s->n_made = 0;
@@ -281,7 +484,7 @@ static void run_fresh(struct stepper_slot *o, int rows)
 {
     struct stepper *s = o->s;
     run_behind(o);
-    recorder_launch(s->recorder, &(struct recipe){.slot = o->index, .mtp_rows = rows, .to = -1});
+    launch(s, &(struct recipe){.o = o, .mtp_rows = rows, .to = -1});
     count_mtp(s, rows, 1);
     o->fresh = false;
     s->drafting = o;
@@ -295,7 +498,7 @@ void stepper_draft(struct stepper_slot *o, int n)
     if (o->fresh && newest_tokens(o))
         run_fresh(o, newest_tokens(o));
     CHECK(!s->drafting || s->drafting == o || !newest_tokens(o));
-    recorder_launch(s->recorder, &(struct recipe){.slot = o->index, .from = from, .to = to});
+    launch(s, &(struct recipe){.o = o, .from = from, .to = to});
     o->n_made += n;
     count_drafts(s, n, 1, from);
 }
@@ -310,7 +513,7 @@ static void run_fresh_together(struct stepper *s, int n)
         run_behind(o);
         o->fresh = false;
     }
-    recorder_launch(s->recorder, &(struct recipe){.mtp_rows = rows, .together = true, .to = -1});
+    launch(s, &(struct recipe){.mtp_rows = rows, .to = -1});
     count_mtp(s, rows, n);
     s->drafting = NULL;
 }
@@ -322,7 +525,7 @@ void stepper_draft_together(struct stepper *s, int n_parts, int n)
     if (!from)
         run_fresh_together(s, n_parts);
     for (int i = from; i <= to; i++)
-        recorder_launch(s->recorder, &(struct recipe){.together = true, .from = i, .to = i, .n_drafting = n_parts});
+        launch(s, &(struct recipe){.from = i, .to = i, .n_drafting = n_parts});
     for (int i = 0; i < n_parts; i++)
         s->slots[s->parts[i].slot].n_made += n;
     s->n_made += n;
@@ -337,7 +540,7 @@ void stepper_propose(struct stepper_slot *o, const int32_t *ids, int n)
                    "the ids, then their number");
     CHECK(n > 0 && n <= s->max_depth && o->n_taken == o->n_launched);
     memcpy(drafts.ids, ids, (size_t)n * sizeof *ids);
-    s->dev->copy(s->dev, &memory_of(o).live->ids[1], &drafts, sizeof drafts);
+    s->dev->copy(s->dev, &o->m.live->ids[1], &drafts, sizeof drafts);
 }
 
 void stepper_launch(struct stepper_slot *o)
@@ -353,7 +556,7 @@ void stepper_launch(struct stepper_slot *o)
     CHECK(o->n_launched - o->n_taken < STEP_RESULTS);
     keep_all_fresh(s);
     s->drafting = o;
-    recorder_launch(s->recorder, &(struct recipe){.slot = o->index, .step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
+    launch(s, &(struct recipe){.o = o, .step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
     count_mtp(s, n + 1, 1);
     s->n_parts = 0;
     o->n_launched++;
@@ -408,7 +611,7 @@ static struct patience *patience_for(const struct stepper_slot *o)
 bool stepper_wait(struct stepper_slot *o, struct step_result *out, struct err *e)
 {
     struct stepper *s = o->s;
-    const struct step_result *r = &memory_of(o).results[(o->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
+    const struct step_result *r = &o->m.results[(o->n_taken + 1) % STEP_RESULTS];       /* picks count from 1 */
     CHECK(o->n_taken < o->n_launched);
     if (!await_serial(s, &r->serial, o->n_taken + 1, patience_for(o), e))
         return false;
@@ -422,9 +625,9 @@ bool stepper_wait(struct stepper_slot *o, struct step_result *out, struct err *e
 bool stepper_drafts(struct stepper_slot *o, struct step_drafts *out, struct err *e)
 {
     struct stepper *s = o->s;
-    if (o->n_made && !await_serial(s, &memory_of(o).made->serial, o->n_launched * STEP_ROWS + o->n_made, &s->for_drafts[o->n_made - 1], e))
+    if (o->n_made && !await_serial(s, &o->m.made->serial, o->n_launched * STEP_ROWS + o->n_made, &s->for_drafts[o->n_made - 1], e))
         return false;
-    memcpy(out, memory_of(o).made, sizeof *out);
+    memcpy(out, o->m.made, sizeof *out);
     return true;
 }
 
@@ -435,7 +638,7 @@ int stepper_end(struct stepper_slot *o, int n_delivered, struct err *e)
     while (o->n_taken < o->n_launched)
         if (!stepper_wait(o, &r, e))
             return -1;
-    s->dev->copy(s->dev, &o->live, memory_of(o).live, sizeof o->live);
+    s->dev->copy(s->dev, &o->live, o->m.live, sizeof o->live);
     if (!s->dev->finish(s->dev, e))
         return -1;
     /* The first pick is no step.  Steps after the last result that counts are taken back. */
@@ -444,7 +647,7 @@ int stepper_end(struct stepper_slot *o, int n_delivered, struct err *e)
     struct state *state = &o->k->state;
     CHECK(back >= 0 && back <= 2);
     const int hidden = state_take_over(state, &o->live, back < last ? back : last, tokens);
-    s->dev->copy(s->dev, state->last_hidden, memory_of(o).last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
+    s->dev->copy(s->dev, state->last_hidden, o->m.last_hidden + (size_t)hidden * (size_t)s->hidden, (size_t)s->hidden * sizeof(float));
     keep_fresh(o);
     if (o->n_behind > state->pos - o->behind_pos)       /* rows of tokens that were taken back, or are after the end */
         o->n_behind = state->pos > o->behind_pos ? state->pos - o->behind_pos : 0;
@@ -466,9 +669,9 @@ void stepper_resume(struct stepper_slot *o)
     state_end_steps(state);             /* does nothing if saving the states has done so */
     live.pos = state->pos;
     live.parity = live.n_apply = 0;
-    state_begin_steps(state, s->f->w, memory_of(o).live, state->pos);
-    s->dev->copy(s->dev, memory_of(o).live, &live, sizeof live);
-    s->dev->copy(s->dev, memory_of(o).last_hidden, state->last_hidden, (size_t)s->hidden * sizeof(float));
+    state_begin_steps(state, s->f->w, o->m.live, state->pos);
+    s->dev->copy(s->dev, o->m.live, &live, sizeof live);
+    s->dev->copy(s->dev, o->m.last_hidden, state->last_hidden, (size_t)s->hidden * sizeof(float));
 }
 
 /* ---- measurements ---- */
@@ -478,8 +681,8 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     enum { WARM_UP = 3 };
     struct step_space *u = &s->f->step;
     struct cache *k = s->slots[0].k;
-    const struct recorder_slot o = recorder_slot(s->recorder, 0);
-    const struct step_rows r = {.k = k, .live = o.live, .n = rows};
+    const struct slot_memory *m = &s->slots[0].m;
+    const struct step_rows r = {.k = k, .live = m->live, .n = rows};
     const struct step_sampling how = {.n_ids = s->vocab, .room = 1 << 30};
     struct step_live live = {.pos = pos};
     CHECK(rows >= 1 && rows <= s->max_depth + 1);
@@ -488,11 +691,11 @@ bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int over
     for (int i = 0; i < rows; i++)
         live.ids[i] = (int32_t)((unsigned)i * 7919u % (unsigned)s->vocab);
     state_end_steps(&k->state);
-    state_begin_steps(&k->state, s->f->w, o.live, pos);
-    s->dev->copy(s->dev, o.sampling, &how, sizeof how);
-    s->dev->copy(s->dev, o.live, &live, sizeof live);
+    state_begin_steps(&k->state, s->f->w, m->live, pos);
+    s->dev->copy(s->dev, m->sampling, &how, sizeof how);
+    s->dev->copy(s->dev, m->live, &live, sizeof live);
     u->overlap = overlap;
-    struct dev_graph *g = recorder_record(s->recorder, &(struct recipe){.step_rows = rows, .to = -1}, e);
+    struct dev_graph *g = record(s, &(struct recipe){.o = &s->slots[0], .step_rows = rows, .to = -1}, e);
     bool ok = g;
     int64_t start = 0;
     for (int i = 0; ok && i < WARM_UP + n_steps; i++) {

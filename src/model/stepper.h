@@ -14,6 +14,9 @@
 
 struct stepper;
 
+/* Returns how many rows of the head, from the first on, drafts are chosen from. */
+int stepper_draft_rows(const struct weight *head);
+
 /* For steps of 1 to max_depth + 1 rows on any of the n caches, which were opened together.  `f` and the caches must stay valid until
  * stepper_close().  NULL with the reason. */
 struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e);

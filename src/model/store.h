@@ -5,7 +5,6 @@
 #include "backend/dev.h"
 #include "base/arena.h"
 #include "model/shards.h"
-#include "model/weights.h"
 
 /* Bytes of one file that bound tensors occupy. */
 struct range {

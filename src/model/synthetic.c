@@ -1,4 +1,3 @@
-#include "model/synthetic.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -12,7 +11,7 @@
 #include "base/memory.h"
 #include "kernels/fill.h"
 #include "kernels/planes.h"
-#include "model/random.h"
+#include "model/synthetic.h"
 
 /* ---- geometries */
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "kernels/pack.h"
-#include "model/recorder.h"
+#include "model/stepper.h"
 
 size_t traffic_matrix(const struct weight *w, bool packed)
 {
@@ -56,7 +56,7 @@ struct traffic traffic_of(const struct model_config *c, const struct weights *w,
     t.mtp_rows = (double)(traffic_matrix(&w->mtp.fc, packed) + traffic_matrix(&w->mtp.layer.attn.k, packed)
                           + traffic_matrix(&w->mtp.layer.attn.v, packed));
     t.mtp_expert = (double)traffic_expert(&w->mtp.layer.moe.experts[0], packed);
-    t.draft_head = (double)head_bytes(h, packed) * recorder_draft_rows(h) / c->vocab;
+    t.draft_head = (double)head_bytes(h, packed) * stepper_draft_rows(h) / c->vocab;
     return t;
 }
 

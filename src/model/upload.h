@@ -24,11 +24,11 @@ size_t weights_upload_bytes(void);
 /* Replaces every view of opened weights by device memory and closes the shards:
  *   matrices     packed; experts[e].gate and shared.gate are the packed pair of gate and up, `up` is empty; the pairs of a layer's
  *                experts are equally far apart, and so are their downs
- *                with MTP_FP8 and MTP_INT4 those of the MTP block are packed as model/fp8.h and model/int4.h make them
+ *                with MTP_FP8 and MTP_INT4 those of the MTP block are packed as model/quantize.h and model/quantize.h make them
  *   vectors      fp32
  *   embed        bf16 [vocab, hidden], not packed
  *   head         packed bf16, or empty when it is not asked for
- *   head_int8    packed, or empty; as model/int8.h makes it
+ *   head_int8    packed, or empty; as model/quantize.h makes it
  * False with the reason: no room, a file that cannot be read, INT4 with zeros other than 8, experts in different formats,
  * progress returned false (it is called every few MiB).  Then only weights_close() is left. */
 bool weights_upload(struct weights *w, const struct model_config *c, struct dev *d, const struct upload_options *o,

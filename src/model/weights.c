@@ -11,9 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/number.h"
-#include "model/fp8.h"
-#include "model/int4.h"
-#include "model/int8.h"
+#include "model/quantize.h"
 #include "model/shards.h"
 #include "model/store.h"
 
@@ -154,7 +152,7 @@ static void add_range(struct weights_store *st, const struct shard_tensor *t)
 
 /* A tensor does not fit: false, with `subject` (NULL: the tensor itself) in front of the sentence, or told to `say`. */
 __attribute__((format(printf, 4, 5)))
-static bool refuse(struct binder *b, const struct shard_tensor *t, const char *subject, const char *fmt, ...)
+static bool refuse_tensor(struct binder *b, const struct shard_tensor *t, const char *subject, const char *fmt, ...)
 {
     char text[400];
     const char *path = shards_file(&b->st->shards, t)->path;
@@ -218,7 +216,7 @@ static bool fits(struct binder *b, const struct shard_tensor *t, unsigned allowe
     for (int d = 0; d <= DT_OTHER; d++)
         if (allowed & BIT(d))
             buf_addf(&types, "%s%s", types.len ? " or " : "", dtype_name((enum dtype)d));
-    refuse(b, t, NULL, "is %s [%s], expected %s [%s]%s", dtype_name(t->t->dtype), buf_str(&found), buf_str(&types), buf_str(&shape), note);
+    refuse_tensor(b, t, NULL, "is %s [%s], expected %s [%s]%s", dtype_name(t->t->dtype), buf_str(&found), buf_str(&types), buf_str(&shape), note);
     buf_free(&found);
     buf_free(&types);
     buf_free(&shape);
@@ -250,7 +248,7 @@ static bool check_g_idx(struct binder *b, const char *stem, int cols)
     bool ok = safetensors_read(f, t->t, group, b->e);
     for (int k = 0; k < cols && ok; k++)
         if (group[k] != k / GROUP)
-            ok = refuse(b, t, NULL, "puts column %d into group %d, expected %d: reordered columns (desc_act) are not supported", k, group[k],
+            ok = refuse_tensor(b, t, NULL, "puts column %d into group %d, expected %d: reordered columns (desc_act) are not supported", k, group[k],
                         k / GROUP);
     free(group);
     return ok;
@@ -261,7 +259,7 @@ static bool bind_int4(struct binder *b, const char *stem, struct weight *w)
     static const char note[] = " (4 bits in groups of 128)";
     struct shard_tensor *q = take(b, stem, ".qweight"), *z = take(b, stem, ".qzeros"), *s = take(b, stem, ".scales");
     if (w->rows % 8 || w->cols % GROUP)
-        return refuse(b, q, stem, "is INT4 of %d x %d, expected a multiple of 8 rows and of %d columns", w->rows, w->cols, GROUP);
+        return refuse_tensor(b, q, stem, "is INT4 of %d x %d, expected a multiple of 8 rows and of %d columns", w->rows, w->cols, GROUP);
     if (!z || !s)
         return true;                    /* counted as missing */
     if (!fits(b, q, BIT(DT_I32), note, 2, w->cols / 8, w->rows)
@@ -317,7 +315,7 @@ static bool bind_matrix(struct binder *b, const char *stem, const struct matrix_
         i++;
     const struct shard_tensor *t = find(b, stem, formats[i].probe);
     if (t && m->dense && formats[i].format != WEIGHT_DENSE)
-        return refuse(b, t, stem, "is %s, expected 16 or 32 bits: this matrix is not supported in other formats", formats[i].name) || b->say;
+        return refuse_tensor(b, t, stem, "is %s, expected 16 or 32 bits: this matrix is not supported in other formats", formats[i].name) || b->say;
     *w = (struct weight){.format = formats[i].format, .rows = b->dims[m->rows], .cols = b->dims[m->cols]};
     if (formats[i].bind(b, stem, w))
         return true;
@@ -590,9 +588,9 @@ void weights_make_head(struct weights *w, enum head h)
     if (weights_head(w, h)->format != WEIGHT_NONE)
         return;
     if (h == HEAD_INT8)
-        w->head_int8 = int8_from_dense(&w->head, &w->store->copies);
+        w->head_int8 = quantize_int8(&w->head, &w->store->copies);
     else
-        w->head_planes = planes_from_dense(&w->head, &w->store->copies);
+        w->head_planes = quantize_planes(&w->head, &w->store->copies);
 }
 
 /* ---- the MTP block in another form */
@@ -607,7 +605,8 @@ static const struct mtp_list mtp_experts = {expert_matrices, COUNT(expert_matric
 
 enum weight_format weights_mtp_format(const struct model_config *c, enum mtp_form form, enum mtp_part part, const struct weight *w)
 {
-    const bool fits = part == MTP_ROUTED ? int4_fits(c->moe_inter, c->hidden) && int4_fits(c->hidden, c->moe_inter) : int4_fits(w->rows, w->cols);
+    const bool fits = part == MTP_ROUTED ? quantize_int4_fits(c->moe_inter, c->hidden) && quantize_int4_fits(c->hidden, c->moe_inter)
+                                         : quantize_int4_fits(w->rows, w->cols);
     if (w->format != WEIGHT_DENSE || form == MTP_STORED)
         return w->format;
     return form == MTP_INT4 && part != MTP_OTHER && fits ? WEIGHT_INT4 : WEIGHT_FP8;
@@ -618,7 +617,7 @@ static void make_matrices(const struct model_config *c, enum mtp_form form, cons
     for (int i = 0; i < l->n; i++) {
         struct weight *w = (struct weight *)((char *)base + l->list[i].at);
         if (w->format == WEIGHT_DENSE && !l->list[i].dense)
-            *w = weights_mtp_format(c, form, l->part, w) == WEIGHT_INT4 ? int4_from_dense(w, a) : fp8_from_dense(w, a);
+            *w = weights_mtp_format(c, form, l->part, w) == WEIGHT_INT4 ? quantize_int4(w, a) : quantize_fp8(w, a);
     }
 }
 
@@ -639,7 +638,7 @@ static size_t made_bytes(const struct model_config *c, enum mtp_form form, const
     for (int i = 0; i < l->n; i++) {
         const struct weight w = {.format = WEIGHT_DENSE, .rows = d[l->list[i].rows], .cols = d[l->list[i].cols]};
         const bool int4 = weights_mtp_format(c, form, l->part, &w) == WEIGHT_INT4;
-        bytes += l->list[i].dense ? 0 : int4 ? int4_bytes(w.rows, w.cols) : fp8_bytes(w.rows, w.cols);
+        bytes += l->list[i].dense ? 0 : int4 ? quantize_int4_bytes(w.rows, w.cols) : quantize_fp8_bytes(w.rows, w.cols);
     }
     return bytes;
 }

@@ -56,9 +56,9 @@ enum head {
 /* How the matrices of the MTP block are kept that the checkpoint has in 16 or 32 bits.  Router and gate of the shared expert stay. */
 enum mtp_form {
     MTP_STORED,                                 /* as in the checkpoint */
-    MTP_FP8,                                    /* made at load: model/fp8.h says how */
-    MTP_INT4,                                   /* likewise (model/int4.h): attention and routed experts in INT4; fc, the shared expert and whatever
-                                                 * does not fit in FP8; routed experts all or none */
+    MTP_FP8,                                    /* made at load (model/quantize.h) */
+    MTP_INT4,                                   /* made at load: attention and routed experts in INT4; fc, the shared expert and whatever does not
+                                                 * fit in FP8; routed experts all or none */
 };
 enum mtp_part { MTP_ATTENTION, MTP_ROUTED, MTP_OTHER };         /* where a matrix stands; other: fc and the shared expert */
 
@@ -108,7 +108,7 @@ enum weight_format weights_mtp_format(const struct model_config *c, enum mtp_for
 /* Memory that these take beside the checkpoint, if that has all of them in 16 or 32 bits. */
 size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form);
 
-/* Makes head_int8 or head_planes from head, once; model/int8.h says how.  HEAD_BF16 is there. */
+/* Makes head_int8 or head_planes from head, once; model/quantize.h says how.  HEAD_BF16 is there. */
 void weights_make_head(struct weights *w, enum head h);
 static inline const struct weight *weights_head(const struct weights *w, enum head h)
 {

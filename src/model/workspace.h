@@ -3,8 +3,7 @@
 #define Q35_MODEL_WORKSPACE_H
 
 #include "backend/dev.h"
-#include "model/forward.h"
-#include "model/layout.h"
+#include "model/state.h"
 
 /* Memory of a decode step.  Rows lie one after the other: [n, width]. */
 struct step_space {

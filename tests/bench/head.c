@@ -8,8 +8,8 @@
 #include "engine/load.h"
 #include "kernels/fill.h"
 #include "kernels/number.h"
-#include "model/int8.h"
 #include "model/prompt.h"
+#include "model/quantize.h"
 #include "tests/bench/measure.h"
 #include "tests/kth.h"
 
@@ -146,8 +146,8 @@ static void make_head(struct weight *int8, struct weight *planes, struct stream 
         data[i] = kind == SMALL && i % COLS != 17 ? data[i] / 30 : data[i];
     }
     const struct weight dense = {.format = WEIGHT_DENSE, .dtype = DT_F32, .rows = ROWS, .cols = COLS, .data = data};
-    *int8 = int8_from_dense(&dense, a);
-    *planes = planes_from_dense(&dense, a);
+    *int8 = quantize_int8(&dense, a);
+    *planes = quantize_planes(&dense, a);
 }
 
 /* A state along a row has a cosine of about one half with it. */

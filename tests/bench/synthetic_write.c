@@ -12,7 +12,6 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "kernels/number.h"
-#include "model/random.h"
 #include "model/safetensors_write.h"
 #include "model/synthetic.h"
 #include "tests/bench/measure.h"

@@ -10,8 +10,8 @@
 #include "engine/load.h"
 #include "kernels/number.h"
 #include "model/kv.h"
-#include "model/layout.h"
 #include "model/prompt.h"
+#include "model/state.h"
 #include "model/stepper.h"
 
 enum { CTX = 96, PROMPT = 11, MOST = 24, DEPTH = 5, SLOTS = 4 };

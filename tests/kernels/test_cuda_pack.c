@@ -13,8 +13,7 @@
 #include "base/log.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack_piece.h"
-#include "model/int4.h"
-#include "model/int8.h"
+#include "model/quantize.h"
 #include "tests/kernels/gpu.h"
 #include "tests/kernels/rand.h"
 #include "tests/uploaded.h"
@@ -245,7 +244,7 @@ static void check_made_int4(enum dtype type, int rows, int cols, bool pair, bool
     struct work k = {.n = 0};
     struct arena arena = {0};
     struct weight a = rows_of_every_size(type, rows, cols), b = rows_of_every_size(type, rows, cols);
-    const struct weight qa = int4_from_dense(&a, &arena), qb = int4_from_dense(&b, &arena);
+    const struct weight qa = quantize_int4(&a, &arena), qb = quantize_int4(&b, &arena);
     const size_t n = pack_bytes(WEIGHT_INT4, pair ? 2 * rows : rows, cols), number = type == DT_F32 ? 4 : 2, align = aligned ? 0 : number;
     unsigned char *want = malloc(n), *got = malloc(n);
     char *dst = cuda->alloc(cuda, n);
@@ -289,7 +288,7 @@ static void test_pack__the_int8_head_and_its_planes_are_the_hosts(void **state)
         int rows = sizes[i % 4][0], cols = sizes[i % 4][1];
         enum dtype type = types[i / 4 % 3];
         struct weight w = rows_of_every_size(type, rows, cols);
-        struct weight q = planes ? planes_from_dense(&w, &a) : int8_from_dense(&w, &a);
+        struct weight q = planes ? quantize_planes(&w, &a) : quantize_int8(&w, &a);
         size_t n = pack_bytes(f, rows, cols), number = type == DT_F32 ? 4 : 2;
         unsigned char *want = malloc(n), *got = malloc(n);
         char *dst = cuda->alloc(cuda, n);

@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack.h"
-#include "model/int8.h"
+#include "model/quantize.h"
 #include "tests/kernels/gpu.h"
 #include "tests/kernels/rand.h"
 #include "tests/kth.h"
@@ -70,7 +70,7 @@ static struct heads make_heads(enum kind kind, int rows, int cols)
     for (int i = 0; i < rows * cols; i++)
         data[i] = number(kind, i % cols) / sqrtf((float)cols);
     const struct weight dense = {.format = WEIGHT_DENSE, .dtype = DT_F32, .rows = rows, .cols = cols, .data = data};
-    struct heads h = {.rows = rows, .cols = cols, .int8 = int8_from_dense(&dense, &memory), .planes = planes_from_dense(&dense, &memory)};
+    struct heads h = {.rows = rows, .cols = cols, .int8 = quantize_int8(&dense, &memory), .planes = quantize_planes(&dense, &memory)};
     h.int8_packed = packed(&h.int8);
     h.planes_packed = packed(&h.planes);
     return h;

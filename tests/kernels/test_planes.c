@@ -10,7 +10,7 @@
 #include "backend/dev.h"
 #include "base/arena.h"
 #include "kernels/cpu/vec.h"
-#include "model/int8.h"
+#include "model/quantize.h"
 #include "tests/kernels/rand.h"
 #include "tests/kth.h"
 
@@ -41,8 +41,8 @@ static struct heads make_heads(enum kind kind, int rows, int cols)
         data[i] = kind == SMALL_NUMBERS && i % cols ? data[i] / 100 : data[i];       /* a row's first number makes the others small */
     }
     const struct weight dense = {.format = WEIGHT_DENSE, .dtype = DT_F32, .rows = rows, .cols = cols, .data = data};
-    h.int8 = int8_from_dense(&dense, &h.memory);
-    h.planes = planes_from_dense(&dense, &h.memory);
+    h.int8 = quantize_int8(&dense, &h.memory);
+    h.planes = quantize_planes(&dense, &h.memory);
     return h;
 }
 

@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/vec.h"
 #include "kernels/pack_piece.h"
-#include "model/int4.h"
+#include "model/quantize.h"
 #include "tests/kernels/rand.h"
 
 enum { ROWS = 40, COLS = 640, GROUPS = COLS / 128 };
@@ -67,9 +67,9 @@ static void test_int4__every_number_is_the_nearest_that_its_scale_has(void **sta
         struct arena a = {0};
         const size_t rows = (size_t)sizes[i % 3][0], cols = (size_t)sizes[i % 3][1];
         fill(x, rows * cols, i % 2);
-        const struct weight w = dense_of(x, store, types[i / 3], (int)rows, (int)cols), q = int4_from_dense(&w, &a);
+        const struct weight w = dense_of(x, store, types[i / 3], (int)rows, (int)cols), q = quantize_int4(&w, &a);
         assert_true(q.format == WEIGHT_INT4 && q.scale_dtype == DT_F16 && q.rows == w.rows && q.cols == w.cols);
-        assert_int_equal(int4_bytes(w.rows, w.cols), rows * cols / 2 + rows * cols / 128 * 2 + rows * cols / 128 / 2);
+        assert_int_equal(quantize_int4_bytes(w.rows, w.cols), rows * cols / 2 + rows * cols / 128 * 2 + rows * cols / 128 / 2);
         for (size_t at = 0; at < rows * cols; at++) {
             const size_t r = at / cols, k = at % cols;
             const double s = scale_of(&q, r, k / 128), v = (double)stored(&w, at) / s;
@@ -103,7 +103,7 @@ static void test_int4__no_scale_that_is_tried_is_better(void **state)
         struct arena a = {0};
         double of_best = 0, of_plain = 0, all = 0;
         fill(x, ROWS * COLS, heavy);
-        const struct weight w = dense_of(x, store, DT_F32, ROWS, COLS), q = int4_from_dense(&w, &a);
+        const struct weight w = dense_of(x, store, DT_F32, ROWS, COLS), q = quantize_int4(&w, &a);
         for (size_t g = 0; g < ROWS * GROUPS; g++) {
             const float *group = x + g * 128;
             float top = 0;
@@ -130,7 +130,7 @@ static void test_int4__no_scale_that_is_tried_is_better(void **state)
 /* 8 rows of one group. */
 static struct weight rows_of(const float x[8 * 128], struct arena *a)
 {
-    return int4_from_dense(&(struct weight){.format = WEIGHT_DENSE, .dtype = DT_F32, .rows = 8, .cols = 128, .data = x}, a);
+    return quantize_int4(&(struct weight){.format = WEIGHT_DENSE, .dtype = DT_F32, .rows = 8, .cols = 128, .data = x}, a);
 }
 
 static void test_int4__zeros_stay_zeros_and_one_number_stays_itself(void **state)
@@ -184,8 +184,8 @@ static void test_int4__what_is_no_number_or_too_great_becomes_the_greatest(void 
 static void test_int4__what_fits(void **state)
 {
     (void)state;
-    assert_true(int4_fits(8, 128) && int4_fits(3072, 8192) && int4_fits(1024, 3072));
-    assert_true(!int4_fits(1, 128) && !int4_fits(12, 128) && !int4_fits(8, 64) && !int4_fits(8, 200));
+    assert_true(quantize_int4_fits(8, 128) && quantize_int4_fits(3072, 8192) && quantize_int4_fits(1024, 3072));
+    assert_true(!quantize_int4_fits(1, 128) && !quantize_int4_fits(12, 128) && !quantize_int4_fits(8, 64) && !quantize_int4_fits(8, 200));
 }
 
 int main(void)

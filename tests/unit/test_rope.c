@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kernels/ops.h"
+#include "model/config.h"
 #include "model/rope.h"
 
 static const char plain[] =
@@ -116,7 +117,7 @@ static void test_rope__far_positions_turn_as_published(void **state)
         float x[64] = {0};
         x[i] = 1;
         rope_cpu(&(struct rope_args){.x = x, .token_stride = 64, .head_stride = 64, .freq = f, .n_tokens = 1, .n_heads = 1, .half = 32,
-                                     .pos = rotations[k].pos, .scale = c.yarn_attention_factor}, 0, 1);
+                                     .first = rotations[k].pos, .scale = c.yarn_attention_factor}, 0, 1);
         const float bound = 1e-6f + (float)rotations[k].pos * f[i] * 0x1p-22f;
         assert_true(fabsf(x[i] - rotations[k].cos) < bound && fabsf(x[i + 32] - rotations[k].sin) < bound);
     }
