@@ -16,7 +16,7 @@ src/base     base/
 src/answer   base/|answer/|config/
 src/text     base/|text/|config/
 kernels      base/(err|log).h|answer/token.h|kernels/
-src/backend  base/|kernels/|backend/|config/
+src/backend  base/|answer/machine.h|kernels/|backend/|config/
 src/model    base/|kernels/[a-z_]*\.h|backend/dev.h|model/|config/
 src/engine   base/|answer/|model/|backend/[a-z]*\.h|kernels/tensor.h|kernels/splitmix.h|engine/|config/
 src/option   base/|answer/|option/|responder/responder.h|config/

@@ -126,7 +126,7 @@ bool reply_complaint(const struct reply *r, const struct chat_event *done, struc
 
 static void add_figures(json_t *j, const struct chat *c, const struct chat_event *done)
 {
-    const struct chat_info *info = chat_info(c);
+    const struct model_info *info = chat_info(c);
     json_object_set_new(j, "finish", json_string(end_word(done->end)));
     if (end_failed(done->end))
         json_object_set_new(j, "error", json_text(done->text, done->n));
@@ -186,7 +186,7 @@ json_t *reply_event_no_model(const char *why, int exit, int64_t start_ns)
     return j;
 }
 
-static void add_model(json_t *j, const struct chat_info *info)
+static void add_model(json_t *j, const struct model_info *info)
 {
     json_object_set_new(j, "model", json_string(info->model));
     json_object_set_new(j, "backend", json_string(info->backend));

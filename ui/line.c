@@ -110,7 +110,7 @@ static void list_models(struct line *l)
     const char *const *names;
     struct buf text = {0};
     int n = chat_models(l->chat, &names);
-    const struct chat_info *now = chat_info(l->chat);
+    const struct model_info *now = chat_info(l->chat);
     buf_addf(&text, "the server has %d model%s:\n", n, n == 1 ? "" : "s");
     for (int i = 0; i < n; i++)
         buf_addf(&text, "%c %2d  %s\n", now && !strcmp(now->model, names[i]) ? '*' : ' ', i + 1, names[i]);

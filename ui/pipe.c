@@ -246,7 +246,7 @@ static void tell(const struct pipe *p, const struct chat_event *ev)
 /* Shows the memory plan, made before the weights were read. */
 static void tell_memory(struct pipe *p)
 {
-    const struct chat_info *info = chat_info(p->chat);
+    const struct model_info *info = chat_info(p->chat);
     if (!p->verbose || !info || !*info->memory)
         return;
     struct buf line = {0};

@@ -96,13 +96,13 @@ static double resident(const struct machine *m)
 }
 
 /* A GPU that shares the host's memory allocates outside of this process. */
-static void host_memory(const struct machine *m, struct nvml_reading *r)
+static void host_memory(const struct machine *m, struct machine_figures *r)
 {
     r->memory_total = meminfo(m, "MemTotal");
     r->memory_used = m->on_gpu ? r->memory_total - meminfo(m, "MemAvailable") : resident(m);
 }
 
-static void packages(struct machine *m, struct nvml_reading *r)
+static void packages(struct machine *m, struct machine_figures *r)
 {
     for (int i = 0; i < m->n_packages; i++) {
         double now;
@@ -121,9 +121,9 @@ static void packages(struct machine *m, struct nvml_reading *r)
     r->watts = m->watts;
 }
 
-void machine_read(struct machine *m, struct nvml_reading *r)
+void machine_read(struct machine *m, struct machine_figures *r)
 {
-    *r = (struct nvml_reading){0};
+    *r = (struct machine_figures){0};
     if (m->nvml)
         nvml_read(m->nvml, r);
     if (!r->memory_total)

@@ -14,6 +14,6 @@ struct machine_places { const char *proc, *rapl, *nvml; };     /* /proc, /sys/cl
 struct machine *machine_open(const struct machine_places *p, const char *pci);
 void machine_close(struct machine *m);
 /* Takes well under a millisecond on the CPU, some milliseconds where a driver is asked. */
-void machine_read(struct machine *m, struct nvml_reading *r);
+void machine_read(struct machine *m, struct machine_figures *r);
 
 #endif

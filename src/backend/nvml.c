@@ -68,15 +68,15 @@ void nvml_close(struct nvml *n)
 static const char *in_a_word(unsigned long long reasons)
 {
     return reasons & (REASON_HEAT | REASON_HARDWARE_HEAT) ? "heat" : reasons & (REASON_POWER_CAP | REASON_POWER_BRAKE) ? "power"
-         : reasons & REASON_HARDWARE ? "hardware" : NULL;
+         : reasons & REASON_HARDWARE ? "hardware" : "";
 }
 
-void nvml_read(const struct nvml *n, struct nvml_reading *r)
+void nvml_read(const struct nvml *n, struct machine_figures *r)
 {
     unsigned celsius, milliwatts;
     unsigned long long millijoules, reasons;
     struct memory_info m;
-    *r = (struct nvml_reading){0};
+    *r = (struct machine_figures){0};
     if (n->temperature && !n->temperature(n->device, TEMPERATURE_GPU, &celsius))
         r->celsius = (int)celsius;
     if (n->power && !n->power(n->device, &milliwatts))
@@ -84,7 +84,7 @@ void nvml_read(const struct nvml *n, struct nvml_reading *r)
     if (n->energy && !n->energy(n->device, &millijoules))
         r->joules = (double)millijoules / 1000;
     if (n->reasons && !n->reasons(n->device, &reasons))
-        r->throttled = in_a_word(reasons);
+        snprintf(r->throttled, sizeof r->throttled, "%s", in_a_word(reasons));
     if (n->memory && !n->memory(n->device, &m)) {
         r->memory_used = (double)m.used;
         r->memory_total = (double)m.total;

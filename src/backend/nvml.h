@@ -3,19 +3,14 @@
 #ifndef Q35_BACKEND_NVML_H
 #define Q35_BACKEND_NVML_H
 
-struct nvml;
+#include "answer/machine.h"
 
-struct nvml_reading {
-    double memory_used, memory_total;   /* bytes, of the GPU's own memory */
-    int    celsius;
-    double watts;
-    double joules;                      /* a counter: differences mean something */
-    const char *throttled;              /* "heat", "power", "hardware"; NULL: clocks are not lowered */
-};
+struct nvml;
 
 /* `library` is a path, NULL for the usual name; `pci` the device's bus address, "0000:01:00.0".  NULL when there is none. */
 struct nvml *nvml_open(const char *library, const char *pci);
 void nvml_close(struct nvml *n);
-void nvml_read(const struct nvml *n, struct nvml_reading *r);
+/* Fills in what the library knows: memory, heat, power, and why clocks are lowered: "heat", "power", "hardware". */
+void nvml_read(const struct nvml *n, struct machine_figures *r);
 
 #endif

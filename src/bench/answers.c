@@ -34,7 +34,7 @@ static bool wait_ready(struct answers *x, struct err *e)
     return true;
 }
 
-static void report_engine(struct report *r, const struct engine_info *i)
+static void report_engine(struct report *r, const struct model_info *i)
 {
     report_fact(r, "model", "%s, %d layers", i->model, i->n_layers);
     report_fact(r, "formats", "%s", i->formats);
@@ -104,9 +104,9 @@ int asked_steps(const struct asked *a, enum draft_source by, int n)
     return at_least - (n < LIMIT_DRAFTS ? d[n].drafted : 0);
 }
 
-static void tell(struct answers *x, const struct question *q, const struct stats *t, const char *ended, const struct engine_machine *before)
+static void tell(struct answers *x, const struct question *q, const struct stats *t, const char *ended, const struct machine_figures *before)
 {
-    struct engine_machine m;
+    struct machine_figures m;
     const double ms = t->prefill_ms + t->decode_ms;
     engine_machine(x->g, &m);
     report_text(x->r, q->name);
@@ -119,22 +119,22 @@ static void tell(struct answers *x, const struct question *q, const struct stats
     report_number(x->r, t->n_steps ? (double)t->n_timed / t->n_steps : NAN);
     report_number(x->r, m.joules > before->joules && t->n_tokens ? (m.joules - before->joules) / t->n_tokens : NAN);
     report_number(x->r, m.celsius ? m.celsius : NAN);
-    report_text(x->r, m.throttled ? m.throttled : "");
+    report_text(x->r, m.throttled);
     report_text(x->r, ended);
 }
 
 static bool ask(struct answers *x, const struct question *q, int i, struct asked *sum, struct err *e)
 {
-    const struct engine_info *info = engine_info(x->g);
+    const struct model_info *info = engine_info(x->g);
     struct sampling how = {
         .max_tokens = q->max_tokens, .draft_depth = x->depth, .n_alternatives = x->n_alternatives, .lookup = true,
-        .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_eos,
+        .n_ids = tokenizer_n_ids(x->tokenizer), .n_stop = info->n_ends,
     };
     struct ids ids = {0};
-    struct engine_machine before;
+    struct machine_figures before;
     struct event done;
     const char *ended;
-    memcpy(how.stop, info->eos, sizeof info->eos);
+    memcpy(how.stop, info->ends, sizeof info->ends);
     engine_machine(x->g, &before);
     bool ok = encode(x, q->text, &ids, e) && await(x, engine_submit(x->g, 0, ids.data, ids.n, 0, &how), &done, &ended, e);
     if (ok) {

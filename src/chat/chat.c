@@ -354,9 +354,9 @@ void chat_close(struct chat *c)
     free(c);
 }
 
-void chat_machine(const struct chat *c, struct chat_machine *m)
+void chat_machine(const struct chat *c, struct machine_figures *m)
 {
-    *m = (struct chat_machine){0};
+    *m = (struct machine_figures){0};
     if (c->responder->ops->machine)
         c->responder->ops->machine(c->responder, m);
 }
@@ -415,7 +415,7 @@ int chat_others(const struct chat *c)
     return c->responder->ops->others ? c->responder->ops->others(c->responder) : 0;
 }
 
-const struct chat_info *chat_info(const struct chat *c)
+const struct model_info *chat_info(const struct chat *c)
 {
     return state_ready(c) ? &c->info : NULL;
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "answer/end.h"
+#include "answer/machine.h"
 #include "answer/stats.h"
 #include "base/buf.h"
 #include "base/err.h"
@@ -55,19 +56,6 @@ struct chat_event {
     const char *taken_back;             /* the message of a turn that was undone because it got no word of an answer; else NULL */
     enum end end;
     struct stats stats;
-};
-
-struct chat_info {
-    char model[64], backend[16], formats[96];
-    int  n_ctx;                         /* size of the context in tokens; 0: not known */
-    int  draft_depth, n_threads;
-    double load_ms;
-    char kv[16];                        /* name of the KV recipe, which says how keys and values are stored; "": not known */
-    size_t kv_token_bytes;              /* KV cache per token, in bytes, without the rows that stay exact */
-    char weights_in[240];               /* in which memory a GPU's weights lie, and why; "": nothing was measured */
-    char reads[480];                    /* how fast memory was read at the start, and what to do if that is slow; "": not measured */
-    bool slow;                          /* memory was read slowly (`reads`) */
-    char memory[600];                   /* the memory plan in one line; "": not known */
 };
 
 /* What a front end can and wants. */
@@ -216,16 +204,7 @@ bool chat_proposes(struct chat *c, struct buf *out);    /* a summary waits for c
 void chat_decide(struct chat *c, bool take);
 int  chat_not_counted(const struct chat *c);            /* tokens of reasoning that later prompts leave out; an estimate before CHAT_READY */
 int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* tokens of this text; an estimate before CHAT_READY */
-struct chat_machine {
-    double memory_used, memory_total;   /* bytes: of the device, or without one of this process and of the host; 0: not known */
-    int    celsius;                     /* 0: not known */
-    double watts;                       /* 0: not known */
-    const char *throttled;              /* why clocks are lowered, in a word or two; NULL: they are not lowered, or not known */
-    int    snapshots, snapshots_max;    /* snapshots that the engine keeps for going back; how many it has room for */
-    int    resident, resident_max;      /* conversations in memory, which need not be computed again; how many there is room for */
-    double joules;                      /* energy used since some moment in the past: only differences mean something */
-};
-void chat_machine(const struct chat *c, struct chat_machine *m);        /* cheap enough for once a second */
+void chat_machine(const struct chat *c, struct machine_figures *m);        /* cheap enough for once a second */
 bool chat_offer_tools(struct chat *c, const char *list, struct err *e);         /* sets the option tools for the next turns */
 bool chat_check_bias(const struct chat *c, const char *item, struct err *e);    /* whether the model, if it is ready, can have a bias "TOKEN=X" */
 bool chat_set_approval(struct chat *c, const char *who, struct err *e);         /* sets the option tools_approve for the next turns */
@@ -276,7 +255,7 @@ bool chat_choose_model(struct chat *c, const char *name, struct err *e);
 bool chat_list_models(struct chat *c, struct err *e);
 
 int chat_others(const struct chat *c);                  /* the number of other programs that use the model of this chat; they may outlive it */
-const struct chat_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */
+const struct model_info *chat_info(const struct chat *c);                /* NULL before CHAT_READY */
 const char *chat_model_dir(const struct chat *c);
 const char *chat_notice(const struct chat *c);          /* notice.txt of the model's directory, or NULL; its first line is a sentence of its own */
 const char *chat_held_with(const struct chat *c);       /* the model as session/held.h describes it */

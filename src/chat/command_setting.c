@@ -187,7 +187,7 @@ enum command_result command_context(struct typed *c)
 {
     enum { NEWEST = 20 };
     const struct chat_part *parts;
-    const struct chat_info *info = chat_info(c->chat);
+    const struct model_info *info = chat_info(c->chat);
     bool all = !strcmp(c->arg, "all");
     if (*c->arg && !all) {
         err_set(&c->e, "/context knows only 'all', not '%s'", c->arg);
@@ -320,7 +320,7 @@ static void add_answer(struct typed *c, const struct stats *s)
         buf_addf(c->out, "           %d tokens were read while you typed\n", s->n_typed);
 }
 
-static void add_model(struct typed *c, const struct chat_info *info)
+static void add_model(struct typed *c, const struct model_info *info)
 {
     buf_addf(c->out, "model      %s, %s, %s, drafts up to %d, loaded in %.1f s\n", info->model, info->backend, info->formats, info->draft_depth,
              info->load_ms / 1000);
@@ -337,7 +337,7 @@ static void add_model(struct typed *c, const struct chat_info *info)
 enum command_result command_stats(struct typed *c)
 {
     const struct stats *s = chat_last_stats(c->chat);
-    const struct chat_info *info = chat_info(c->chat);
+    const struct model_info *info = chat_info(c->chat);
     if (info)
         add_model(c, info);
     if (s->wall_ms > 0)
@@ -348,7 +348,7 @@ enum command_result command_stats(struct typed *c)
         buf_addf(c->out, "refill     %s\n", chat_refill(c->chat));
     add_checkpoint(c);
     add_drafts(c, s);
-    struct chat_machine m = {0};
+    struct machine_figures m = {0};
     chat_machine(c->chat, &m);
     if (m.resident_max)
         buf_addf(c->out, "resident   %d of %d conversations, %d of %d snapshots\n", m.resident, m.resident_max, m.snapshots, m.snapshots_max);

@@ -54,7 +54,7 @@ struct chat {
     struct chat_front front;
     struct outbox     out;
     struct responder *responder;
-    struct chat_info  info;
+    struct model_info  info;
     /* ASKS: a model must be chosen.  GONE: another responder is opened as soon as a turn waits for one. */
     enum { RESPONDER_OPENS, RESPONDER_ASKS, RESPONDER_READY, RESPONDER_GONE } presence;
     struct ahead      ahead;

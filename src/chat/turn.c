@@ -11,7 +11,7 @@
 
 static double joules(struct chat *c)
 {
-    struct chat_machine m = {0};
+    struct machine_figures m = {0};
     if (c->responder->ops->machine)
         c->responder->ops->machine(c->responder, &m);
     return m.joules;
@@ -403,7 +403,7 @@ static void news_ready(struct chat *c)
         news_fatal(c, &(struct news){.text = text_of(e.msg)});
         return;
     }
-    c->info = c->responder->ops->info(c->responder)->chat;
+    c->info = *c->responder->ops->info(c->responder);
     c->presence = RESPONDER_READY;
     c->turn.stats.ctx_total = c->info.n_ctx;
     c->turn.joules_before = joules(c);

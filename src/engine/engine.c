@@ -31,7 +31,7 @@ struct engine {
     /* engine thread; info is constant once EV_READY was posted */
     struct model       model;           /* checked by engine_open() before there is a thread */
     struct decoder    *decoder;
-    struct engine_info info;
+    struct model_info info;
     int64_t            opened_ns, progress_ns;
 
     struct machine    *gpu;             /* constant once EV_READY was posted; read by the owner thread */
@@ -62,9 +62,12 @@ static void describe_formats(char *out, size_t size, const struct model *m)
     snprintf(out, size, "%s, %s head, KV %s", body, head, m->kv->name);
 }
 
-static void describe_memory(struct engine_info *i, const struct model *m)
+static void describe_memory(struct model_info *i, const struct model *m)
 {
     struct buf line = {0};
+    plan_say(&m->plan, &line);
+    snprintf(i->memory, sizeof i->memory, "%s", buf_str(&line));
+    buf_reset(&line);
     placement_say(&m->placement, &line);
     if (!line.len && m->dev->weights_in_host)
         buf_adds(&line, "in pinned host memory");
@@ -81,29 +84,26 @@ static void fill_info(struct engine *g)
 {
     const struct model *m = &g->model;
     const struct model_config *c = &m->cfg;
-    struct engine_info *i = &g->info;
+    struct model_info *i = &g->info;
     snprintf(i->model, sizeof i->model, "%s", c->name);
     snprintf(i->backend, sizeof i->backend, "%s", m->backend);
     describe_formats(i->formats, sizeof i->formats, m);
     i->n_ctx = m->n_ctx;
     i->n_layers = c->n_layers;
-    i->n_answers = decoder_most_answers(g->decoder);
+    i->at_once = decoder_most_answers(g->decoder);
     i->n_vocab = c->vocab;
     i->draft_depth = m->depth;
     i->n_threads = dev_cpu_threads(m->dev);
-    i->n_eos = c->n_eos < ENGINE_MAX_STOP ? c->n_eos : ENGINE_MAX_STOP;
-    for (int k = 0; k < i->n_eos; k++)
-        i->eos[k] = c->eos[k];
+    i->n_ends = c->n_eos < LIMIT_STOP_IDS ? c->n_eos : LIMIT_STOP_IDS;
+    for (int k = 0; k < i->n_ends; k++)
+        i->ends[k] = c->eos[k];
     i->weight_bytes = m->weight_bytes;
-    i->kv_bytes = m->plan.kv_bytes;
     snprintf(i->kv, sizeof i->kv, "%s", m->kv->name);
     i->kv_token_bytes = kv_token_bytes(c, m->kv);
-    i->state_bytes = cache_state_bytes(c);
     describe_memory(i, m);
-    i->plan = m->plan;
-    i->gen_temperature = c->gen_temperature;
-    i->gen_top_p = c->gen_top_p;
-    i->gen_top_k = c->gen_top_k;
+    i->temperature = c->gen_temperature;
+    i->top_p = c->gen_top_p;
+    i->top_k = c->gen_top_k;
     i->load_ms = clock_ms_since(g->opened_ns);
 }
 
@@ -111,7 +111,7 @@ static void fill_info(struct engine *g)
 static bool price_place(const struct engine *g, struct buf *key, struct buf *path)
 {
     const struct model *m = &g->model;
-    const struct engine_info *i = &g->info;
+    const struct model_info *i = &g->info;
     struct dev_facts f;
     if (!m->machine_dir)
         return false;
@@ -429,20 +429,18 @@ bool engine_wait(struct engine *g, int timeout_ms)
     return mailbox_wait(&g->requests.events, timeout_ms);
 }
 
-const struct engine_info *engine_info(const struct engine *g)
+const struct model_info *engine_info(const struct engine *g)
 {
     return g->ready ? &g->info : NULL;
 }
 
-void engine_machine(struct engine *g, struct engine_machine *m)
+void engine_machine(struct engine *g, struct machine_figures *m)
 {
-    struct nvml_reading r;
-    machine_read(g->ready && g->gpu ? g->gpu : g->host, &r);
-    *m = (struct engine_machine){
-        .memory_used = r.memory_used, .memory_total = r.memory_total, .celsius = r.celsius, .watts = r.watts, .joules = r.joules,
-        .throttled = r.throttled, .snapshots = atomic_load(&g->snapshots), .snapshots_max = g->n_snapshots,
-        .resident = atomic_load(&g->resident), .resident_max = g->ready ? g->info.plan.n_sequences : 0,
-    };
+    machine_read(g->ready && g->gpu ? g->gpu : g->host, m);
+    m->snapshots = atomic_load(&g->snapshots);
+    m->snapshots_max = g->n_snapshots;
+    m->resident = atomic_load(&g->resident);
+    m->resident_max = g->ready ? g->model.plan.n_sequences : 0;
 }
 
 void engine_close(struct engine *g)

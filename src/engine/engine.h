@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "answer/machine.h"
 #include "base/err.h"
 #include "engine/plan.h"
 #include "engine/request.h"
@@ -62,37 +63,6 @@ struct event_list {
     int n;
 };
 
-/* Valid after EV_READY; plain facts for a status line. */
-struct engine_info {
-    char   model[64];
-    char   backend[16];
-    char   formats[96];                 /* "INT4 + FP8 shared, INT8 head, KV f32" */
-    int    n_ctx, n_layers, n_vocab, draft_depth, n_threads;
-    int    n_answers;                   /* that can be under way at once */
-    int32_t eos[ENGINE_MAX_STOP];       /* from generation_config.json or config.json */
-    int    n_eos;
-    char   kv[16];                      /* the KV recipe */
-    size_t weight_bytes, kv_bytes, state_bytes;
-    size_t kv_token_bytes;              /* kv_token_bytes() */
-    char   weights_in[240];             /* where a GPU's weights lie and why, as a line; "": nothing was measured */
-    char   reads[480];                  /* how fast memory was read at the start, as a line with what to do; "": not measured */
-    bool   slow;                        /* it was read more slowly than it should be */
-    struct memory_plan plan;            /* as it was decided before the weights were read */
-    double load_ms;
-    float  gen_temperature, gen_top_p;  /* the checkpoint's own defaults; negative when it has none */
-    int    gen_top_k;
-};
-
-/* The machine as it is now.  0 or NULL: not known. */
-struct engine_machine {
-    double memory_used, memory_total;   /* bytes: of the GPU, or of this process and the host */
-    int    celsius;
-    double watts, joules;               /* joules: a counter, differences mean something */
-    const char *throttled;              /* why clocks are lowered, in a word */
-    int    snapshots, snapshots_max;    /* states kept for going back; how many there is room for */
-    int    resident, resident_max;      /* conversations likewise */
-};
-
 /* Checks options, config.json and memory plan, starts the thread, returns while weights still load.
  * NULL on failure, with the reason in `e`.  What a GPU's memory holds is planned by the thread, before it reads weights: there a
  * plan that does not fit is EV_FATAL. */
@@ -105,7 +75,7 @@ bool engine_fits(const struct engine_options *o, struct memory_plan *plan, struc
  *                  name, if there is one that it begins with
  *   snapshot_pos   the position worth a snapshot: the longest prefix that the next turn will share; 0: none
  * Returns the serial, > 0; exactly one EV_DONE carries it.  Answers of different conversations are under way at once where the device can do
- * that (engine_info.n_answers); others wait. */
+ * that (model_info.at_once); others wait. */
 uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s);
 /* While no request waits or runs: the beginning of a prompt that may come is computed, so that its submit finds it there.  Posts no event,
  * changes no answer, and ends at the next chunk when there is a submit, an interrupt, or another beginning, which takes its place.
@@ -126,8 +96,8 @@ void engine_interrupt(struct engine *g, uint32_t serial);
 int  engine_fd(const struct engine *g);                         /* readable while events wait */
 struct event_list engine_drain(struct engine *g);               /* valid until the next drain */
 bool engine_wait(struct engine *g, int timeout_ms);             /* sleeps until events wait; true if they do */
-const struct engine_info *engine_info(const struct engine *g);  /* NULL before EV_READY was drained */
-void engine_machine(struct engine *g, struct engine_machine *m);        /* cheap enough for once a second; memory alone before EV_READY */
+const struct model_info *engine_info(const struct engine *g);  /* NULL before EV_READY was drained */
+void engine_machine(struct engine *g, struct machine_figures *m);        /* cheap enough for once a second; memory alone before EV_READY */
 void engine_close(struct engine *g);                            /* interrupts, waits for the thread */
 
 #endif

@@ -13,7 +13,7 @@ static const struct preset {
 };
 
 /* Returns the values in force, before the options of the user. */
-static struct preset choose_preset(const struct options *o, const struct responder_info *info)
+static struct preset choose_preset(const struct options *o, const struct model_info *info)
 {
     const char *name = options_text(o, OPT_preset);
     if (!strcmp(name, "auto") && info->temperature >= 0)
@@ -33,7 +33,7 @@ static float real_or(const struct options *o, enum option_id id, float otherwise
     return options_given(o, id) ? (float)options_real(o, id) : otherwise;
 }
 
-void preset_sampling(const struct options *o, const struct responder_info *info, struct sampling *s)
+void preset_sampling(const struct options *o, const struct model_info *info, struct sampling *s)
 {
     struct preset p = choose_preset(o, info);
     *s = (struct sampling){
@@ -49,9 +49,9 @@ void preset_sampling(const struct options *o, const struct responder_info *info,
     s->top_p = preset_top_p(s->top_p);
 }
 
-static const struct responder_info not_known = {.temperature = -1};
+static const struct model_info not_known = {.temperature = -1};
 
-void preset_name(const struct options *o, const struct responder_info *info, struct buf *out)
+void preset_name(const struct options *o, const struct model_info *info, struct buf *out)
 {
     struct sampling s;
     const char *preset = options_text(o, OPT_preset);
@@ -65,7 +65,7 @@ void preset_name(const struct options *o, const struct responder_info *info, str
         buf_adds(out, "greedy");
 }
 
-void preset_describe(const struct options *o, const struct responder_info *info, struct buf *out)
+void preset_describe(const struct options *o, const struct model_info *info, struct buf *out)
 {
     struct sampling s;
     preset_sampling(o, info ? info : &not_known, &s);
@@ -81,24 +81,24 @@ void preset_describe(const struct options *o, const struct responder_info *info,
 }
 
 /* Appends how drafts and lookup differ from the setting. */
-static void describe_drafts(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
+static void describe_drafts(const struct options *o, const struct model_info *info, enum option_id id, struct buf *out)
 {
     if (!info || (id == OPT_draft && !options_drafts(o)) || (id == OPT_lookup && !options_on(o, OPT_lookup)))
         return;
-    if (!*info->chat.formats)
+    if (!*info->formats)
         buf_adds(out, "the server decides about drafts\n");
-    else if (!info->chat.draft_depth)
+    else if (!info->draft_depth)
         buf_adds(out, "no drafts are made: the model has no MTP block, or was loaded without (--draft off); --draft auto at the start loads it\n");
-    else if (options_drafts(o) > info->chat.draft_depth)
-        buf_addf(out, "at most %d are made\n", info->chat.draft_depth);
+    else if (options_drafts(o) > info->draft_depth)
+        buf_addf(out, "at most %d are made\n", info->draft_depth);
     else if (options_drafts(o) >= 0 && options_on(o, OPT_lookup))
         buf_addf(out, "draft is %s: nothing is looked up; with auto it is\n", options_text(o, OPT_draft));
 }
 
-void preset_explain(const struct options *o, const struct responder_info *info, enum option_id id, struct buf *out)
+void preset_explain(const struct options *o, const struct model_info *info, enum option_id id, struct buf *out)
 {
     struct sampling s;
-    const struct responder_info *known = info ? info : &not_known;
+    const struct model_info *known = info ? info : &not_known;
     preset_sampling(o, known, &s);
     const struct { enum option_id id; double value; } values[] = {
 #define SAMPLING_NUMBER(name, ...) {OPT_##name, s.name},

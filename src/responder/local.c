@@ -145,12 +145,12 @@ static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
 
 /* --- what is asked of it -------------------------------------------------------------------------------------------- */
 
-static const struct responder_info *info(const struct responder *r)
+static const struct model_info *info(const struct responder *r)
 {
     return own_const(r)->known ? &own_const(r)->info : NULL;
 }
 
-static void machine(struct responder *r, struct chat_machine *m)
+static void machine(struct responder *r, struct machine_figures *m)
 {
     own(r)->source->ops->machine(own(r)->source, m);
 }

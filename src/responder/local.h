@@ -15,7 +15,7 @@ struct responder *local_open(const struct options *o, struct err *e);
  * here, and only tokens go over the socket.  tells: a note says that it is attached. */
 struct responder *local_attach(const char *socket, const char *dir, bool tells, struct err *e);
 /* Another one with the engine of the first, which must outlive it: it has an answer of its own under way.  The engine gives as many at once as
- * responder_info.at_once says, else one after the other.  Its news come while the first one is drained. */
+ * model_info.at_once says, else one after the other.  Its news come while the first one is drained. */
 struct responder *local_guest(struct responder *first);
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/unicode.h"
+#include "base/utf8.h"
 #include "responder/local_source.h"
 #include "config/limits.h"
 #include "remote/asker.h"
@@ -25,9 +25,8 @@ struct far {
     struct source base;
     struct mailbox in;
     struct asker *watch, *answers, *others;
-    struct responder_info info;
-    struct chat_machine machine;
-    struct buf throttled;               /* of the machine */
+    struct model_info info;
+    struct machine_figures machine;
     bool asks_machine;
     int64_t machine_ns;                 /* when it was asked last; 0: never */
     uint64_t number;                    /* a random one: our name, with which those of answers begin */
@@ -87,7 +86,7 @@ static uint32_t submit(struct source *s, uint64_t conversation, const struct ids
     f->stops = false;
     f->stats = (struct stats){0};
     f->n_prompt = ids->n;
-    f->most = (how->max_tokens ? how->max_tokens : f->info.chat.n_ctx) + LIMIT_STEP_ROWS;       /* a step more does no harm */
+    f->most = (how->max_tokens ? how->max_tokens : f->info.n_ctx) + LIMIT_STEP_ROWS;       /* a step more does no harm */
     f->n_reading = f->n_tokens = 0;
     buf_addf(&body, "{\"id\": \"%llx-%u\", \"conversation\": %llu, \"snapshot_pos\": %d, \"answer_prefix\": %d", (unsigned long long)f->number,
              f->serial, (unsigned long long)conversation, snapshot_pos, how->n_answer_prefix);
@@ -169,7 +168,7 @@ static void keep(struct source *s, uint64_t conversation, const char *path)
 }
 
 /* As it was told last; asked for again when that is old. */
-static void machine(struct source *s, struct chat_machine *m)
+static void machine(struct source *s, struct machine_figures *m)
 {
     struct far *f = own(s);
     *m = f->machine;
@@ -184,35 +183,6 @@ static void machine(struct source *s, struct chat_machine *m)
 
 /* ---- what is told ---- */
 
-static int whole(const json_t *from, const char *key)
-{
-    return (int)json_integer_value(json_object_get(from, key));
-}
-
-static double real(const json_t *from, const char *key)
-{
-    return json_number_value(json_object_get(from, key));
-}
-
-static void take_text(const json_t *from, const char *key, char *to, size_t size)
-{
-    const char *s = json_string_value(json_object_get(from, key));
-    snprintf(to, size, "%s", s ? s : "");
-    to[unicode_plain(to, strlen(to), '?')] = 0;         /* its end may be half a character */
-}
-
-/* Returns a number of tokens or steps.  No answer has more than a context, so that sums of them do not overflow. */
-static int count_of(const json_t *v)
-{
-    const json_int_t n = json_integer_value(v);
-    return n < 0 ? 0 : n > LIMIT_CTX ? LIMIT_CTX : (int)n;
-}
-
-static int count(const json_t *from, const char *key)
-{
-    return count_of(json_object_get(from, key));
-}
-
 static struct event *add_event(struct far *f, enum event_kind kind)
 {
     f->events.all = grow(f->events.all, f->events.n, &f->events.cap, sizeof *f->events.all);
@@ -226,39 +196,9 @@ static struct event *add_event(struct far *f, enum event_kind kind)
 
 static void take_info(struct far *f, const json_t *v)
 {
-    struct responder_info *to = &f->info;
-    const json_t *ends = json_object_get(v, "ends");
-    take_text(v, "model", to->chat.model, sizeof to->chat.model);
-    take_text(v, "backend", to->chat.backend, sizeof to->chat.backend);
-    take_text(v, "formats", to->chat.formats, sizeof to->chat.formats);
-    take_text(v, "kv", to->chat.kv, sizeof to->chat.kv);
-    take_text(v, "memory", to->chat.memory, sizeof to->chat.memory);
-    take_text(v, "weights_in", to->chat.weights_in, sizeof to->chat.weights_in);
-    take_text(v, "reads", to->chat.reads, sizeof to->chat.reads);
-    to->chat.slow = json_is_true(json_object_get(v, "slow"));
-    to->chat.n_ctx = count(v, "n_ctx");
-    to->chat.draft_depth = whole(v, "draft_depth");
-    to->chat.n_threads = whole(v, "n_threads");
-    to->chat.load_ms = real(v, "load_ms");
-    to->chat.kv_token_bytes = (size_t)json_integer_value(json_object_get(v, "kv_token_bytes"));
-    to->temperature = (float)real(v, "temperature");
-    to->top_p = (float)real(v, "top_p");
-    to->top_k = whole(v, "top_k");
-    for (size_t i = 0; i < json_array_size(ends) && to->n_ends < LIMIT_STOP_IDS; i++)
-        to->ends[to->n_ends++] = (int32_t)json_integer_value(json_array_get(ends, i));
+    model_info_read(&f->info, v);
+    f->info.at_once = 0;                /* the other program's */
     add_event(f, EV_READY);
-}
-
-static void take_machine(struct far *f, const json_t *v)
-{
-    const char *throttled = json_string_value(json_object_get(v, "throttled"));
-    buf_reset(&f->throttled);
-    buf_adds(&f->throttled, throttled ? throttled : "");
-    f->machine = (struct chat_machine){
-        .memory_used = real(v, "memory_used"), .memory_total = real(v, "memory_total"), .celsius = whole(v, "celsius"), .watts = real(v, "watts"),
-        .throttled = throttled ? f->throttled.data : NULL, .snapshots = whole(v, "snapshots"), .snapshots_max = whole(v, "snapshots_max"),
-        .resident = whole(v, "resident"), .resident_max = whole(v, "resident_max"), .joules = real(v, "joules"),
-    };
 }
 
 static void take_token(struct far *f, const json_t *token, const json_t *likely)
@@ -331,7 +271,9 @@ static void take_file(struct far *f, enum event_kind kind, const json_t *v)
     ev->sequence = strtoull(conversation, NULL, 10);
     ev->done = (size_t)json_integer_value(json_object_get(v, "done"));
     ev->total = (size_t)json_integer_value(json_object_get(v, "total"));
-    take_text(v, "why", ev->message, sizeof ev->message);
+    const char *why = json_string_value(json_object_get(v, "why"));
+    snprintf(ev->message, sizeof ev->message, "%s", why ? why : "");
+    ev->message[utf8_plain(ev->message, strlen(ev->message), '?')] = 0;         /* its end may be half a character */
 }
 
 /* The first line. */
@@ -349,7 +291,7 @@ static void take_protocol(struct far *f, int theirs)
 static void take_watch(struct far *f, const json_t *v)
 {
     if (!f->watched && !f->left)
-        take_protocol(f, whole(v, "protocol"));
+        take_protocol(f, (int)json_integer_value(json_object_get(v, "protocol")));
     if (!f->watched)
         return;
     take_file(f, EV_SAVED, json_object_get(v, "saved"));
@@ -376,7 +318,7 @@ static void take_line(struct far *f, const struct asker_event *ev)
     if (ev->tag == TAG_WATCH)
         take_watch(f, v);
     else if (ev->tag == TAG_MACHINE)
-        take_machine(f, json_object_get(v, "machine"));
+        machine_figures_read(&f->machine, json_object_get(v, "machine"));
     else if (f->runs && ev->tag == f->serial)
         take_answer(f, v);
     json_decref(v);
@@ -458,7 +400,7 @@ static int fd(const struct source *s)
     return ((const struct far *)s)->in.fd;
 }
 
-static const struct responder_info *info(const struct source *s)
+static const struct model_info *info(const struct source *s)
 {
     return &((const struct far *)s)->info;
 }
@@ -485,7 +427,6 @@ static void close_far(struct source *s)
         drain(s);                       /* frees the texts */
     mailbox_free(&f->in);
     free(f->events.all);
-    buf_free(&f->throttled);
     buf_free(&f->note);
     buf_free(&f->restore);
     free(f);

@@ -10,7 +10,6 @@
 struct near {
     struct source base;
     struct engine *engine;
-    struct responder_info info;
 };
 
 static struct near *own(struct source *s)
@@ -58,57 +57,19 @@ static int fd(const struct source *s)
     return engine_fd(own_const(s)->engine);
 }
 
-static void fill_info(struct near *near)
-{
-    const struct engine_info *from = engine_info(near->engine);
-    struct chat_info *to = &near->info.chat;
-    snprintf(to->model, sizeof to->model, "%s", from->model);
-    snprintf(to->backend, sizeof to->backend, "%s", from->backend);
-    snprintf(to->formats, sizeof to->formats, "%s", from->formats);
-    to->n_ctx = from->n_ctx;
-    to->draft_depth = from->draft_depth;
-    to->n_threads = from->n_threads;
-    to->load_ms = from->load_ms;
-    snprintf(to->kv, sizeof to->kv, "%s", from->kv);
-    to->kv_token_bytes = from->kv_token_bytes;
-    snprintf(to->weights_in, sizeof to->weights_in, "%s", from->weights_in);
-    snprintf(to->reads, sizeof to->reads, "%s", from->reads);
-    to->slow = from->slow;
-    struct buf plan = {0};
-    plan_say(&from->plan, &plan);
-    snprintf(to->memory, sizeof to->memory, "%s", buf_str(&plan));
-    buf_free(&plan);
-    near->info.temperature = from->gen_temperature;
-    near->info.top_p = from->gen_top_p;
-    near->info.top_k = from->gen_top_k;
-    memcpy(near->info.ends, from->eos, sizeof near->info.ends);
-    near->info.n_ends = from->n_eos;
-    near->info.at_once = from->n_answers;
-}
-
 static struct event_list drain(struct source *s)
 {
-    struct event_list list = engine_drain(own(s)->engine);
-    for (int i = 0; i < list.n; i++)
-        if (list.events[i].kind == EV_READY)
-            fill_info(own(s));
-    return list;
+    return engine_drain(own(s)->engine);
 }
 
-static const struct responder_info *info(const struct source *s)
+static const struct model_info *info(const struct source *s)
 {
-    return &own_const(s)->info;
+    return engine_info(own_const(s)->engine);
 }
 
-static void machine(struct source *s, struct chat_machine *m)
+static void machine(struct source *s, struct machine_figures *m)
 {
-    struct engine_machine e;
-    engine_machine(own(s)->engine, &e);
-    *m = (struct chat_machine){
-        .memory_used = e.memory_used, .memory_total = e.memory_total, .celsius = e.celsius, .watts = e.watts, .throttled = e.throttled,
-        .snapshots = e.snapshots, .snapshots_max = e.snapshots_max, .resident = e.resident, .resident_max = e.resident_max,
-        .joules = e.joules,
-    };
+    engine_machine(own(s)->engine, m);
 }
 
 static void close_near(struct source *s)

@@ -100,7 +100,7 @@ static bool ask_engine(struct local *l)
     ids_append(&ids, l->speech.ids.data, l->speech.ids.n);
     s.max_tokens = tokens_left(l);
     s.n_answer_prefix = l->speech.ids.n;
-    bool fits = ids.n < l->info.chat.n_ctx;
+    bool fits = ids.n < l->info.n_ctx;
     if (fits)
         l->serial = l->source->ops->submit(l->source, l->conversation, &ids, l->prompt.snapshot_pos, &s);
     ids_free(&ids);
@@ -211,8 +211,8 @@ enum request_result local_request(struct responder *r, const struct request *q, 
     }
     if (!(q->plain ? take_plain(l, q, e) : take_messages(l, q, e)))
         return REQUEST_REFUSED;
-    if (l->prompt.ids.n >= l->info.chat.n_ctx) {
-        err_set(e, "This model's maximum context length is %d tokens; the prompt has %d", l->info.chat.n_ctx, l->prompt.ids.n);
+    if (l->prompt.ids.n >= l->info.n_ctx) {
+        err_set(e, "This model's maximum context length is %d tokens; the prompt has %d", l->info.n_ctx, l->prompt.ids.n);
         return REQUEST_TOO_LONG;
     }
     if (!take_sampling(l, q, e))

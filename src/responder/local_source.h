@@ -17,8 +17,8 @@ struct source_ops {
     void (*keep)(struct source *s, uint64_t conversation, const char *path);
     int  (*fd)(const struct source *s);
     struct event_list (*drain)(struct source *s);
-    const struct responder_info *(*info)(const struct source *s);       /* after EV_READY */
-    void (*machine)(struct source *s, struct chat_machine *m);
+    const struct model_info *(*info)(const struct source *s);       /* after EV_READY */
+    void (*machine)(struct source *s, struct machine_figures *m);
     void (*close)(struct source *s);
 };
 

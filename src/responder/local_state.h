@@ -29,7 +29,7 @@ struct local {
     struct local     *host;             /* whose source and tokenizer it uses; NULL: its own */
     struct local     *guests, *next;    /* those that use its own; the next one of them */
     struct buf        dir, notice;
-    struct responder_info info;
+    struct model_info info;
     bool   known;                       /* info is filled */
     bool   ready;                       /* and the tokenizer is there */
     bool   dead;

@@ -99,7 +99,7 @@ bool local_tokens(struct responder *r, const struct spoken *s, struct tokens *ou
     if (thought.n && said.n)
         tokenizer_encode(l->tok, "\n</think>\n\n", strlen("\n</think>\n\n"), true, &ids);
     tokenizer_encode(l->tok, said.p, said.n, false, &ids);
-    bool ok = ids.n && ids.n <= l->info.chat.n_ctx && read_ids(l, &ids, s, out);
+    bool ok = ids.n && ids.n <= l->info.n_ctx && read_ids(l, &ids, s, out);
     ids_free(&ids);
     return ok;
 }

@@ -31,7 +31,7 @@ struct remote {
     const char **models;                /* [n_models] and where they begin */
     int    n_models;
     bool   chosen;                      /* by the user */
-    struct responder_info info;
+    struct model_info info;
     int    ctx;                         /* where the server does not say */
     bool   known, dead;
     bool   attached;                    /* that it is not loaded here is told when it is ready */
@@ -92,7 +92,7 @@ static void tell_given(const struct remote *r, enum news_kind kind, struct text 
 static size_t most_bytes(const struct remote *r, const struct request *q)
 {
     enum { TOKEN_BYTES = 256, BESIDE = 1 << 16 };
-    int n = r->info.chat.n_ctx, most = q->sampling.max_tokens;
+    int n = r->info.n_ctx, most = q->sampling.max_tokens;
     return (size_t)(most && most < n ? most : n) * TOKEN_BYTES + BESIDE;
 }
 
@@ -164,7 +164,7 @@ static void take_offer(struct remote *r, const struct buf *names)
 static void take_ready(struct remote *r)
 {
     const struct remote_model *m = client_model(r->client);
-    struct chat_info *to = &r->info.chat;
+    struct model_info *to = &r->info;
     snprintf(to->model, sizeof to->model, "%s", buf_str(&m->id));
     to->model[unicode_plain(to->model, strlen(to->model), '?')] = 0;    /* its end may be half a character */
     snprintf(to->backend, sizeof to->backend, "%s", m->dialect->name);
@@ -296,12 +296,12 @@ static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
     return !own_const(r)->dead;
 }
 
-static const struct responder_info *info(const struct responder *r)
+static const struct model_info *info(const struct responder *r)
 {
     return own_const(r)->known ? &own_const(r)->info : NULL;
 }
 
-static void machine(struct responder *r, struct chat_machine *m)
+static void machine(struct responder *r, struct machine_figures *m)
 {
     (void)r, (void)m;                   /* nothing is known of the server's */
 }

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "answer/end.h"
+#include "answer/machine.h"
 #include "answer/sampling.h"
 #include "answer/stats.h"
 #include "answer/tokens.h"
@@ -108,15 +109,6 @@ struct news {
 };
 typedef void news_fn(const struct news *it, void *arg);
 
-struct responder_info {
-    struct chat_info chat;
-    float temperature, top_p;           /* the model's own defaults; negative: the model has none */
-    int   top_k;
-    int32_t ends[LIMIT_STOP_IDS];       /* tokens that end an answer, as the checkpoint says */
-    int   n_ends;
-    int   at_once;                      /* answers that it can make at once, those for other programs included; 0: not known */
-};
-
 /* An answer whose tokens somebody wants. */
 struct spoken {
     const struct message *m;
@@ -137,8 +129,8 @@ struct responder_ops {
     bool (*end_thought)(struct responder *r);           /* ends the reasoning, so that the answer begins.  False: the model is not reasoning */
     int  (*fds)(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS]);       /* readable when there is something to drain */
     void (*drain)(struct responder *r);
-    const struct responder_info *(*info)(const struct responder *r);    /* NULL: not known yet */
-    void (*machine)(struct responder *r, struct chat_machine *m);       /* fills *m, which is {0} */
+    const struct model_info *(*info)(const struct responder *r);    /* NULL: not known yet */
+    void (*machine)(struct responder *r, struct machine_figures *m);       /* fills *m, which is {0} */
     int  (*used)(const struct responder *r);            /* tokens of the newest prompt and its answer; negative: not known */
     int  (*count)(const struct responder *r, struct text t);            /* tokens of a text */
     int  (*count_prompt)(struct responder *r, const struct request *q, struct err *e);  /* tokens of its prompt; negative with the reason: refused */

@@ -93,55 +93,20 @@ void attached_free(struct attached_list *l)
 
 /* ---- lines ---- */
 
-static void add_text(struct buf *out, const char *key, const char *value)
-{
-    buf_addf(out, "\"%s\": ", key);
-    pyjson_quote(text_of(value), out);
-    buf_adds(out, ", ");
-}
-
 void attached_add_protocol(struct buf *out)
 {
     buf_addf(out, "{\"protocol\": %d}\n", RELAY_PROTOCOL);
 }
 
-static void add_ready(const struct responder_info *info, struct buf *out)
-{
-    const struct chat_info *c = &info->chat;
-    buf_adds(out, "{\"ready\": {");
-    add_text(out, "model", c->model);
-    add_text(out, "backend", c->backend);
-    add_text(out, "formats", c->formats);
-    add_text(out, "kv", c->kv);
-    add_text(out, "memory", c->memory);
-    add_text(out, "weights_in", c->weights_in);
-    add_text(out, "reads", c->reads);
-    buf_addf(out, "\"slow\": %s, \"n_ctx\": %d, \"draft_depth\": %d, \"n_threads\": %d, ", c->slow ? "true" : "false", c->n_ctx, c->draft_depth,
-             c->n_threads);
-    buf_addf(out, "\"load_ms\": %.3f, \"kv_token_bytes\": %zu, \"temperature\": %.9g, \"top_p\": %.9g, \"top_k\": %d, \"ends\": [", c->load_ms,
-             c->kv_token_bytes, (double)info->temperature, (double)info->top_p, info->top_k);
-    for (int i = 0; i < info->n_ends; i++)
-        buf_addf(out, i ? ",%d" : "%d", info->ends[i]);
-    buf_adds(out, "]}}\n");
-}
-
 void attached_add_state(const struct server *s, struct buf *out)
 {
-    if (s->ready)
-        add_ready(s->r->ops->info(s->r), out);
-    else
+    if (!s->ready) {
         buf_addf(out, "{\"loading\": [%zu,%zu]}\n", s->loaded, s->to_load);
-}
-
-static void add_machine(const struct chat_machine *m, struct buf *out)
-{
-    buf_adds(out, "{\"machine\": {");
-    if (m->throttled)
-        add_text(out, "throttled", m->throttled);
-    buf_addf(out, "\"memory_used\": %.0f, \"memory_total\": %.0f, \"celsius\": %d, \"watts\": %.9g, \"joules\": %.12g, ", m->memory_used,
-             m->memory_total, m->celsius, m->watts, m->joules);
-    buf_addf(out, "\"snapshots\": %d, \"snapshots_max\": %d, \"resident\": %d, \"resident_max\": %d}}\n", m->snapshots, m->snapshots_max, m->resident,
-             m->resident_max);
+        return;
+    }
+    buf_adds(out, "{\"ready\": ");
+    model_info_write(s->r->ops->info(s->r), out);
+    buf_adds(out, "}\n");
 }
 
 /* ---- bodies ---- */
@@ -342,9 +307,11 @@ bool attached_ahead(struct server *s, struct exchange *x, struct outcome *to)
 
 bool attached_machine(struct server *s, struct exchange *x, struct outcome *to)
 {
-    struct chat_machine m = {0};
+    struct machine_figures m = {0};
     (void)x;
     s->r->ops->machine(s->r, &m);
-    add_machine(&m, &to->body);
+    buf_adds(&to->body, "{\"machine\": ");
+    machine_figures_write(&m, &to->body);
+    buf_adds(&to->body, "}\n");
     return true;
 }

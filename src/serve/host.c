@@ -47,7 +47,7 @@ static void on_news(const struct news *it, void *arg)
 /* Whether the person's answer and one of the others can be under way at once. */
 static bool goes_beside(const struct host *h)
 {
-    const struct responder_info *info = h->person->ops->info(h->person);
+    const struct model_info *info = h->person->ops->info(h->person);
     return info && info->at_once > 1;
 }
 
@@ -101,12 +101,12 @@ static bool end_thought(struct responder *r)
     return own(r)->person->ops->end_thought(own(r)->person);
 }
 
-static const struct responder_info *info(const struct responder *r)
+static const struct model_info *info(const struct responder *r)
 {
     return own_const(r)->person->ops->info(own_const(r)->person);
 }
 
-static void machine(struct responder *r, struct chat_machine *m)
+static void machine(struct responder *r, struct machine_figures *m)
 {
     own(r)->person->ops->machine(own(r)->person, m);
 }

@@ -441,7 +441,7 @@ static uint64_t random_seed(void)
     return getrandom(&seed, sizeof seed, GRND_NONBLOCK) == sizeof seed ? seed & INT64_MAX : 1;
 }
 
-void question_sampling(struct question *q, const struct options *o, const struct responder_info *info)
+void question_sampling(struct question *q, const struct options *o, const struct model_info *info)
 {
     const struct sampling *g = &q->given;
     struct sampling *s = &q->request.sampling;

@@ -61,6 +61,6 @@ void question_free(struct question *q);
 const char *question_param(const char *message, const char *code, char name[QUESTION_PARAM]);
 /* Fills q->request.sampling with the values of the body, else of the options, else the model's own defaults.  If the body's are complete, with those
  * alone. */
-void question_sampling(struct question *q, const struct options *o, const struct responder_info *info);
+void question_sampling(struct question *q, const struct options *o, const struct model_info *info);
 
 #endif

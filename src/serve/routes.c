@@ -180,7 +180,7 @@ void routes_read(void *arg, struct reading *rd)
 
 static void add_model(struct server *s, struct exchange *x, struct buf *body)
 {
-    const struct responder_info *info = s->r->ops->info(s->r);
+    const struct model_info *info = s->r->ops->info(s->r);
     buf_adds(body, "{\"id\": ");
     pyjson_quote((struct text){s->model.data, s->model.len}, body);
     buf_addf(body, ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"q35chat\"", (long long)s->opened_s);
@@ -192,7 +192,7 @@ static void add_model(struct server *s, struct exchange *x, struct buf *body)
         buf_addf(body, ", \"protocol\": %d", RELAY_PROTOCOL);
     }
     if (s->ready && info)
-        buf_addf(body, ", \"max_model_len\": %d", info->chat.n_ctx);
+        buf_addf(body, ", \"max_model_len\": %d", info->n_ctx);
     else
         buf_addf(body, ", \"loading\": {\"done\": %zu, \"total\": %zu}", s->loaded, s->to_load);
     if (s->ready && info && info->temperature >= 0)     /* the model's own defaults */
@@ -277,18 +277,18 @@ static const struct route *find_route(const struct exchange *x)
  * anybody has, but the limit refuses no prompt that fits. */
 static size_t most_bytes(struct server *s)
 {
-    const struct responder_info *info = s->ready ? s->r->ops->info(s->r) : NULL;
+    const struct model_info *info = s->ready ? s->r->ops->info(s->r) : NULL;
     if (info && !s->longest_piece)
         s->longest_piece = tokens_longest(s->r);
-    const size_t prompt = info ? (size_t)info->chat.n_ctx * s->longest_piece : 0;
+    const size_t prompt = info ? (size_t)info->n_ctx * s->longest_piece : 0;
     return (prompt > LEAST_BODY ? prompt : LEAST_BODY) + TOOLS_BODY + PICTURES_BODY;
 }
 
 /* Values that the JSON of a body can have: a token of the prompt is one, or more than one byte of a text. */
 static size_t most_values(const struct server *s)
 {
-    const struct responder_info *info = s->ready ? s->r->ops->info(s->r) : NULL;
-    return (size_t)(info ? info->chat.n_ctx : 0) + TOOLS_VALUES;
+    const struct model_info *info = s->ready ? s->r->ops->info(s->r) : NULL;
+    return (size_t)(info ? info->n_ctx : 0) + TOOLS_VALUES;
 }
 
 size_t routes_begun(void *arg, struct exchange *x)

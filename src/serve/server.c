@@ -91,7 +91,7 @@ static void on_news(const struct news *it, void *arg)
 /* Returns how many answers may be under way at once. */
 static int n_at_once(const struct server *s)
 {
-    const struct responder_info *info = s->r->ops->info(s->r);
+    const struct model_info *info = s->r->ops->info(s->r);
     const int most = !info || info->at_once <= s->so.n_spare ? 1 : info->at_once - s->so.n_spare;
     return most < s->n_lanes ? most : s->n_lanes;
 }

@@ -61,7 +61,7 @@ static bool read_ids(struct responder *r, struct text body, const struct pyjson 
 {
     const struct pyjson *text = plain_text(top);
     if (text) {
-        const size_t n_ctx = (size_t)r->ops->info(r)->chat.n_ctx, n = text->text.n;
+        const size_t n_ctx = (size_t)r->ops->info(r)->n_ctx, n = text->text.n;
         if (n > n_ctx && n > n_ctx * tokens_longest(r))
             return err_set(e, "the text has %zu bytes, more than the context can hold in its %zu tokens", n, n_ctx);
         r->ops->encode(r, text->text, wants_controls(top), ids);
@@ -88,7 +88,7 @@ bool tokens_of_text(struct responder *r, struct text body, const struct options 
     struct ids ids = {0};
     bool ok = question_object(&top, body, &mem, e) && read_ids(r, body, &top, o, &ids, e);
     if (ok) {
-        buf_addf(out, "{\"count\": %d, \"max_model_len\": %d, \"tokens\": [", ids.n, r->ops->info(r)->chat.n_ctx);
+        buf_addf(out, "{\"count\": %d, \"max_model_len\": %d, \"tokens\": [", ids.n, r->ops->info(r)->n_ctx);
         add_ids(&ids, out);
         buf_adds(out, "]}");
     }
@@ -99,7 +99,7 @@ bool tokens_of_text(struct responder *r, struct text body, const struct options 
 
 bool text_of_tokens(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e)
 {
-    const int n_ctx = r->ops->info(r)->chat.n_ctx;
+    const int n_ctx = r->ops->info(r)->n_ctx;
     (void)o;
     struct arena mem = {0};
     struct pyjson top;

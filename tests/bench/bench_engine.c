@@ -50,7 +50,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", e.msg);
         return 1;
     }
-    const struct engine_info *info = engine_info(g);
+    const struct model_info *info = engine_info(g);
     printf("%s: %s, %d threads, ready after %.0f ms\n", dir, info->formats, info->n_threads, clock_ms_since(start));
 
     struct ids ids = {0};
@@ -67,8 +67,8 @@ int main(int argc, char **argv)
     for (int depth = 0; depth <= info->draft_depth; depth++) {
         struct stats sum = {0};
         for (size_t p = 0; p < sizeof prompts / sizeof *prompts; p++) {
-            struct sampling how = {.max_tokens = 200, .draft_depth = depth, .n_stop = info->n_eos};
-            memcpy(how.stop, info->eos, sizeof how.stop);
+            struct sampling how = {.max_tokens = 200, .draft_depth = depth, .n_stop = info->n_ends};
+            memcpy(how.stop, info->ends, sizeof how.stop);
             ids.n = 0;
             tokenizer_encode(t, prompts[p], strlen(prompts[p]), true, &ids);
             if (!wait_for(g, engine_submit(g, 0, ids.data, ids.n, 0, &how), &s))

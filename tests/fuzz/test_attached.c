@@ -248,7 +248,7 @@ static int count_of(const struct buf *b, const char *what)
 
 static bool ends_answers(int32_t id)
 {
-    const struct responder_info *info = far.r->ops->info(far.r);
+    const struct model_info *info = far.r->ops->info(far.r);
     for (int i = 0; i < info->n_ends; i++)
         if (info->ends[i] == id)
             return true;
@@ -305,7 +305,7 @@ static void take_done(const struct news *it)
 
 static void check_info(void)
 {
-    const struct chat_info *c = &far.r->ops->info(far.r)->chat;
+    const struct model_info *c = far.r->ops->info(far.r);
     const char *const texts[] = {c->model, c->backend, c->formats, c->kv, c->memory, c->weights_in, c->reads};
     for (uint32_t i = 0; i < COUNT(texts); i++)
         if (!unicode_valid(texts[i], strlen(texts[i])))
@@ -392,7 +392,7 @@ static void chat_step(void)
 {
     struct responder *r = far.r;
     const uint64_t conversation = rnd(3);
-    struct chat_machine m = {0};
+    struct machine_figures m = {0};
     switch (rnd(20)) {
     case 0:
         if (owner.answers)
@@ -412,7 +412,7 @@ static void chat_step(void)
         break;
     case 5:
         r->ops->machine(r, &m);
-        touch(text_of(m.throttled ? m.throttled : ""));
+        touch(text_of(m.throttled));
         break;
     default:
         if (owner.ready && !owner.answers && !owner.dead && r->can.tokens)

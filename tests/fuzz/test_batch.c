@@ -80,13 +80,13 @@ static int fds(const struct responder *r, struct pollfd f[RESPONDER_MAX_FDS])
     return 1;
 }
 
-static const struct responder_info *info(const struct responder *r)
+static const struct model_info *info(const struct responder *r)
 {
-    static const struct responder_info it = {.chat = {.model = "m", .backend = "b", .n_ctx = 100000}, .temperature = -1, .top_p = -1, .top_k = -1};
+    static const struct model_info it = {.model = "m", .backend = "b", .n_ctx = 100000, .temperature = -1, .top_p = -1, .top_k = -1};
     return ((const struct echo *)r)->ready ? &it : NULL;
 }
 
-static void machine(struct responder *r, struct chat_machine *m) { (void)r, (void)m; }
+static void machine(struct responder *r, struct machine_figures *m) { (void)r, (void)m; }
 static int  used(const struct responder *r) { (void)r; return -1; }
 
 static void close_echo(struct responder *r)

@@ -92,7 +92,7 @@ static const struct format *const formats[] = {&format_openai, &format_plain, &f
 /* What was read, for the comparison; false: refused, with a sentence. */
 static bool read_once(const struct buf *body, const struct format *f, const struct options *o, struct buf *told)
 {
-    static const struct responder_info info = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20};
+    static const struct model_info info = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20};
     struct question q;
     struct err e = {{0}};
     const bool plain = f != &format_openai, relayed = f == &format_tokens;

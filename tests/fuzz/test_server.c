@@ -179,10 +179,10 @@ static void drain(struct responder *r)
         tell(first, &(struct news){.kind = ANY(others), .conversation = rnd(3), .done = rnd(9), .text = text_of("a note")});
 }
 
-static const struct responder_info *info(const struct responder *r)
+static const struct model_info *info(const struct responder *r)
 {
-    static const struct responder_info it = {
-        .chat = {.model = "m", .n_ctx = N_CTX}, .temperature = 0.6f, .top_p = 0.95f, .top_k = 20, .at_once = N_LANES,
+    static const struct model_info it = {
+        .model = "m", .n_ctx = N_CTX, .temperature = 0.6f, .top_p = 0.95f, .top_k = 20, .at_once = N_LANES,
     };
     (void)r;
     return &it;
@@ -252,10 +252,10 @@ static void read_ahead(struct responder *r, const struct request *q)
         t.wrong = "what is read ahead is no prompt";
 }
 
-static void machine(struct responder *r, struct chat_machine *m)
+static void machine(struct responder *r, struct machine_figures *m)
 {
     (void)r;
-    *m = (struct chat_machine){.memory_used = 1e9, .memory_total = 2e9, .throttled = "heat \"x\""};
+    *m = (struct machine_figures){.memory_used = 1e9, .memory_total = 2e9, .throttled = "heat \"x\""};
 }
 
 static int  fds(const struct responder *r, struct pollfd f[RESPONDER_MAX_FDS]) { (void)r, (void)f; return 0; }

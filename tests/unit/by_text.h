@@ -12,7 +12,7 @@
 struct by_text {
     struct responder base;
     struct engine *engine;
-    struct responder_info info;
+    struct model_info info;
     struct stream *stream;
     struct detok detok;
     struct buf piece;
@@ -83,9 +83,9 @@ static inline enum request_result by_text_request(struct responder *r, const str
         ids_free(&ids);
         return REQUEST_REFUSED;
     }
-    bool fits = !b->info.chat.n_ctx || ids.n < b->info.chat.n_ctx;
+    bool fits = !b->info.n_ctx || ids.n < b->info.n_ctx;
     if (!fits)
-        err_set(e, "the prompt has %d tokens, the context holds %d", ids.n, b->info.chat.n_ctx);
+        err_set(e, "the prompt has %d tokens, the context holds %d", ids.n, b->info.n_ctx);
     b->stats = (struct stats){0};
     if (fits) {
         by_text_begin(b, q);
@@ -143,10 +143,9 @@ static inline void by_text_drain(struct responder *r)
             b->base.fn(&(struct news){.kind = ev->kind == EV_LOADING ? NEWS_LOADING : NEWS_READING, .done = ev->done, .total = ev->total},
                        b->base.arg);
         if (ev->kind == EV_READY) {
-            const struct engine_info *from = engine_info(b->engine);
-            b->info = (struct responder_info){.temperature = from->gen_temperature, .top_p = from->gen_top_p, .top_k = from->gen_top_k,
-                                              .chat.n_ctx = from->n_ctx};
-            snprintf(b->info.chat.model, sizeof b->info.chat.model, "%s", from->model);
+            const struct model_info *from = engine_info(b->engine);
+            b->info = (struct model_info){.temperature = from->temperature, .top_p = from->top_p, .top_k = from->top_k, .n_ctx = from->n_ctx};
+            snprintf(b->info.model, sizeof b->info.model, "%s", from->model);
             b->known = true;
             by_text_tell(b, NEWS_READY, "");
         }
@@ -158,7 +157,7 @@ static inline void by_text_drain(struct responder *r)
     }
 }
 
-static inline const struct responder_info *by_text_info(const struct responder *r)
+static inline const struct model_info *by_text_info(const struct responder *r)
 {
     const struct by_text *b = (const struct by_text *)r;
     return b->known ? &b->info : NULL;

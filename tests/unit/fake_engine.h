@@ -54,7 +54,7 @@ static struct {
 struct engine {
     int fd;
     bool ready, dead;
-    struct engine_info info;
+    struct model_info info;
     struct ids left;                    /* of the running answer */
     int  done, n_alternatives;
     enum end finish;
@@ -125,11 +125,10 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
     struct engine *g = calloc(1, sizeof *g);
     CHECK(g);
     g->fd = eventfd(0, EFD_NONBLOCK);
-    g->info = (struct engine_info){
-        .model = "scripted", .backend = "none", .kv = "tq4", .kv_token_bytes = 6240, .n_ctx = fake.n_ctx, .n_vocab = 512, .eos = {256}, .n_eos = 1,
-        .plan = {.lines = {{"weights", (size_t)3 << 30, false}}, .n_lines = 1, .total = (size_t)3 << 30, .available = (size_t)8 << 30,
-                 .margin = (size_t)1 << 29},
-        .gen_temperature = fake.gen_temperature, .gen_top_p = fake.gen_temperature < 0 ? -1 : 0.9f, .gen_top_k = -1,
+    g->info = (struct model_info){
+        .model = "scripted", .backend = "none", .kv = "tq4", .kv_token_bytes = 6240, .n_ctx = fake.n_ctx, .n_vocab = 512, .ends = {256}, .n_ends = 1,
+        .memory = "3.00 GiB of 8.00 GiB, of which 0.50 stay free: weights 3.00 GiB",
+        .temperature = fake.gen_temperature, .top_p = fake.gen_temperature < 0 ? -1 : 0.9f, .top_k = -1,
     };
     wake(g);
     return fake_engine = g;
@@ -290,15 +289,15 @@ bool engine_wait(struct engine *g, int timeout_ms)
     return true;
 }
 
-const struct engine_info *engine_info(const struct engine *g)
+const struct model_info *engine_info(const struct engine *g)
 {
     return g->ready ? &g->info : NULL;
 }
 
-void engine_machine(struct engine *g, struct engine_machine *m)
+void engine_machine(struct engine *g, struct machine_figures *m)
 {
     (void)g;
-    *m = (struct engine_machine){.memory_used = 1, .memory_total = 2, .joules = fake.joules += 1.5, .snapshots = 3, .snapshots_max = 8,
+    *m = (struct machine_figures){.memory_used = 1, .memory_total = 2, .joules = fake.joules += 1.5, .snapshots = 3, .snapshots_max = 8,
                                  .resident = 1, .resident_max = 2};
 }
 

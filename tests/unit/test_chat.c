@@ -390,7 +390,7 @@ static void test_chat__an_answer_given_again_is_compared(void **state)
 static void test_chat__a_turn_says_what_it_took_of_the_meter(void **state)
 {
     struct talk t;
-    struct chat_machine m;
+    struct machine_figures m;
     (void)state;
     begin(&t);
     set(&t, OPT_think, "off");

@@ -179,14 +179,14 @@ static void test_engine__loads_says_ready_and_answers_in_order(void **state)
     assert_int_equal(l.last_done[a].stats.n_prompt, 5);
     assert_int_equal(l.prefill_done[a], 5);
     assert_int_equal(l.ids[a].n, 20);
-    const struct engine_info *i = engine_info(l.g);
+    const struct model_info *i = engine_info(l.g);
     assert_non_null(i);
     assert_string_equal(i->model, "fake");
     assert_string_equal(i->formats, "INT4 + FP8 shared, INT8 head, KV f32");
     assert_int_equal(i->n_ctx, 2000);
     assert_true(i->draft_depth > 0);
-    assert_int_equal(i->n_eos, 1);
-    assert_int_equal(i->eos[0], FAKE_EOS);
+    assert_int_equal(i->n_ends, 1);
+    assert_int_equal(i->ends[0], FAKE_EOS);
     log_close(&l);
 }
 
@@ -1082,7 +1082,7 @@ static void test_engine__going_back_into_the_middle_of_an_answer_computes_little
 {
     (void)state;
     struct log l;
-    struct engine_machine m;
+    struct machine_figures m;
     struct sampling how = {.max_tokens = 1500, .draft_depth = -1};
     int32_t ids[5 + 1500];
     log_open(&l, &options);

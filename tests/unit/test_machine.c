@@ -32,9 +32,9 @@ static void put(const char *name, const char *text)
     assert_true(tmpdir_put(&dir, name, text, strlen(text)));
 }
 
-static struct nvml_reading read_once(struct machine *m)
+static struct machine_figures read_once(struct machine *m)
 {
-    struct nvml_reading r;
+    struct machine_figures r;
     machine_read(m, &r);
     return r;
 }
@@ -44,11 +44,11 @@ static void test_machine__the_gpu_says_it_all(void **state)
     (void)state;
     *nvml = (struct fake_nvml){.celsius = 71, .milliwatts = 41500, .millijoules = 123456789, .memory = {80ull << 30, 60ull << 30, 20ull << 30}};
     struct machine *m = machine_open(&places, pci);
-    struct nvml_reading r = read_once(m);
+    struct machine_figures r = read_once(m);
     assert_int_equal(r.celsius, 71);
     assert_true(r.watts == 41.5 && r.joules == 123456.789);
     assert_true(r.memory_used == 20.0 * (1 << 30) && r.memory_total == 80.0 * (1 << 30));
-    assert_null(r.throttled);
+    assert_string_equal(r.throttled, "");
     const struct { unsigned long long reasons; const char *word; } rows[] = {
         {0x1, NULL}, {0x2, NULL}, {0x4, "power"}, {0x8, "hardware"}, {0x20, "heat"}, {0x48, "heat"}, {0x80, "power"}, {0x100, NULL},
     };
@@ -58,7 +58,7 @@ static void test_machine__the_gpu_says_it_all(void **state)
         if (rows[i].word)
             assert_string_equal(r.throttled, rows[i].word);
         else
-            assert_null(r.throttled);
+            assert_string_equal(r.throttled, "");
     }
     machine_close(m);
     assert_int_equal(nvml->n_init, 1);
@@ -71,9 +71,9 @@ static void test_machine__what_the_gpu_does_not_say_is_the_hosts_or_nothing(void
     (void)state;
     *nvml = (struct fake_nvml){.fail_all = 3, .celsius = 71};
     struct machine *m = machine_open(&places, pci);
-    struct nvml_reading r = read_once(m);
+    struct machine_figures r = read_once(m);
     assert_true(r.memory_total == 1000 * 1024.0 && r.memory_used == 600 * 1024.0);
-    assert_true(!r.celsius && !r.watts && !r.joules && !r.throttled);
+    assert_true(!r.celsius && !r.watts && !r.joules && !*r.throttled);
     machine_close(m);
 }
 
@@ -87,7 +87,7 @@ static void test_machine__without_the_library_there_is_memory(void **state)
     for (size_t i = 0; i < 3; i++) {
         *nvml = (struct fake_nvml){.fail_init = rows[i].fail_init, .celsius = 50};
         struct machine *m = machine_open(rows[i].p, rows[i].pci);
-        struct nvml_reading r = read_once(m);
+        struct machine_figures r = read_once(m);
         assert_true(r.memory_total == 1000 * 1024.0);
         assert_int_equal(r.celsius, 0);
         machine_close(m);
@@ -102,7 +102,7 @@ static void test_machine__on_the_cpu_memory_is_this_process_and_energy_the_packa
     put("rapl:1/energy_uj", "1000000\n");
     put("rapl:1/max_energy_range_uj", "10000000\n");
     struct machine *m = machine_open(&places, NULL);
-    struct nvml_reading r = read_once(m);
+    struct machine_figures r = read_once(m);
     assert_true(r.memory_total == 1000 * 1024.0 && r.memory_used == 50.0 * (double)sysconf(_SC_PAGESIZE));
     assert_true(r.joules == 0);
     put("rapl:0/energy_uj", "9000000\n");
@@ -125,7 +125,7 @@ static void test_machine__this_one_has_memory(void **state)
 {
     (void)state;
     struct machine *m = machine_open(NULL, NULL);
-    struct nvml_reading r = read_once(m);
+    struct machine_figures r = read_once(m);
     assert_true(r.memory_used > 0 && r.memory_used < r.memory_total);
     machine_close(m);
 }

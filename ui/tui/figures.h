@@ -20,7 +20,7 @@ struct figures {
     const struct chat_part *parts;      /* [n_parts] of the next prompt */
     int     n_parts;
     int     not_counted;                /* tokens of reasoning that the next prompt leaves out */
-    struct chat_machine machine;
+    struct machine_figures machine;
 };
 
 /* Counts the context anew and begins a turn's steps if the host says so. */

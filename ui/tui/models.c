@@ -35,7 +35,7 @@ static void put_models(struct host *h)
     struct models *m = models(h);
     const char *const *names;
     const int n = chat_models(h->chat, &names);
-    const struct chat_info *now = chat_info(h->chat);
+    const struct model_info *now = chat_info(h->chat);
     forget_models(h);
     m->rows = memory_zeroed((size_t)n, sizeof *m->rows);
     for (int i = 0; i < n; i++)

@@ -58,7 +58,7 @@ static void count_tokens(struct host *h)
     enum { SAMPLE = 256 << 10 };
     struct paste *p = paste(h);
     size_t n = p->asked.len < SAMPLE ? p->asked.len : SAMPLE;
-    const struct chat_info *info = chat_info(h->chat);
+    const struct model_info *info = chat_info(h->chat);
     if (p->counted == p->asked.len)
         return;
     p->counted = p->asked.len;

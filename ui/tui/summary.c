@@ -265,7 +265,7 @@ void summary_panel(struct summary *sum, struct panel *p)
     *p = (struct panel){0};
     if (!sum->host->chat)
         return;
-    const struct chat_info *info = chat_info(sum->host->chat);
+    const struct model_info *info = chat_info(sum->host->chat);
     p->session = chat_title(sum->host->chat);
     p->model = info ? info->model : NULL;
     p->think = think(sum);
