@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/memory.h"
 
 bool mailbox_init(struct mailbox *m, size_t item_size)
@@ -33,7 +34,7 @@ void mailbox_free(struct mailbox *m)
 
 void mailbox_post(struct mailbox *m, const void *item)
 {
-    pthread_mutex_lock(&m->lock);
+    lock_take(&m->lock, LOCK_MAILBOX);
     struct mailbox_list *l = &m->lists[m->in];
     bool was_empty = l->n == 0;
     l->items = memory_grow(l->items, l->n, &l->cap, m->item_size);
@@ -41,18 +42,18 @@ void mailbox_post(struct mailbox *m, const void *item)
     l->n++;
     if (was_empty)
         eventfd_write(m->fd, 1);        /* one wake per batch */
-    pthread_mutex_unlock(&m->lock);
+    lock_release(&m->lock, LOCK_MAILBOX);
 }
 
 const void *mailbox_take(struct mailbox *m, int *n)
 {
     eventfd_t v;
-    pthread_mutex_lock(&m->lock);
+    lock_take(&m->lock, LOCK_MAILBOX);
     eventfd_read(m->fd, &v);
     struct mailbox_list *full = &m->lists[m->in];
     m->in = !m->in;
     m->lists[m->in].n = 0;
-    pthread_mutex_unlock(&m->lock);
+    lock_release(&m->lock, LOCK_MAILBOX);
     *n = full->n;
     return full->items;
 }

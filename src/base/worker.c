@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/lock.h"
 #include "base/memory.h"
+
+_Thread_local unsigned lock_held;        /* base/lock.h */
 
 int quiet_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {
@@ -80,12 +83,12 @@ void worker_stop(struct worker *w)
 
 void worker_lock(struct worker *w)
 {
-    pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock, LOCK_WORKER);
 }
 
 void worker_unlock(struct worker *w)
 {
-    pthread_mutex_unlock(&w->lock);
+    lock_release(&w->lock, LOCK_WORKER);
 }
 
 void worker_wake(struct worker *w)

@@ -11,7 +11,7 @@
 #define WORKER_IDLE  INT64_MAX          /* not before worker_wake() */
 
 struct worker {
-    pthread_mutex_t lock;               /* guards what the owner and the threads share */
+    pthread_mutex_t lock;               /* guards what the owner and the threads share; LOCK_WORKER (base/lock.h) */
     pthread_cond_t  work, done;         /* the threads sleep on `work`, the owner on `done` */
     pthread_t      *threads;
     int             n_threads;

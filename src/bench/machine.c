@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "bench/answers.h"
 #include "bench/sweep.h"
-#include "engine/reads.h"
+#include "engine/memory_speed.h"
 
 /* ---- the machine */
 

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "engine/keeper.h"
 #include "engine/price.h"
 #include "engine/request.h"
 #include "engine/sequence.h"

@@ -10,7 +10,7 @@
 #include "backend/machine.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/quiet.h"
+#include "base/worker.h"
 #include "engine/decode.h"
 #include "engine/load.h"
 #include "engine/pricelist.h"
@@ -21,8 +21,8 @@
 enum { PROGRESS_MS = 50 };             /* between two EV_LOADING */
 
 struct engine {
+    struct requests     requests;       /* shared; the first member, see engine_requests() */
     pthread_t           thread;
-    struct requests     requests;       /* shared */
     struct storage      storage;        /* of the engine thread, but for its homes */
     atomic_int          snapshots, resident;    /* snapshots in use; sequences that hold tokens */
     int                 n_snapshots;    /* that there is room for */
@@ -107,7 +107,7 @@ static void fill_info(struct engine *g)
     i->load_ms = clock_ms_since(g->opened_ns);
 }
 
-/* What the prices of steps depend on, and where they are remembered.  False: nowhere. */
+/* Writes down what the prices of steps depend on, and in which file they are remembered.  False: in none. */
 static bool price_place(const struct engine *g, struct buf *key, struct buf *path)
 {
     const struct model *m = &g->model;
@@ -125,7 +125,7 @@ static bool price_place(const struct engine *g, struct buf *key, struct buf *pat
     return true;
 }
 
-/* What cannot be read or written is measured again. */
+/* Prices that cannot be read or written are measured again. */
 static void recall_prices(struct engine *g)
 {
     struct buf key = {0}, path = {0};
@@ -171,7 +171,7 @@ static void unload(struct engine *g)
 
 /* ---- answering, on the engine thread ---- */
 
-/* An answer under way. */
+/* An answer under way, for the hooks of the decoder. */
 struct answering {
     struct engine  *g;
     struct request *q;
@@ -210,18 +210,14 @@ static void on_done(void *arg)
     free(a);
 }
 
-static bool serve_restore(struct engine *g, struct request *q, struct err *fault)
-{
-    bool ok = storage_restore(&g->storage, q->sequence, q->restore, fault);
-    requests_done(&g->requests, q, &(struct outcome){0});
-    return ok;
-}
-
 static bool serve_request(struct engine *g, struct work *w, struct err *fault)
 {
     struct request *q = w->request;
-    if (q->restore)
-        return serve_restore(g, q, fault);
+    if (q->restore) {
+        const bool ok = storage_restore(&g->storage, q->sequence, q->restore, fault);
+        requests_done(&g->requests, q, &(struct outcome){0});
+        return ok;
+    }
     if (!storage_make_place(&g->storage, q->sequence, q->ids, q->n, fault)) {
         requests_done(&g->requests, q, &(struct outcome){.finish = END_FAILED, .why = *fault});
         return false;
@@ -233,16 +229,11 @@ static bool serve_request(struct engine *g, struct work *w, struct err *fault)
     struct answering *a = memory_zeroed(1, sizeof *a);
     const struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, on_done, a};
     const struct prompt p = {
-        .sequence = q->sequence, .ids = q->ids, .n = q->n, .snapshot_pos = q->snapshot_pos, .how = &q->how, .submitted_ns = q->submitted_ns,
+        .sequence = q->sequence, .ids = q->ids, .n = q->n, .snapshot_pos = q->snapshot_pos, .how = &q->sampling, .submitted_ns = q->submitted_ns,
     };
     *a = (struct answering){.g = g, .q = q};
     decoder_begin(g->decoder, &p, &hooks, &a->out);
     return true;
-}
-
-static bool ahead_ends(void *arg)
-{
-    return requests_ahead_ends(arg);
 }
 
 static bool serve_ahead(struct engine *g, struct work *w, struct err *fault)
@@ -255,16 +246,10 @@ static bool serve_ahead(struct engine *g, struct work *w, struct err *fault)
             requests_put_back(&g->requests, w);
             return true;
         }
-        ok = ok && decoder_read_ahead(g->decoder, b, ahead_ends, &g->requests, fault);
+        ok = ok && decoder_read_ahead(g->decoder, b, requests_ahead_ends, &g->requests, fault);
     }
     free(w->ahead_ids);
     return ok;
-}
-
-static bool serve_work(struct engine *g, struct work *w, struct err *fault)
-{
-    return w->request ? serve_request(g, w, fault) : w->looks ? true : w->save ? storage_save(&g->storage, w->save, fault)
-         : w->rows ? storage_step(&g->storage, fault) : serve_ahead(g, w, fault);
 }
 
 static bool may_begin(void *arg, uint64_t sequence)
@@ -273,7 +258,7 @@ static bool may_begin(void *arg, uint64_t sequence)
     return !storage_moving(&g->storage, sequence) && decoder_may_begin(g->decoder, sequence);
 }
 
-/* Until the engine closes.  False with the device's fault. */
+/* Does the work of all requests until the engine closes.  False with the device's fault. */
 static bool serve(struct engine *g, struct err *fault)
 {
     struct work w;
@@ -282,7 +267,8 @@ static bool serve(struct engine *g, struct err *fault)
         const int n = decoder_n_answers(g->decoder);
         const bool returns = storage_returns(&g->storage);
         if (requests_next(&g->requests, n > 0 || returns, may_begin, g, &w))
-            ok = serve_work(g, &w, fault);
+            ok = w.request ? serve_request(g, &w, fault) : w.recheck ? true : w.save ? storage_save(&g->storage, w.save, fault)
+               : w.rows ? storage_step(&g->storage, fault) : serve_ahead(g, &w, fault);
         else if (n)
             ok = decoder_turn(g->decoder, fault);
         else if (!returns || requests_closing(&g->requests))
@@ -305,10 +291,10 @@ static void *engine_main(void *arg)
         fill_info(g);
         recall_prices(g);
         requests_post(&g->requests, &(struct event){.kind = EV_READY});
-        if (g->model.dev->caps->beside_host)            /* this thread only launches and waits: while it is late, the device stands still */
+        if (g->model.dev->caps->beside_host)            /* this thread only launches and waits: while it is late, the device is idle */
             cores_keep_to_fast(CORES_ROOT);
         ok = serve(g, &end.why);
-        struct err ignored;             /* the owner is closing: nobody could be told */
+        struct err ignored;             /* the owner is closing: there is nobody to report to */
         if (ok)
             storage_finish(&g->storage, &ignored);
         if (ok)
@@ -379,34 +365,9 @@ bool engine_fits(const struct engine_options *o, struct memory_plan *plan, struc
     return load_fits(&options, plan, e);
 }
 
-uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s)
-{
-    return requests_submit(&g->requests, sequence, ids, n_ids, snapshot_pos, s);
-}
-
-void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos)
-{
-    requests_read_ahead(&g->requests, sequence, ids, n_ids, snapshot_pos);
-}
-
 void engine_keep(struct engine *g, uint64_t sequence, const char *path)
 {
-    homes_set(&g->storage.homes, sequence, path);
-}
-
-void engine_restore(struct engine *g, uint64_t sequence, const char *path)
-{
-    requests_restore(&g->requests, sequence, path);
-}
-
-void engine_save(struct engine *g, uint64_t sequence, const char *path)
-{
-    requests_save(&g->requests, sequence, path);
-}
-
-void engine_interrupt(struct engine *g, uint32_t serial)
-{
-    requests_interrupt(&g->requests, serial);
+    storage_keep(&g->storage, sequence, path);
 }
 
 int engine_fd(const struct engine *g)

@@ -9,7 +9,7 @@
 
 #include "answer/machine.h"
 #include "base/err.h"
-#include "engine/plan.h"
+#include "engine/memplan.h"
 #include "engine/request.h"
 
 struct engine;

@@ -18,7 +18,7 @@
 
 enum { DEFAULT_SNAPSHOTS = 8, SPARE_POSITIONS = STEP_ROWS };       /* a step always has all its rows: the last ones may lie behind the context */
 
-/* What a device does when nobody says otherwise.  Context: on a CPU the model's 262144 would take memory that nobody has the
+/* Defaults for a kind of device.  Context: on a CPU the model's 262144 would take memory that nobody has the
  * patience to fill.  Chunk: a GPU reads every expert for each of them, so each should use them all often. */
 static const struct defaults {
     int n_ctx, chunk;
@@ -44,13 +44,15 @@ static bool in_range(const char *name, int value, int low, int high, struct err 
     return (value >= low && value <= high) || err_set(e, "%s is %d, expected %d to %d", name, value, low, high);
 }
 
-/* "int8", "planes" or "bf16". */
-static bool read_head(const char *name, enum head *h, struct err *e)
+/* On a GPU two planes give the INT8 head's answers for half of the bytes; a CPU computes longer than it reads. */
+static bool choose_head(struct model *m, const char *name, struct err *e)
 {
     static const struct { const char *name; enum head head; } heads[] = {{"int8", HEAD_INT8}, {"planes", HEAD_PLANES}, {"bf16", HEAD_BF16}};
+    if (!name)
+        name = packs(m) ? "planes" : "int8";
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         if (!strcmp(heads[i].name, name)) {
-            *h = heads[i].head;
+            m->head = heads[i].head;
             return true;
         }
     return err_set(e, "the head is '%s', expected bf16 (as stored), int8 or planes", name);
@@ -66,29 +68,17 @@ bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r)
     return caps->kv_dtypes >> r->dtype & 1 && (!kv_recipe_compresses(r) || caps->kv_codes >> KV_PAIR(r->keys, r->values) & 1);
 }
 
-static bool takes(const struct model *m, const struct kv_recipe *r)
-{
-    return load_takes(dev_caps(m->backend), r);
-}
-
-/* The first recipe that the device takes. */
-static const struct kv_recipe *first_recipe(const struct model *m)
-{
-    int i = 0;
-    while (kv_recipe_at(i) && !takes(m, kv_recipe_at(i)))
-        i++;
-    return kv_recipe_at(i);
-}
-
 static bool choose_kv(struct model *m, const char *name, struct err *e)
 {
     struct buf known = {0};
     m->kv_auto = name && !strcmp(name, "auto");
-    m->kv = name && !m->kv_auto ? kv_recipe_find(name, e) : first_recipe(m);
-    if (!m->kv || takes(m, m->kv))
+    m->kv = name && !m->kv_auto ? kv_recipe_find(name, e) : kv_recipe_at(0);
+    for (int i = 1; !(name && !m->kv_auto) && m->kv && !load_takes(dev_caps(m->backend), m->kv); i++)
+        m->kv = kv_recipe_at(i);        /* the first one that the device takes */
+    if (!m->kv || load_takes(dev_caps(m->backend), m->kv))
         return m->kv;
     for (int i = 0; kv_recipe_at(i); i++)
-        if (takes(m, kv_recipe_at(i)))
+        if (load_takes(dev_caps(m->backend), kv_recipe_at(i)))
             buf_addf(&known, "%s%s", known.len ? ", " : "", kv_recipe_at(i)->name);
     err_set(e, "the backend '%s' does not take the KV recipe '%s', expected one of: %s", m->backend, m->kv->name, buf_str(&known));
     buf_free(&known);
@@ -100,19 +90,8 @@ static unsigned kv_choices(const struct model *m)
 {
     unsigned bits = 0;
     for (int i = 0; m->backend && kv_recipe_at(i); i++)
-        bits |= (unsigned)(takes(m, kv_recipe_at(i)) && kv_recipe_fits(kv_recipe_at(i), &m->cfg, NULL)) << i;
+        bits |= (unsigned)(load_takes(dev_caps(m->backend), kv_recipe_at(i)) && kv_recipe_fits(kv_recipe_at(i), &m->cfg, NULL)) << i;
     return bits;
-}
-
-static struct kv_shape kv_shape(const struct model *m)
-{
-    return (struct kv_shape){.cfg = &m->cfg, .recipe = m->kv, .n_ctx = m->n_ctx + SPARE_POSITIONS, .max_rows = m->chunk, .n_slots = m->n_sequences};
-}
-
-/* On a GPU two planes give the INT8 head's answers for half of the bytes; a CPU computes longer than it reads. */
-static bool choose_head(struct model *m, const char *name, struct err *e)
-{
-    return read_head(name ? name : packs(m) ? "planes" : "int8", &m->head, e);
 }
 
 /* Drafts are guesses: on a GPU the bytes that four bits save are worth more than the drafts that they cost.  A CPU computes longer than it reads. */
@@ -140,14 +119,9 @@ static bool check_options(struct model *m, const struct load_options *o, struct 
         && in_range("the number of snapshots", o->n_snapshots, LOAD_NO_SNAPSHOTS, LIMIT_SNAPSHOTS, e);
 }
 
-static const struct defaults *defaults_of(bool gpu)
-{
-    return gpu ? &defaults_gpu : &defaults_cpu;
-}
-
 static void settle(struct model *m, const struct load_options *o, bool gpu)
 {
-    const struct defaults *d = defaults_of(gpu);
+    const struct defaults *d = gpu ? &defaults_gpu : &defaults_cpu;
     m->asked = *o;
     m->n_sequences = o->n_sequences > 1 ? o->n_sequences : 1;
     m->chunk = o->chunk ? o->chunk : d->chunk;
@@ -155,7 +129,7 @@ static void settle(struct model *m, const struct load_options *o, bool gpu)
     m->n_snapshots = o->n_snapshots == LOAD_NO_SNAPSHOTS ? 0 : o->n_snapshots ? o->n_snapshots : DEFAULT_SNAPSHOTS;
 }
 
-/* Of the work space: the MTP block takes the rows of a whole step at once, however small a prompt chunk is. */
+/* Rows of the work space: the MTP block takes the rows of a whole step at once, however small a prompt chunk is. */
 static int work_rows(const struct model *m)
 {
     return m->chunk > STEP_ROWS ? m->chunk : STEP_ROWS;
@@ -168,7 +142,7 @@ static struct memplan_request request(const struct model *m, bool gpu)
     const struct model_config *c = &m->cfg;
     return (struct memplan_request){
         .n_sequences = m->asked.n_sequences == LOAD_SOME_SEQUENCES ? 0 : m->n_sequences,
-        .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = defaults_of(gpu)->n_ctx,
+        .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = (gpu ? defaults_gpu : defaults_cpu).n_ctx,
         .max_rows = work_rows(m), .n_snapshots = m->n_snapshots, .saves = m->asked.saves, .gpu = gpu,
         .kv_choices = kv_choices(m), .spare_positions = SPARE_POSITIONS,
         .step_bytes = forward_step_bytes(c) + stepper_bytes(c, m->depth), .step_each_bytes = stepper_slot_bytes(c, m->depth),
@@ -198,13 +172,13 @@ static bool plan_host(struct model *m, struct err *e)
     struct memplan_request q = request(m, false);
     q.made_head_bytes = made_head_bytes(m);
     q.made_mtp_bytes = weights_made_mtp_bytes(&m->cfg, m->mtp);
-    q.mtp = m->mtp;
+    q.mtp_in_int4 = m->mtp == MTP_INT4;
     q.available = memplan_available();
     q.margin = CPU_MARGIN;
     return make_plan(m, &q, e);
 }
 
-/* Where formats are known and nothing but headers has been read. */
+/* For weights whose formats are known and of which only headers have been read. */
 static struct memplan_request request_gpu(const struct model *m, size_t available, bool discrete)
 {
     const struct model_config *c = &m->cfg;
@@ -230,7 +204,7 @@ static bool plan_gpu(struct model *m, struct err *e)
     return make_plan(m, &q, e);
 }
 
-bool load_imagine(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan)
+bool load_estimate(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan)
 {
     struct model m = {.kv = kv, .head = HEAD_PLANES, .mtp = MTP_INT4, .cfg = *c};
     settle(&m, &(struct load_options){.n_ctx = n_ctx, .depth = -1, .saves = true}, true);
@@ -260,7 +234,7 @@ bool load_check(struct model *m, const struct load_options *o, struct err *e)
     return plan_host(m, e);
 }
 
-/* NAME in the folder for what was measured of this machine; NULL: there is none. */
+/* The path of NAME in the folder for what was measured of this machine; NULL: there is no folder. */
 static const char *machine_file(const struct model *m, const char *name, struct buf *path)
 {
     if (!m->machine_dir)
@@ -283,7 +257,7 @@ static bool is_in_host(struct model *m)
     return m->asked.weights_in == WEIGHTS_IN_HOST || placement_prefers_host(&m->placement);
 }
 
-/* Of device memory, before anything lies there.  What cannot be measured or written is no reason not to load. */
+/* Measures the read rate while device memory is still empty.  Failures are ignored. */
 static void measure_reads(struct model *m)
 {
     struct dev_facts f;
@@ -324,7 +298,7 @@ static bool on_progress(size_t done, size_t total, void *arg)
     return !l->stopped;
 }
 
-/* Mapped, made present, and with the head that is wanted. */
+/* Brings mapped weights into memory, and makes the head and the MTP block that are wanted. */
 static bool bring_host(struct model *m, struct loading *l, struct err *e)
 {
     if (!weights_prefetch(&m->weights, on_progress, l, e))
@@ -335,20 +309,6 @@ static bool bring_host(struct model *m, struct loading *l, struct err *e)
     weights_make_mtp(&m->weights, &m->cfg, m->mtp);
     m->weight_bytes = m->weights.stats.bytes;
     return true;
-}
-
-static bool bring_gpu(struct model *m, struct loading *l, struct err *e)
-{
-    const struct upload_options o = {.heads = m->head, .mtp = m->mtp};
-    return plan_gpu(m, e) && weights_upload(&m->weights, &m->cfg, m->dev, &o, on_progress, l, e);
-}
-
-static bool bring_synthetic(struct model *m, struct err *e)
-{
-    if (m->dev->caps->packs_weights && !plan_gpu(m, e))
-        return false;
-    m->synthetic = synthetic_open(&m->weights, &m->cfg, m->dev, m->head, m->mtp, m->asked.seed, e);
-    return m->synthetic;
 }
 
 static bool open_weights(struct model *m, struct err *e)
@@ -363,14 +323,23 @@ static bool open_weights(struct model *m, struct err *e)
 bool load_weights(struct model *m, load_progress *progress, void *arg, struct err *e)
 {
     struct loading l = {.progress = progress, .arg = arg};
-    if (!m->dir)
-        return load_device(m, e) && bring_synthetic(m, e);
-    return open_weights(m, e) && load_device(m, e) && (m->dev->caps->packs_weights ? bring_gpu(m, &l, e) : bring_host(m, &l, e));
+    const struct upload_options o = {.heads = m->head, .mtp = m->mtp};
+    if ((m->dir && !open_weights(m, e)) || !load_device(m, e))
+        return false;
+    if (m->dev->caps->packs_weights && !plan_gpu(m, e))
+        return false;
+    if (!m->dir) {
+        m->synthetic = synthetic_open(&m->weights, &m->cfg, m->dev, m->head, m->mtp, m->asked.seed, e);
+        return m->synthetic;
+    }
+    return m->dev->caps->packs_weights ? weights_upload(&m->weights, &m->cfg, m->dev, &o, on_progress, &l, e) : bring_host(m, &l, e);
 }
 
 bool load_space(struct model *m, struct err *e)
 {
-    const struct kv_shape shape = kv_shape(m);
+    const struct kv_shape shape = {
+        .cfg = &m->cfg, .recipe = m->kv, .n_ctx = m->n_ctx + SPARE_POSITIONS, .max_rows = m->chunk, .n_slots = m->n_sequences,
+    };
     if (!caches_open(m->caches, m->dev, &shape, e))
         return false;
     m->cache = m->caches[0];

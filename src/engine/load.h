@@ -10,9 +10,8 @@
 #include "backend/dev.h"
 #include "base/err.h"
 #include "config/limits.h"
-#include "engine/placement.h"
-#include "engine/plan.h"
-#include "engine/reads.h"
+#include "engine/memory_speed.h"
+#include "engine/memplan.h"
 #include "model/cache.h"
 #include "model/config.h"
 #include "model/forward.h"
@@ -46,38 +45,38 @@ struct load_options {
     bool saves;                         /* conversations will be saved: that takes memory, too */
 };
 
-/* A model with everything that runs it.  Must not move once it is loaded. */
+/* A model with everything that runs it.  Must not move after it is loaded. */
 struct model {
-    /* by load_check() */
+    /* set by load_check() */
     char                  *dir;         /* NULL: synthetic */
     struct load_options    asked;
     const char            *backend;
-    const struct kv_recipe *kv;         /* of `auto` the default, until there is a plan */
+    const struct kv_recipe *kv;         /* `auto`: the default, until there is a plan */
     bool                   kv_auto;
     enum head              head;
     enum mtp_form          mtp;
     int                    chunk, depth, n_snapshots;
     struct model_config    cfg;
-    struct memory_plan     plan;        /* on a GPU by load_weights() */
-    int                    n_ctx, n_sequences;          /* likewise */
-    /* by load_device() and load_weights() */
+    struct memory_plan     plan;        /* on a GPU made by load_weights() */
+    int                    n_ctx, n_sequences;          /* as in the plan */
+    /* set by load_device() and load_weights() */
     struct dev            *dev;
     char                  *machine_dir;
-    struct placement       placement;   /* where weights lie by `auto` */
+    struct placement       placement;   /* what `weights_in` auto goes by */
     struct reads           reads;       /* what a GPU's memory reaches; {0}: not measured */
     struct weights         weights;
     struct synthetic      *synthetic;
-    size_t                 weight_bytes;        /* that the weights take where the device reads them: mapped, or packed */
-    /* by load_space() */
+    size_t                 weight_bytes;        /* taken by the weights where the device reads them: mapped, or packed */
+    /* set by load_space() */
     struct forward        *forward;
     struct cache          *caches[LIMIT_SEQUENCES];     /* [n_sequences] */
     struct cache          *cache;       /* the first of them */
 };
 
-/* Told every few MiB; false ends the loading. */
+/* Called every few MiB; false ends the loading. */
 typedef bool load_progress(size_t done, size_t total, void *arg);
 
-/* Each fails with the reason, and then load_close() is left.
+/* Each fails with the reason; then call load_close().
  *   load_check    options, config.json, on a CPU the memory plan: quick
  *   load_device   opens the device
  *   load_weights  after that: memory plan of a GPU, then the weights, to where the device wants them; opens the device if need be
@@ -88,15 +87,15 @@ bool load_device(struct model *m, struct err *e);
 bool load_weights(struct model *m, load_progress *progress, void *arg, struct err *e);
 bool load_space(struct model *m, struct err *e);
 bool load_open(struct model *m, const struct load_options *o, struct err *e);
-struct traffic load_traffic(const struct model *m);     /* of its steps, once weights are there */
-void load_close(struct model *m);               /* also what could not be opened */
+struct traffic load_traffic(const struct model *m);     /* of its steps, after load_weights() */
+void load_close(struct model *m);               /* also after a failure */
 
 /* The plan that load_weights() would make now, without reading weights.  The numbers are there even when it does not fit. */
 bool load_fits(const struct load_options *o, struct memory_plan *plan, struct err *e);
-/* What an engine with the usual settings would take on a GPU that shares the host's memory.  False when that does not fit now. */
-bool load_imagine(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan);
+/* The memory plan of an engine with default settings on a GPU that shares the host's memory.  False when that does not fit now. */
+bool load_estimate(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan);
 
-/* Whether the device's attention reads rows of that recipe. */
+/* True if the device's attention reads rows of that recipe. */
 bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r);
 /* "device", "host" or "auto"; NULL: device. */
 enum weights_in load_weights_in(const char *name);

@@ -7,12 +7,63 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
-#include "base/log.h"
-#include "engine/keeper.h"
-#include "engine/restorer.h"
+#include "engine/restoring.h"
+#include "engine/saving.h"
+#include "model/cache.h"
+#include "model/config.h"
 #include "model/forward.h"
 
-enum { SEQUENCES = 2 };                 /* when nobody says otherwise and there is room: to go to another conversation and back */
+enum { SEQUENCES = 2 };                 /* by default, if there is room: to go to another conversation and back */
+
+/* ---- words ---- */
+
+static double gib(size_t bytes)
+{
+    return (double)bytes / (1024.0 * 1024 * 1024);
+}
+
+static void add_size(struct buf *out, size_t bytes)
+{
+    if (bytes >= (size_t)1 << 30)
+        buf_addf(out, "%.2f GiB", gib(bytes));
+    else
+        buf_addf(out, "%.*f MiB", bytes < (10 << 20) ? 1 : 0, 1024 * gib(bytes));
+}
+
+void plan_parts(const struct memory_plan *p, bool host, struct buf *out)
+{
+    const char *between = "";
+    for (int i = 0; i < p->n_lines; i++)
+        if (p->lines[i].bytes && p->lines[i].host == host) {
+            const int times = p->lines[i].times;
+            buf_addf(out, "%s%s ", between, p->lines[i].name);
+            if (times > 1)
+                buf_addf(out, "%d x ", times);
+            add_size(out, p->lines[i].bytes / (size_t)(times > 1 ? times : 1));
+            between = ", ";
+        }
+}
+
+void plan_say(const struct memory_plan *p, struct buf *out)
+{
+    if (!p->n_lines)
+        return;
+    add_size(out, p->total);
+    buf_addf(out, " of %.2f GiB, of which %.2f stay free: ", gib(p->available), gib(p->margin));
+    plan_parts(p, false, out);
+    if (p->host_total) {
+        buf_adds(out, "; in the host's memory ");
+        add_size(out, p->host_total);
+        buf_adds(out, ": ");
+        plan_parts(p, true, out);
+    }
+    if (p->stretched_from)
+        buf_addf(out, "; the model's %d positions are stretched by YaRN, which short texts may suffer from", p->stretched_from);
+    if (p->kv_why)
+        buf_addf(out, "; --kv auto took %s: %s", p->kv, p->kv_why);
+}
+
+/* ---- what it takes ---- */
 
 static void add_line(struct memory_plan *m, struct plan_line line)
 {
@@ -31,16 +82,10 @@ static void add_host(struct memory_plan *m, const struct memplan_request *q, con
     add_line(m, (struct plan_line){.name = name, .bytes = bytes, .host = q->discrete});
 }
 
-/* `bytes` for each conversation. */
+/* Adds a line of `bytes` for each conversation. */
 static void add_each(struct memory_plan *m, const char *name, size_t bytes)
 {
     add_line(m, (struct plan_line){.name = name, .bytes = (size_t)m->n_sequences * bytes, .times = m->n_sequences});
-}
-
-/* For checkpoints on their way to files and from there. */
-static size_t save_bytes(size_t state_bytes, size_t rows_bytes)
-{
-    return keeper_bytes(state_bytes, rows_bytes) + restorer_bytes(state_bytes, rows_bytes);
 }
 
 static void fill(struct memory_plan *m, const struct memplan_request *q, int n_ctx)
@@ -48,21 +93,22 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     const struct model_config *c = q->model;
     const struct kv_shape shape = {.cfg = c, .recipe = q->kv, .n_ctx = n_ctx + q->spare_positions, .max_rows = q->max_rows, .n_slots = 1};
     const int n = q->n_sequences > 1 ? q->n_sequences : 1;
+    const size_t state_bytes = cache_saved_bytes(c, q->kv);
     *m = (struct memory_plan){
         .n_ctx = n_ctx, .n_sequences = n, .kv_bytes = (size_t)n * kv_bytes(&shape), .available = q->available, .margin = q->margin,
         .kv = q->kv->name, .stretched_from = c->yarn_factor > 1 ? c->yarn_original : 0,
     };
     add_line(m, (struct plan_line){.name = "weights", .bytes = q->weight_bytes, .host = q->discrete && q->weights_in_host});
     add(m, "INT8 head", q->made_head_bytes);
-    add(m, q->mtp == MTP_INT4 ? "INT4 MTP block" : "FP8 MTP block", q->made_mtp_bytes);
+    add(m, q->mtp_in_int4 ? "INT4 MTP block" : "FP8 MTP block", q->made_mtp_bytes);
     add_each(m, "KV cache", kv_bytes(&shape));
     add_each(m, "states", cache_state_bytes(c) + cache_step_bytes(c) + q->step_each_bytes);
     add(m, "work space", forward_bytes(c, q->max_rows) + q->scratch_bytes);
     add(m, "steps", q->step_bytes);
-    add_host(m, q, "snapshots", cache_saved_bytes(c, q->kv) * (size_t)q->n_snapshots);
+    add_host(m, q, "snapshots", state_bytes * (size_t)q->n_snapshots);
     add_host(m, q, "read buffers", q->read_bytes);
     if (q->saves && q->n_snapshots)
-        add_host(m, q, "save buffers", save_bytes(cache_saved_bytes(c, q->kv), kv_bytes(&shape)));
+        add_host(m, q, "save buffers", saving_bytes(state_bytes, kv_bytes(&shape)) + restoring_bytes(state_bytes, kv_bytes(&shape)));
 }
 
 static size_t limit(size_t available, size_t margin)
@@ -82,7 +128,7 @@ static bool fits_with(const struct memplan_request *q, int n_ctx)
     return m.total <= limit(q->available, q->margin) && host_fits(&m, q);
 }
 
-/* The largest context that fits; 0: none. */
+/* The largest context that fits; 0: no context does. */
 static int fitting_ctx(const struct memplan_request *q, int max)
 {
     int low = 0, high = max;
@@ -96,12 +142,7 @@ static int fitting_ctx(const struct memplan_request *q, int max)
     return low;
 }
 
-static double gib(size_t bytes)
-{
-    return (double)bytes / (1024.0 * 1024 * 1024);
-}
-
-/* The one option that would make room for n_ctx positions, the least painful first; "" when there is none. */
+/* The one option that would make room for n_ctx positions, the least painful first; "" if no option does. */
 static const char *remedy(const struct memplan_request *q, int n_ctx, char *out, size_t size)
 {
     static const int chunks[] = {4096, 2048, 1024, 512, 256, 64};
@@ -138,7 +179,8 @@ static const char *remedy(const struct memplan_request *q, int n_ctx, char *out,
     return "";
 }
 
-static bool refuse(const struct memory_plan *m, const struct memplan_request *q, int fits, struct err *e)
+/* Sets the reason why the plan does not fit; always false. */
+static bool refuse_plan(const struct memory_plan *m, const struct memplan_request *q, int fits, struct err *e)
 {
     struct buf lines = {0};
     char text[32];
@@ -170,18 +212,13 @@ bool memplan_make(struct memory_plan *m, const struct memplan_request *q, struct
     bool enough = fits >= wanted || (!q->n_ctx && fits >= MEMPLAN_MIN_CTX);
     if (!enough) {
         fill(m, q, fits >= MEMPLAN_MIN_CTX || wanted < MEMPLAN_MIN_CTX ? wanted : MEMPLAN_MIN_CTX);
-        return refuse(m, q, fits, e);
+        return refuse_plan(m, q, fits, e);
     }
     const int n_ctx = wanted < fits ? wanted : fits;
     struct memplan_request some = *q;
     some.n_sequences = SEQUENCES;
     fill(m, q->n_sequences || !fits_with(&some, n_ctx) ? q : &some, n_ctx);
     return true;
-}
-
-static enum kv_memory kv_memory(const struct memplan_request *q)
-{
-    return !q->gpu ? KV_HOST : q->discrete ? KV_OWN : KV_SHARED;
 }
 
 static bool can_choose(const struct memplan_request *q, const struct kv_recipe *r)
@@ -199,7 +236,7 @@ const char *memplan_choose_kv(struct memplan_request *q)
     const char *why = stays;
     struct memory_plan m;
     if (memplan_make(&m, q, NULL)) {
-        const struct kv_recipe *cheapest = kv_recipe_auto(kv_memory(q), m.n_ctx, &why);
+        const struct kv_recipe *cheapest = kv_recipe_auto(!q->gpu ? KV_HOST : q->discrete ? KV_OWN : KV_SHARED, m.n_ctx, &why);
         if (!cheapest || !can_choose(q, cheapest))
             return stays;
         q->kv = cheapest;

@@ -7,12 +7,33 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "engine/plan.h"
-#include "model/cache.h"
-#include "model/config.h"
-#include "model/weights.h"
+
+struct buf;
+struct kv_recipe;
+struct model_config;
 
 enum { MEMPLAN_MIN_CTX = 256 };         /* a smaller context is of no use as a default */
+
+enum { PLAN_MAX_LINES = 10 };
+
+struct plan_line {
+    const char *name;                   /* "weights"; a constant */
+    size_t      bytes;
+    int         times;                  /* the equal parts that `bytes` consist of, one for each conversation; 0: it is one thing */
+    bool        host;                   /* in the host's memory, beside a discrete GPU */
+};
+
+struct memory_plan {
+    struct plan_line lines[PLAN_MAX_LINES];
+    int    n_lines;                     /* 0: nothing was planned */
+    size_t total, host_total;           /* bytes; host_total: of the lines with `host`, which are not in total */
+    size_t available, margin;           /* of the memory where `total` lies; the margin is to be left free */
+    size_t kv_bytes;                    /* the line of the KV cache */
+    const char *kv, *kv_why;            /* the recipe's name; why --kv auto took it, or NULL.  Constants */
+    int    stretched_from;              /* positions that the model was trained on, where YaRN stretches them; 0: it does not */
+    int    n_ctx;                       /* decided: positions of each conversation */
+    int    n_sequences;                 /* decided: conversations resident at once */
+};
 
 struct memplan_request {
     const struct model_config *model;
@@ -20,9 +41,9 @@ struct memplan_request {
     unsigned kv_choices;                /* recipes that could be taken instead, bits of 1 << index (kv_recipe_at) */
     size_t weight_bytes;                /* memplan_weight_bytes(); on a GPU upload_plan_bytes(), heads included */
     size_t made_head_bytes;             /* of an INT8 head that is made beside the stored one */
-    size_t made_mtp_bytes;              /* of an MTP block that is made beside the stored one, */
-    enum mtp_form mtp;                  /* in this form */
-    int    n_ctx;                       /* positions asked for; 0: what fits, at most default_ctx and the model's */
+    size_t made_mtp_bytes;              /* of an MTP block that is made beside the stored one */
+    bool   mtp_in_int4;                 /* ... in INT4; else in FP8 */
+    int    n_ctx;                       /* positions requested; 0: what fits, at most default_ctx and the model's */
     int    default_ctx;
     int    n_sequences;                 /* conversations resident at once; 0: two where they fit with the same context, else one */
     int    max_rows;                    /* of a prompt chunk */
@@ -42,17 +63,22 @@ struct memplan_request {
     size_t int8_weight_bytes;           /* weight_bytes with the INT8 head instead; 0: it is that already, or in two planes, which take as much */
 };
 
-/* False when it does not fit, with both numbers and what would; the plan is there either way, but for a context that the model does
- * not have. */
+/* Plans.  False when the plan does not fit, with both numbers and what would; the plan is filled in either way, except for a context that the model
+ * does not have. */
 bool memplan_make(struct memory_plan *m, const struct memplan_request *q, struct err *e);
 
-/* `--kv auto`: q->kv, which is the device's default, becomes the recipe that makes steps cheapest in the context that there would be; if that
- * context does not fit, the first one with which it does.  Returns why. */
+/* For `--kv auto`: replaces q->kv, the device's default, by the recipe that makes steps cheapest in the context that there would be; if that
+ * context does not fit, by the first one with which it does.  Returns why. */
 const char *memplan_choose_kv(struct memplan_request *q);
 
-/* MemAvailable: what can be had without swapping, page cache included. */
+/* MemAvailable: what can be allocated without swapping, page cache included. */
 size_t memplan_available(void);
-/* All *.safetensors of the directory. */
+/* The size of all *.safetensors of the directory. */
 size_t memplan_weight_bytes(const char *dir);
+
+/* Appends "weights 67.12 GiB, states 144 MiB": the lines of the host's memory, or the others. */
+void plan_parts(const struct memory_plan *p, bool host, struct buf *out);
+/* Appends the whole plan as a line; nothing when nothing was planned. */
+void plan_say(const struct memory_plan *p, struct buf *out);
 
 #endif

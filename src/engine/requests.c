@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/due.h"
+#include "base/lock.h"
 #include "base/memory.h"
 
 bool requests_init(struct requests *q, struct err *e)
@@ -17,7 +18,7 @@ bool requests_init(struct requests *q, struct err *e)
     return mailbox_init(&q->events, sizeof(struct event)) || err_set(e, "cannot start the engine: %s", strerror(errno));
 }
 
-void save_free(struct save *s)
+void save_order_free(struct save_order *s)
 {
     if (s)
         free(s->path);
@@ -42,9 +43,9 @@ void requests_free(struct requests *q)
         request_free(r);
     }
     free(q->ahead_ids);
-    for (struct save *s = q->saves, *next; s; s = next) {
+    for (struct save_order *s = q->saves, *next; s; s = next) {
         next = s->next;
-        save_free(s);
+        save_order_free(s);
     }
     mailbox_free(&q->events);
     pthread_cond_destroy(&q->work);
@@ -74,7 +75,7 @@ static void *copy(const void *p, int n, size_t size)
     return memcpy(c, p, (size_t)n * size);
 }
 
-/* Under the lock. */
+/* Called under the lock. */
 static void drop_ahead(struct requests *q)
 {
     free(q->ahead_ids);
@@ -82,9 +83,10 @@ static void drop_ahead(struct requests *q)
     q->ahead_ends = true;
 }
 
-void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos)
+void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos)
 {
-    pthread_mutex_lock(&q->lock);
+    struct requests *q = engine_requests(g);
+    lock_take(&q->lock, LOCK_REQUESTS);
     drop_ahead(q);
     q->n_ahead++;                       /* saves that were asked for before do not wait for this one */
     if (!q->dead && n_ids > 0) {
@@ -92,10 +94,10 @@ void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *i
         q->ahead = (struct beginning){.sequence = sequence, .ids = q->ahead_ids, .n = n_ids, .snapshot_pos = snapshot_pos};
         pthread_cond_signal(&q->work);
     }
-    pthread_mutex_unlock(&q->lock);
+    lock_release(&q->lock, LOCK_REQUESTS);
 }
 
-/* Under the lock. */
+/* Called under the lock. */
 static void add_request(struct requests *q, struct request *r)
 {
     *q->last = r;
@@ -104,83 +106,80 @@ static void add_request(struct requests *q, struct request *r)
     pthread_cond_signal(&q->work);
 }
 
-void requests_restore(struct requests *q, uint64_t sequence, const char *path)
+void engine_restore(struct engine *g, uint64_t sequence, const char *path)
 {
+    struct requests *q = engine_requests(g);
     struct request *r = memory_zeroed(1, sizeof *r);
     r->restore = memory_strdup(path);
     r->sequence = sequence;
     r->due = clock_ns();
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     if (!q->dead)
         add_request(q, r);
-    bool dead = q->dead;
-    pthread_mutex_unlock(&q->lock);
+    const bool dead = q->dead;
+    lock_release(&q->lock, LOCK_REQUESTS);
     if (dead)
         request_free(r);
 }
 
-/* Under the lock: it is the last one, and the only one of its sequence. */
-static void add_save(struct requests *q, struct save *s)
+/* Appends a save, which replaces an earlier one of its sequence.  Called under the lock. */
+static void add_save(struct requests *q, struct save_order *s)
 {
-    struct save **at = &q->saves;
+    struct save_order **at = &q->saves;
     while (*at) {
-        struct save *old = *at;
+        struct save_order *old = *at;
         if (old->sequence != s->sequence) {
             at = &old->next;
             continue;
         }
         *at = old->next;
-        save_free(old);
+        save_order_free(old);
     }
     *at = s;
 }
 
-void requests_save(struct requests *q, uint64_t sequence, const char *path)
+void engine_save(struct engine *g, uint64_t sequence, const char *path)
 {
-    struct save *s = memory_zeroed(1, sizeof *s);
+    struct requests *q = engine_requests(g);
+    struct save_order *s = memory_zeroed(1, sizeof *s);
     s->path = memory_strdup(path);
     s->sequence = sequence;
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     s->after = q->ahead.sequence == sequence ? q->n_ahead : 0;
     if (q->dead)
-        save_free(s);
+        save_order_free(s);
     else
         add_save(q, s);
     pthread_cond_signal(&q->work);
-    pthread_mutex_unlock(&q->lock);
+    lock_release(&q->lock, LOCK_REQUESTS);
 }
 
-static struct request *make_request(const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s)
+uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s)
 {
+    struct requests *q = engine_requests(g);
     struct request *r = memory_zeroed(1, sizeof *r);
+    r->sequence = sequence;
     r->ids = copy(ids, n_ids, sizeof *ids);
     r->n = n_ids;
     r->snapshot_pos = snapshot_pos;
     r->bias_ids = copy(s->bias_ids, s->n_bias, sizeof *s->bias_ids);
     r->bias = copy(s->bias, s->n_bias, sizeof *s->bias);
     r->stats.n_prompt = n_ids;
-    r->how = *s;
-    r->how.bias_ids = r->bias_ids;
-    r->how.bias = r->bias;
+    r->sampling = *s;
+    r->sampling.bias_ids = r->bias_ids;
+    r->sampling.bias = r->bias;
     r->submitted_ns = clock_ns();
     r->due = due_ns(r->submitted_ns, s->patience_ms);
-    return r;
-}
-
-uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s)
-{
-    struct request *r = make_request(ids, n_ids, snapshot_pos, s);
-    r->sequence = sequence;
     if (!++q->last_serial)
         ++q->last_serial;
     uint32_t serial = r->serial = q->last_serial;
 
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     const bool dead = q->dead;
     const struct outcome refused = {.finish = END_FAILED, .why = q->why_dead};
     if (!dead)
         add_request(q, r);
-    pthread_mutex_unlock(&q->lock);
+    lock_release(&q->lock, LOCK_REQUESTS);
     if (dead) {
         post_done(q, serial, &refused);
         request_free(r);
@@ -188,8 +187,8 @@ uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *i
     return serial;
 }
 
-/* Under the lock: takes the request at that place out of those that wait. */
-static struct request *take(struct requests *q, struct request **at)
+/* Takes the request at that place out of those that wait.  Called under the lock. */
+static struct request *take_waiting(struct requests *q, struct request **at)
 {
     struct request *r = *at;
     *at = r->next;
@@ -198,30 +197,20 @@ static struct request *take(struct requests *q, struct request **at)
     return r;
 }
 
-/* Under the lock: takes out the waiting request of that serial.  NULL: there is none. */
-static struct request *take_waiting(struct requests *q, uint32_t serial)
+void engine_interrupt(struct engine *g, uint32_t serial)
 {
-    for (struct request **p = &q->first; *p; p = &(*p)->next)
-        if ((*p)->serial == serial)
-            return take(q, p);
-    return NULL;
-}
-
-/* Under the lock. */
-static struct request *find_running(struct requests *q, uint32_t serial)
-{
-    struct request *r = q->running;
-    while (r && r->serial != serial)
-        r = r->next;
-    return r;
-}
-
-void requests_interrupt(struct requests *q, uint32_t serial)
-{
+    struct requests *q = engine_requests(g);
     struct outcome o = {.finish = END_INTERRUPTED};
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     drop_ahead(q);
-    struct request *running = find_running(q, serial), *waiting = take_waiting(q, serial);
+    struct request *running = q->running, *waiting = NULL;
+    while (running && running->serial != serial)
+        running = running->next;
+    for (struct request **p = &q->first; *p && !waiting;)
+        if ((*p)->serial == serial)
+            waiting = take_waiting(q, p);
+        else
+            p = &(*p)->next;
     bool cancels = running && !atomic_load(&running->cancelled);
     if (cancels) {
         atomic_store(&running->cancelled, true);
@@ -229,18 +218,18 @@ void requests_interrupt(struct requests *q, uint32_t serial)
     } else if (waiting) {
         o.stats = waiting->stats;
     }
-    pthread_mutex_unlock(&q->lock);
-    if (cancels || waiting)             /* from here: the engine thread may be in the middle of a long step */
+    lock_release(&q->lock, LOCK_REQUESTS);
+    if (cancels || waiting)             /* on this thread, since the engine's may be in the middle of a long step */
         post_done(q, serial, &o);
     request_free(waiting);
 }
 
 void requests_close(struct requests *q)
 {
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     atomic_store(&q->closing, true);
     pthread_cond_signal(&q->work);
-    pthread_mutex_unlock(&q->lock);
+    lock_release(&q->lock, LOCK_REQUESTS);
 }
 
 /* ---- the engine thread ---- */
@@ -250,7 +239,7 @@ bool requests_closing(struct requests *q)
     return atomic_load(&q->closing);
 }
 
-/* Is there an older waiting request about the same conversation? */
+/* True if an older request about the same conversation waits. */
 static bool is_behind(const struct requests *q, const struct request *r)
 {
     const struct request *older = q->first;
@@ -259,21 +248,14 @@ static bool is_behind(const struct requests *q, const struct request *r)
     return older != r;
 }
 
-/* Under the lock: of those that may begin the one that is due first. */
-static struct request **find_next(struct requests *q, requests_may_begin *may, void *arg)
+/* Takes the request that is due first, of those that may begin; it runs from here on.  NULL: there is none.  Called under the lock. */
+static struct request *take_next(struct requests *q, requests_may_begin *may, void *arg)
 {
     struct request **best = NULL;
     for (struct request **p = &q->first; *p; p = &(*p)->next)
         if ((!best || (*p)->due < (*best)->due) && !is_behind(q, *p) && may(arg, (*p)->sequence))
             best = p;
-    return best;
-}
-
-/* Under the lock. */
-static struct request *take_next(struct requests *q, requests_may_begin *may, void *arg)
-{
-    struct request **p = find_next(q, may, arg);
-    struct request *r = p ? take(q, p) : NULL;
+    struct request *r = best ? take_waiting(q, best) : NULL;
     if (r) {
         r->next = q->running;
         q->running = r;
@@ -281,19 +263,14 @@ static struct request *take_next(struct requests *q, requests_may_begin *may, vo
     return r;
 }
 
-/* Under the lock: a beginning of its sequence that was asked for before the save is still to be read. */
-static bool is_early(const struct requests *q, const struct save *s)
+/* Takes the first save that may begin, after what was to be read ahead of it; NULL: there is none.  A newer save of the sequence that is being saved
+ * may begin, and replaces the older one.  Called under the lock. */
+static struct save_order *take_save(struct requests *q, requests_may_begin *may, void *arg)
 {
-    return q->ahead_ids && s->after == q->n_ahead;
-}
-
-/* Under the lock: the first save that may begin; NULL: there is none.  Of one sequence a newer one may, and takes the older one's place. */
-static struct save *take_save(struct requests *q, requests_may_begin *may, void *arg)
-{
-    struct save **at = &q->saves;
-    while (*at && ((q->n_saving && (*at)->sequence != q->saving_of) || is_early(q, *at) || !may(arg, (*at)->sequence)))
+    struct save_order **at = &q->saves;
+    while (*at && ((q->n_saving && (*at)->sequence != q->saving_of) || (q->ahead_ids && (*at)->after == q->n_ahead) || !may(arg, (*at)->sequence)))
         at = &(*at)->next;
-    struct save *s = *at;
+    struct save_order *s = *at;
     if (s) {
         *at = s->next;
         q->n_saving++;
@@ -304,20 +281,20 @@ static struct save *take_save(struct requests *q, requests_may_begin *may, void 
 
 void requests_saved(struct requests *q)
 {
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     q->n_saving--;
     pthread_cond_signal(&q->work);
-    pthread_mutex_unlock(&q->lock);
+    lock_release(&q->lock, LOCK_REQUESTS);
 }
 
 /* Under the lock, while nothing is answered.  False: there is none. */
 static bool take_rest(struct requests *q, requests_may_begin *may, void *arg, struct work *w)
 {
-    w->looks = q->looks;
-    q->looks = false;
-    if (!w->looks)
+    w->recheck = q->recheck;
+    q->recheck = false;
+    if (!w->recheck)
         w->save = take_save(q, may, arg);
-    if (w->looks || w->save)
+    if (w->recheck || w->save)
         return true;
     if (q->rows_wanted) {
         w->rows = true;
@@ -334,34 +311,34 @@ static bool take_rest(struct requests *q, requests_may_begin *may, void *arg, st
 bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void *arg, struct work *w)
 {
     *w = (struct work){0};
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     while (!requests_closing(q) && !(w->request = take_next(q, may, arg)) && !busy && !take_rest(q, may, arg, w))
         pthread_cond_wait(&q->work, &q->lock);
-    pthread_mutex_unlock(&q->lock);
-    return w->request || w->looks || w->save || w->rows || w->ahead_ids;
+    lock_release(&q->lock, LOCK_REQUESTS);
+    return w->request || w->recheck || w->save || w->rows || w->ahead_ids;
 }
 
-/* Under the lock. */
-static void put_back_request(struct requests *q, struct request *r)
+/* Called under the lock. */
+static void take_running(struct requests *q, const struct request *r)
 {
     struct request **p = &q->running;
     while (*p != r)
         p = &(*p)->next;
     *p = r->next;
-    if (!(r->next = q->first))
-        q->last = &r->next;
-    q->first = r;
 }
 
 void requests_put_back(struct requests *q, struct work *w)
 {
     struct request *r = w->request;
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     if (r)
-        put_back_request(q, r);
+        take_running(q, r);
     if (r && atomic_load(&r->cancelled)) {
-        take(q, &q->first);
         request_free(r);
+    } else if (r) {
+        if (!(r->next = q->first))
+            q->last = &r->next;
+        q->first = r;
     }
     if (w->ahead_ids && !q->ahead_ends) {
         q->ahead = w->ahead;
@@ -369,7 +346,7 @@ void requests_put_back(struct requests *q, struct work *w)
     } else {
         free(w->ahead_ids);
     }
-    pthread_mutex_unlock(&q->lock);
+    lock_release(&q->lock, LOCK_REQUESTS);
 }
 
 static bool any_may(void *arg, uint64_t sequence)
@@ -378,36 +355,37 @@ static bool any_may(void *arg, uint64_t sequence)
     return true;
 }
 
-struct save *requests_last_save(struct requests *q)
+struct save_order *requests_last_save(struct requests *q)
 {
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     drop_ahead(q);                      /* the engine closes: nothing is read ahead any more */
-    struct save *s = take_save(q, any_may, NULL);
-    pthread_mutex_unlock(&q->lock);
+    struct save_order *s = take_save(q, any_may, NULL);
+    lock_release(&q->lock, LOCK_REQUESTS);
     return s;
 }
 
-void requests_look_again(struct requests *q)
+void requests_recheck(struct requests *q)
 {
-    pthread_mutex_lock(&q->lock);
-    q->looks = true;
+    lock_take(&q->lock, LOCK_REQUESTS);
+    q->recheck = true;
     pthread_cond_signal(&q->work);
-    pthread_mutex_unlock(&q->lock);
+    lock_release(&q->lock, LOCK_REQUESTS);
 }
 
 void requests_want_rows(struct requests *q)
 {
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     q->rows_wanted = true;
     pthread_cond_signal(&q->work);
-    pthread_mutex_unlock(&q->lock);
+    lock_release(&q->lock, LOCK_REQUESTS);
 }
 
-bool requests_ahead_ends(struct requests *q)
+bool requests_ahead_ends(void *requests)
 {
-    pthread_mutex_lock(&q->lock);
+    struct requests *q = requests;
+    lock_take(&q->lock, LOCK_REQUESTS);
     bool ends = q->ahead_ends || q->first || requests_closing(q);
-    pthread_mutex_unlock(&q->lock);
+    lock_release(&q->lock, LOCK_REQUESTS);
     return ends;
 }
 
@@ -418,24 +396,21 @@ bool requests_cancelled(struct requests *q, const struct request *r)
 
 bool requests_report(struct requests *q, struct request *r, const struct event *ev, const struct stats *stats)
 {
-    pthread_mutex_lock(&q->lock);
-    bool heard = !atomic_load(&r->cancelled);
-    if (heard) {
+    lock_take(&q->lock, LOCK_REQUESTS);
+    bool wanted = !atomic_load(&r->cancelled);
+    if (wanted) {
         r->stats = *stats;
         requests_post(q, ev);
     }
-    pthread_mutex_unlock(&q->lock);
-    return heard;
+    lock_release(&q->lock, LOCK_REQUESTS);
+    return wanted;
 }
 
 void requests_done(struct requests *q, struct request *r, const struct outcome *o)
 {
-    pthread_mutex_lock(&q->lock);
-    struct request **p = &q->running;
-    while (*p != r)
-        p = &(*p)->next;
-    *p = r->next;
-    pthread_mutex_unlock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
+    take_running(q, r);
+    lock_release(&q->lock, LOCK_REQUESTS);
     if (!r->restore && !atomic_load(&r->cancelled))
         post_done(q, r->serial, o);
     request_free(r);
@@ -443,13 +418,13 @@ void requests_done(struct requests *q, struct request *r, const struct outcome *
 
 void requests_end(struct requests *q, const struct outcome *o)
 {
-    pthread_mutex_lock(&q->lock);
+    lock_take(&q->lock, LOCK_REQUESTS);
     struct request *r = q->first, *next;
     q->first = NULL;
     q->last = &q->first;
     q->dead = true;
     q->why_dead = o->why;
-    pthread_mutex_unlock(&q->lock);
+    lock_release(&q->lock, LOCK_REQUESTS);
     for (; r; r = next) {
         next = r->next;
         if (!r->restore)

@@ -1,5 +1,6 @@
-/* Requests on their way to the engine thread, and events on their way back.  The owner thread submits, interrupts and drains; the
- * engine thread takes the next piece of work and reports on it.  Every submit ends in exactly one EV_DONE. */
+/* Requests on their way to the engine thread, and events on their way back; part of struct engine.  The owner thread submits, interrupts and drains
+ * (engine_submit() and others of engine/engine.h); the engine thread takes the next piece of work and reports on it.  Every submit ends in exactly
+ * one EV_DONE. */
 #ifndef Q35_ENGINE_REQUESTS_H
 #define Q35_ENGINE_REQUESTS_H
 
@@ -12,9 +13,9 @@
 #include "engine/engine.h"
 #include "engine/request.h"
 
-/* A save that was asked for and has not begun. */
-struct save {
-    struct save *next;
+/* A save that was requested and has not begun. */
+struct save_order {
+    struct save_order *next;
     char    *path;
     uint64_t sequence;
     uint64_t after;                     /* the n_ahead of the beginning of its sequence that is read before it; 0: there is none */
@@ -27,42 +28,42 @@ struct request {
     uint64_t        sequence;
     int32_t        *ids;
     int             n, snapshot_pos;
-    struct sampling how;
+    struct sampling sampling;
     int64_t         submitted_ns, due;  /* due: base/due.h, ns */
     /* used by requests.c alone */
     struct request *next;
-    int32_t        *bias_ids;           /* how.bias_ids points here */
+    int32_t        *bias_ids;           /* sampling.bias_ids points here */
     float          *bias;
-    struct stats stats;            /* as of the last event about it */
+    struct stats    stats;              /* as of the last event about it */
     atomic_bool     cancelled;          /* its EV_DONE is out, nothing else may follow; set under the lock */
 };
 
 struct requests {
     struct mailbox   events;
-    pthread_mutex_t  lock;              /* guards what is below, and the stats of the running requests */
+    pthread_mutex_t  lock;              /* guards what is below, and the stats of the running requests; LOCK_REQUESTS (base/lock.h) */
     pthread_cond_t   work;
     struct request  *first, **last;     /* waiting; `last` is where the next one is linked */
     struct request  *running;           /* a list, too */
     int32_t         *ahead_ids;         /* the ids of `ahead`; NULL: nothing is to be read ahead */
     struct beginning ahead;
-    uint64_t         n_ahead;           /* counts the beginnings that were asked for: the number of `ahead` */
+    uint64_t         n_ahead;           /* counts engine_read_ahead(): the number of `ahead` */
     bool             ahead_ends;        /* the beginning that is being read is not wanted any more */
-    struct save     *saves;             /* in order, at most one of a sequence */
+    struct save_order *saves;            /* in order, at most one of a sequence */
     int              n_saving;          /* saves that have begun and not ended */
     uint64_t         saving_of;         /* the sequence of these: all are of the same */
     bool             rows_wanted;       /* a save that has begun wants the next rows */
-    bool             looks;             /* something has changed: the engine thread is to look again */
+    bool             recheck;           /* what the engine thread waits for may have happened */
     bool             dead;              /* no submit will be served any more */
     struct err       why_dead;
     atomic_bool      closing;
     uint32_t         last_serial;       /* owner thread only */
 };
 
-/* What the engine thread does next: one of these.  It frees ahead_ids with free(), the save with save_free(). */
+/* A piece of work of the engine thread: one of these.  It frees ahead_ids with free(), the save with save_order_free(). */
 struct work {
     struct request  *request;
-    struct save     *save;
-    bool             looks;             /* what it waited for may have happened */
+    struct save_order *save;
+    bool             recheck;           /* what it waited for may have happened */
     bool             rows;              /* the save under way wants some */
     struct beginning ahead;
     int32_t         *ahead_ids;         /* the ids of `ahead`; NULL: none */
@@ -71,37 +72,35 @@ struct work {
 bool requests_init(struct requests *q, struct err *e);
 void requests_free(struct requests *q);               /* after the engine thread has ended */
 
-/* ---- the owner thread; as engine_submit() and its like say */
-uint32_t requests_submit(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s);
-void requests_read_ahead(struct requests *q, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos);
-void requests_restore(struct requests *q, uint64_t sequence, const char *path);
-void requests_save(struct requests *q, uint64_t sequence, const char *path);
-void requests_interrupt(struct requests *q, uint32_t serial);
-void requests_close(struct requests *q);              /* the engine thread is to end */
+/* A struct engine begins with its struct requests. */
+static inline struct requests *engine_requests(struct engine *g) { return (struct requests *)g; }
+
+void requests_close(struct requests *q);              /* by the owner: the engine thread is to end */
 
 /* ---- the engine thread */
 bool requests_closing(struct requests *q);
-/* Whether a request or a save of that conversation can be begun beside what runs. */
+/* True if a request or a save of that conversation can begin beside what runs. */
 typedef bool requests_may_begin(void *arg, uint64_t sequence);
-/* The next piece of work.  busy: answers are under way; then it is a request that may begin, or nothing.  Else this waits until there is
+/* Takes the next piece of work.  busy: answers are under way; then it is a request that may begin, or nothing.  Else this waits until there is
  * something.  Of several requests the one that is due first (sampling.patience_ms) is next, but never before an older one about the same
  * conversation.  A request counts as running from here on, until requests_done().  False when there is no work, or the engine closes. */
 bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void *arg, struct work *w);
-/* A request or a beginning that must wait, after all: it is next again when it may begin, unless it is not wanted any more. */
+/* Puts back a request or a beginning that must wait, after all: it is next again when it may begin, unless it is no longer wanted. */
 void requests_put_back(struct requests *q, struct work *w);
-bool requests_ahead_ends(struct requests *q);         /* there is better to do than to read ahead */
-struct save *requests_last_save(struct requests *q);  /* one that was asked for and not begun when the engine closed; NULL: none */
-void save_free(struct save *s);
-/* On any thread: a save that was taken has ended.  Until all have, those of other sequences wait. */
+bool requests_ahead_ends(void *requests);             /* there is more urgent work than to read ahead */
+struct save_order *requests_last_save(struct requests *q);  /* one that had not begun when the engine closed; NULL: none */
+void save_order_free(struct save_order *s);
+/* Called on any thread when a save that was taken has ended.  Until all have, those of other sequences wait. */
 void requests_saved(struct requests *q);
-void requests_look_again(struct requests *q);         /* likewise: requests that might not begin may now, or there is other work (work.looks) */
-void requests_want_rows(struct requests *q);          /* on any thread: work.rows is next, when nothing is asked */
+/* Called on any thread when requests that had to wait may begin, or there is other work (work.recheck). */
+void requests_recheck(struct requests *q);
+void requests_want_rows(struct requests *q);          /* on any thread: work.rows is next, when there is no request */
 void requests_post(struct requests *q, const struct event *ev);               /* on any thread: an event that is about no request */
 bool requests_cancelled(struct requests *q, const struct request *r);         /* or the engine closes */
-/* An event about a running request, unless it was interrupted: then its last event is out, and this returns false. */
+/* Posts an event about a running request.  False if the request was interrupted: then its last event is out. */
 bool requests_report(struct requests *q, struct request *r, const struct event *ev, const struct stats *stats);
 void requests_done(struct requests *q, struct request *r, const struct outcome *o);   /* frees it */
-/* Nothing is served any more: requests that wait end as `o` says, later ones with END_FAILED and o->why. */
+/* Ends requests that wait with the outcome `o`, later ones with END_FAILED and o->why. */
 void requests_end(struct requests *q, const struct outcome *o);
 
 #endif

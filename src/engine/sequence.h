@@ -37,7 +37,18 @@ struct sequences {
     uint64_t         clock;
 };
 
-/* One for each of the n caches, which stay the caller's.  False with the reason; sequences_close() either way. */
+/* A sequence and its place in memory, for modules that copy it to a file and back. */
+struct resident {
+    struct dev       *dev;
+    int               slot;             /* its place: index of the sequence, whose snapshots have this number */
+    struct timeline  *tl;
+    struct snapshots *snaps;
+    struct cache     *cache;
+    int rejoins;                        /* position where the next turn rejoins if this answer is not continued; 0: not known */
+    bool finished;                      /* the answer will not be continued */
+};
+
+/* Opens a sequence for each of the n caches, which stay the caller's.  False with the reason; sequences_close() either way. */
 bool sequences_open(struct sequences *s, struct dev *dev, const struct model_config *c, struct cache *const *caches, int n, int n_ctx,
                     int n_snapshots, struct err *e);
 void sequences_close(struct sequences *s);

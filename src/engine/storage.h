@@ -1,28 +1,43 @@
 /* The storage moves conversations between their places in memory and their files: it saves on request, evicts a conversation when another one
- * needs its place, and brings it back when it is asked for again.  Called from the engine thread, unless said otherwise. */
+ * needs its place, and brings it back with its next prompt.  Called from the engine thread, unless stated otherwise. */
 #ifndef Q35_ENGINE_STORAGE_H
 #define Q35_ENGINE_STORAGE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/checksum.h"
 #include "base/err.h"
-#include "engine/homes.h"
+#include "base/ids.h"
+#include "config/limits.h"
 #include "engine/requests.h"
+#include "engine/saving.h"
 
 struct decoder;
-struct keeper;
 struct model;
-struct restorer;
+struct restoring;
+
+/* The home of a conversation: its file, to which it is saved when another one takes its place in memory. */
+struct home {
+    uint64_t   name;                    /* the conversation; 0: this entry is free */
+    char      *path;                    /* its file; NULL: the conversation is not to be kept */
+    struct ids ids;                     /* tokens that the file has */
+    int        pos[SAVED_STATES];       /* ... and its states, as in struct content */
+    bool       moving;                  /* an evicted conversation is being written: no longer in memory, and not yet whole in the file */
+    bool       refused;                 /* the file was refused when it was last read, and no prompt has gone without it since */
+    uint64_t   used;                    /* storage.clock when it was used last */
+};
 
 struct storage {
-    struct homes       homes;           /* usable from any thread */
-    struct requests   *requests;        /* gets the outcomes: EV_SAVED, EV_RESTORED */
+    pthread_mutex_t lock;               /* guards homes and clock */
+    struct home all[LIMIT_HOMES];       /* the least recently used one is forgotten first */
+    uint64_t    clock;
+    struct requests    *requests;       /* gets the outcomes: EV_SAVED, EV_RESTORED */
     const struct model *model;
-    struct decoder    *decoder;
-    struct keeper     *keeper;
-    struct restorer   *restorer;
+    struct decoder     *decoder;
+    struct saving      *saving;
+    struct restoring   *restoring;
     struct fingerprint identity;        /* of this model's checkpoint files; computed when it is first needed */
     bool               identified;      /* `identity` is computed */
 };
@@ -31,14 +46,17 @@ struct storage {
 void storage_init(struct storage *s, struct requests *q);
 void storage_free(struct storage *s);
 
+/* Sets the file of a conversation; NULL: it has none.  May be called from any thread. */
+void storage_keep(struct storage *s, uint64_t name, const char *path);
+
 /* False with the reason; storage_close() must be called either way. */
 bool storage_open(struct storage *s, const struct model *m, struct decoder *d, struct err *e);
 void storage_close(struct storage *s);  /* saves that are not finished are dropped */
 
 /* Functions with `fault` return false when the device failed. */
-bool storage_save(struct storage *s, struct save *what, struct err *fault);             /* begins a save; frees `what` */
+bool storage_save(struct storage *s, struct save_order *what, struct err *fault);       /* begins a save; frees `what` */
 bool storage_step(struct storage *s, struct err *fault);        /* copies the next rows of the save under way, if it wants some */
-bool storage_finish(struct storage *s, struct err *fault);      /* finishes the save under way, and all that were asked for */
+bool storage_finish(struct storage *s, struct err *fault);      /* finishes the save under way, and all that were requested */
 /* Begins to bring a conversation back from that file; storage_moving() is true until it is in its place. */
 bool storage_restore(struct storage *s, uint64_t name, const char *path, struct err *fault);
 /* Makes a place for a prompt that is to be run: evicts a conversation to its file, if it must.  If the prompt's own conversation is not in memory

@@ -187,7 +187,7 @@ struct plan {
 static struct plan make_plan(const struct sheet *s, const struct kv_recipe *kv, int n_ctx)
 {
     struct memory_plan m;
-    bool fits = load_imagine(&s->c, &s->w, kv, n_ctx, &m);
+    bool fits = load_estimate(&s->c, &s->w, kv, n_ctx, &m);
     return (struct plan){kv->name, n_ctx, m.total, m.kv_bytes, m.available, m.margin, fits};
 }
 

@@ -210,8 +210,8 @@ static void test_load__a_gpu_is_planned_without_one(void **state)
     assert_true(load_check(&m, &(struct load_options){.dir = demo, .backend = "cpu"}, &e));
     assert_true(weights_open(&m.weights, &m.cfg, demo, &e));
     const struct kv_recipe *bf16 = kv_recipe_find("bf16", &e);
-    load_imagine(&m.cfg, &m.weights, bf16, 100000, &small);
-    load_imagine(&m.cfg, &m.weights, bf16, 200000, &large);
+    load_estimate(&m.cfg, &m.weights, bf16, 100000, &small);
+    load_estimate(&m.cfg, &m.weights, bf16, 200000, &large);
     assert_int_equal(small.n_ctx, 100000);
     assert_int_equal(large.n_ctx, 200000);
     assert_int_equal(large.total - small.total, (size_t)100000 * 3 * 1 * 256 * 2 * 2);

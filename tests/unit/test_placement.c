@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "backend/dev.h"
-#include "engine/placement.h"
+#include "engine/memory_speed.h"
 
 static struct placement machine;        /* as it is */
 static int n_reads;

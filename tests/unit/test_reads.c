@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/reads.h"
+#include "engine/memory_speed.h"
 
 static void test_reads__a_read_that_lost_a_third_is_slow(void **state)
 {

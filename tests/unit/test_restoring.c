@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "engine/checkpoint.h"
-#include "engine/restorer.h"
+#include "engine/restoring.h"
 #include "fake_model.h"
 #include "tests/tmpdir.h"
 
@@ -18,14 +18,14 @@ enum { SEQUENCES = 2, SLOTS = 4, TOKENS = 60, PIECES = 3, BEFORE = 40, PATIENCE_
 static const struct fingerprint identity = {1, 2};
 
 /* States of a little more than a slice. */
-static const size_t state_bytes = (size_t)RESTORER_SLICE + 4096;
+static const size_t state_bytes = (size_t)RESTORING_SLICE + 4096;
 
 static struct tmpdir dir;
 static char path[96];
 static atomic_int n_arrived;
 
 struct talk {
-    struct restorer *t;
+    struct restoring *t;
     struct dev      *dev;
     struct timeline  tl[SEQUENCES];
     struct cache    *caches[SEQUENCES];
@@ -58,13 +58,13 @@ static void begin(struct talk *k, int n_slots)
     for (int i = 0; i < SEQUENCES; i++)
         timeline_init(&k->tl[i], 2 * TOKENS);
     n_arrived = 0;
-    k->t = restorer_open(&(struct restorer_hooks){on_arrived, on_done, k}, &e);
+    k->t = restoring_open(&(struct restoring_hooks){on_arrived, on_done, k}, &e);
     assert_non_null(k->t);
 }
 
 static void end(struct talk *k)
 {
-    restorer_close(k->t);
+    restoring_close(k->t);
     for (int i = 0; i < SEQUENCES; i++)
         timeline_free(&k->tl[i]);
     snapshots_free(&k->snaps);
@@ -76,16 +76,16 @@ static void end(struct talk *k)
 static void comes_back(struct talk *k, int sequence)
 {
     const struct resident r = {.dev = k->dev, .slot = sequence, .tl = &k->tl[sequence], .snaps = &k->snaps, .cache = k->caches[sequence]};
-    restorer_begin(k->t, (uint64_t)sequence + 1, path, identity, &r, false);
-    if (restorer_next(k->t))
-        restorer_read(k->t);
+    restoring_begin(k->t, (uint64_t)sequence + 1, path, identity, &r, false);
+    if (restoring_next(k->t))
+        restoring_read(k->t);
 }
 
 static void wait_until_ready(struct talk *k)
 {
-    for (int ms = 0; !restorer_ready(k->t) && ms < PATIENCE_MS; ms++)
+    for (int ms = 0; !restoring_ready(k->t) && ms < PATIENCE_MS; ms++)
         usleep(1000);
-    assert_true(restorer_ready(k->t));
+    assert_true(restoring_ready(k->t));
 }
 
 /* Up to the next one. */
@@ -93,9 +93,9 @@ static void step(struct talk *k)
 {
     struct err e = {0};
     wait_until_ready(k);
-    assert_true(restorer_step(k->t, &e));
-    if (restorer_next(k->t))
-        restorer_read(k->t);
+    assert_true(restoring_step(k->t, &e));
+    if (restoring_next(k->t))
+        restoring_read(k->t);
 }
 
 /* Every byte of them tells where it stands. */
@@ -169,15 +169,15 @@ static void check_all(const struct talk *k, int sequence)
 }
 
 /* A section of rows at a time, states in two slices, and nobody sees any of it before the end. */
-static void test_restorer__a_sequence_comes_back_slice_by_slice(void **state)
+static void test_restoring__a_sequence_comes_back_slice_by_slice(void **state)
 {
     enum { STEPS = 1 + PIECES + 2 * 2 };
     struct talk k;
     (void)state;
     begin(&k, SLOTS);
     comes_back(&k, 1);
-    assert_true(restorer_brings(k.t, 2));
-    assert_false(restorer_brings(k.t, 1));
+    assert_true(restoring_brings(k.t, 2));
+    assert_false(restoring_brings(k.t, 1));
     for (int i = 0; i < STEPS; i++) {
         assert_int_equal(k.tl[1].n_run, 0);
         step(&k);
@@ -186,15 +186,15 @@ static void test_restorer__a_sequence_comes_back_slice_by_slice(void **state)
     assert_int_equal(k.n_done, 0);
     step(&k);                           /* the file is closed */
     assert_int_equal(k.n_done, 1);
-    assert_false(restorer_brings(k.t, 2));
-    assert_false(restorer_ready(k.t));
+    assert_false(restoring_brings(k.t, 2));
+    assert_false(restoring_ready(k.t));
     assert_true(n_arrived > PIECES);
     check_all(&k, 1);
     end(&k);
 }
 
 /* In the order in which they were asked for. */
-static void test_restorer__two_come_back_one_after_the_other(void **state)
+static void test_restoring__two_come_back_one_after_the_other(void **state)
 {
     struct talk k;
     (void)state;
@@ -212,7 +212,7 @@ static void test_restorer__two_come_back_one_after_the_other(void **state)
 }
 
 /* The one slot is taken between two slices: it is the other sequence's from then on, and this one has come back for nothing. */
-static void test_restorer__a_snapshot_that_is_taken_in_between_is_left_alone(void **state)
+static void test_restoring__a_snapshot_that_is_taken_in_between_is_left_alone(void **state)
 {
     enum { STEPS = 1 + PIECES + 1 };
     struct talk k;
@@ -243,7 +243,7 @@ static void damage(long at)
 }
 
 /* In rows that were not read yet when the first ones were copied, and in states. */
-static void test_restorer__a_damaged_section_leaves_nothing_behind(void **state)
+static void test_restoring__a_damaged_section_leaves_nothing_behind(void **state)
 {
     enum { SECOND_ROWS = 4 * 4096, STATES = 7 * 4096 };
     const long at[] = {SECOND_ROWS, STATES};
@@ -292,7 +292,7 @@ static void lie(int i, uint64_t bytes)
 }
 
 /* A sparse file says that its rows, or its states, take 2^40 bytes: no memory is asked for, and it goes as a damaged one does. */
-static void test_restorer__a_section_of_another_size_is_refused_before_it_is_read(void **state)
+static void test_restoring__a_section_of_another_size_is_refused_before_it_is_read(void **state)
 {
     struct talk k;
     (void)state;
@@ -315,7 +315,7 @@ static void test_restorer__a_section_of_another_size_is_refused_before_it_is_rea
 }
 
 /* However far it has come. */
-static void test_restorer__closes_at_any_moment(void **state)
+static void test_restoring__closes_at_any_moment(void **state)
 {
     struct talk k;
     (void)state;
@@ -339,12 +339,12 @@ static void test_restorer__closes_at_any_moment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(test_restorer__a_sequence_comes_back_slice_by_slice),
-        test(test_restorer__two_come_back_one_after_the_other),
-        test(test_restorer__a_snapshot_that_is_taken_in_between_is_left_alone),
-        test(test_restorer__a_damaged_section_leaves_nothing_behind),
-        test(test_restorer__a_section_of_another_size_is_refused_before_it_is_read),
-        test(test_restorer__closes_at_any_moment),
+        test(test_restoring__a_sequence_comes_back_slice_by_slice),
+        test(test_restoring__two_come_back_one_after_the_other),
+        test(test_restoring__a_snapshot_that_is_taken_in_between_is_left_alone),
+        test(test_restoring__a_damaged_section_leaves_nothing_behind),
+        test(test_restoring__a_section_of_another_size_is_refused_before_it_is_read),
+        test(test_restoring__closes_at_any_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

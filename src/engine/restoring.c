@@ -1,20 +1,18 @@
-#include "engine/restorer.h"
+#include "engine/restoring.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backend/dev.h"
 #include "base/least.h"
-#include "base/log.h"
 #include "base/memory.h"
-#include "base/quiet.h"
+#include "base/worker.h"
 #include "engine/checkpoint.h"
-#include "engine/keeper.h"
+#include "engine/saving.h"
 
-/* A restore in the queue.  It is used without the lock: by the restorer's thread in stages OPENING, READING and CLOSING, by the engine thread in the
- * other stages.
+/* A restore in the queue.  It is used without the lock: by the thread that reads in stages OPENING, READING and CLOSING, by the engine thread
+ * in the other stages.
  *
  *     WAITS -> OPENING -> OPEN -> READING <-> READ -> CLOSING -> CLOSED -> freed
  *
@@ -35,16 +33,13 @@ struct job {
     bool   useless;                     /* the file cannot be used */
 };
 
-struct restorer {
-    struct restorer_hooks hooks;
-    pthread_t       thread;
-    pthread_mutex_t lock;               /* guards the members below, and the stages of jobs */
-    pthread_cond_t  changed;
-    struct job     *first;              /* the queue; the first job is under way */
-    bool            ending;
+struct restoring {
+    struct restoring_hooks hooks;
+    struct worker worker;               /* its lock guards the queue and the stages of jobs */
+    struct job   *first;                /* the queue; the first job is under way */
 };
 
-/* ---- the file, on the restorer's thread ---- */
+/* ---- the file, on the thread that reads ---- */
 
 static int by_position(const void *a, const void *b)
 {
@@ -72,7 +67,7 @@ static size_t expected_bytes(const struct resident *r, const struct checkpoint_s
     return checkpoint_is_rows(s) ? cache_rows_bytes(r->cache, s->from, s->to) : r->snaps->bytes;
 }
 
-/* The context has all positions of the file. */
+/* True if the context has all positions of the file. */
 static bool has_room(const struct job *j)
 {
     int i = 0;
@@ -121,47 +116,35 @@ static bool read_section(struct job *j)
     return !j->useless;
 }
 
-/* Does the work of the job's stage; returns its next stage. */
-static int go_on(struct job *j)
-{
-    if (j->stage == OPENING && open_file(j))
-        return OPEN;
-    if (j->stage == READING && read_section(j))
-        return READ;
-    close_file(j);
-    return CLOSED;
-}
-
-/* Whether the restorer's thread has something to do. */
+/* True if the thread that reads has something to do. */
 static bool has_work(const struct job *j)
 {
     return j && (j->stage == OPENING || j->stage == READING || j->stage == CLOSING);
 }
 
-static void *restorer_main(void *arg)
+static int64_t restoring_work(void *arg)
 {
-    struct restorer *t = arg;
-    pthread_mutex_lock(&t->lock);
-    while (!t->ending) {
-        struct job *j = t->first;
-        if (!has_work(j)) {
-            pthread_cond_wait(&t->changed, &t->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&t->lock);
-        const int stage = go_on(j);
-        pthread_mutex_lock(&t->lock);
-        j->stage = stage;
-        pthread_cond_broadcast(&t->changed);
-        t->hooks.arrived(t->hooks.arg);
-    }
-    pthread_mutex_unlock(&t->lock);
-    return NULL;
+    struct restoring *t = arg;
+    struct job *j = t->first;
+    if (!has_work(j))
+        return WORKER_IDLE;
+    int stage = CLOSED;
+    worker_unlock(&t->worker);
+    if (j->stage == OPENING && open_file(j))
+        stage = OPEN;
+    else if (j->stage == READING && read_section(j))
+        stage = READ;
+    else
+        close_file(j);
+    worker_lock(&t->worker);
+    j->stage = stage;
+    t->hooks.arrived(t->hooks.arg);
+    return WORKER_AGAIN;
 }
 
 /* ---- the sequence, on the engine thread ---- */
 
-/* Whether the file fits into the place and has more than the sequence that is there. */
+/* True if the file fits into the place and has more than the sequence that is there. */
 static bool is_wanted(const struct job *j)
 {
     const struct resident *r = &j->out.of;
@@ -182,44 +165,32 @@ static void empty(const struct resident *r)
     cache_reset(r->cache);
 }
 
-static bool copy_rows(struct job *j, const struct checkpoint_section *s)
-{
-    cache_rows_load(j->out.of.cache, s->from, s->to, j->data);
-    j->n_copied = s->bytes;
-    return true;
-}
-
-/* Host memory of the sequence's snapshot at exactly this position; NULL: it has none there, or another sequence has taken its slot. */
+/* Host memory of the sequence's snapshot at exactly this position; NULL: it has no snapshot there, or another sequence has taken the slot. */
 static char *snapshot_at(const struct resident *r, int pos)
 {
     const int slot = snapshots_find(r->snaps, r->slot, pos);
     return slot >= 0 && r->snaps->pos[slot] == pos ? snapshots_at(r->snaps, slot) : NULL;
 }
 
-static void claim_snapshot(const struct resident *r, int pos)
-{
-    if (snapshots_claim(r->snaps, r->slot, pos, false))
-        r->snaps->from_file[snapshots_find(r->snaps, r->slot, pos)] = true;
-}
-
+/* Copies a slice of states to the snapshot of their position.  False: the file is not what it should be. */
 static bool copy_states(struct job *j, const struct checkpoint_section *s)
 {
     const struct resident *r = &j->out.of;
     const int pos = cache_saved_pos(r->cache, j->data);
     if (pos != s->from)
         return err_set(&j->out.refused, "the checkpoint has states of position %d where those of %d are expected", pos, s->from);
-    if (!j->n_copied)
-        claim_snapshot(r, s->from);
+    if (!j->n_copied && snapshots_claim(r->snaps, r->slot, pos, false))
+        r->snaps->from_file[snapshots_find(r->snaps, r->slot, pos)] = true;
     char *mem = snapshot_at(r, s->from);
     size_t n = s->bytes - j->n_copied;
-    n = n < RESTORER_SLICE || !mem ? n : RESTORER_SLICE;
+    n = n < RESTORING_SLICE || !mem ? n : RESTORING_SLICE;
     if (mem)
         memcpy(mem + j->n_copied, (char *)j->data + j->n_copied, n);
     j->n_copied += n;
     return true;
 }
 
-/* All sections are copied: the place gets the tokens of the file. */
+/* Gives the place the tokens of the file, after all sections were copied. */
 static void become(struct job *j)
 {
     const struct resident *r = &j->out.of;
@@ -238,9 +209,13 @@ static void become(struct job *j)
 static int copy_slice(struct job *j)
 {
     const struct checkpoint_section *s = &j->sections[j->at];
-    j->useless = !(checkpoint_is_rows(s) ? copy_rows : copy_states)(j, s);
-    if (j->useless)
+    if (checkpoint_is_rows(s)) {
+        cache_rows_load(j->out.of.cache, s->from, s->to, j->data);
+        j->n_copied = s->bytes;
+    } else if (!copy_states(j, s)) {
+        j->useless = true;
         return CLOSING;
+    }
     if (j->n_copied < s->bytes)
         return READ;
     if (++j->at < j->n_sections)
@@ -249,7 +224,7 @@ static int copy_slice(struct job *j)
     return CLOSING;
 }
 
-/* The file is open: empties the place, if the file is wanted; returns the job's next stage. */
+/* Empties the place for an open file, if the file is wanted; returns the job's next stage. */
 static int take_file(struct job *j)
 {
     if (!is_wanted(j))
@@ -261,7 +236,7 @@ static int take_file(struct job *j)
 
 /* ---- what the engine thread calls ---- */
 
-static void job_free(struct job *j)
+static void free_job(struct job *j)
 {
     checkpoint_close(j->file);
     free(j->sections);
@@ -270,88 +245,77 @@ static void job_free(struct job *j)
     free(j);
 }
 
-size_t restorer_bytes(size_t state_bytes, size_t rows_bytes)
+size_t restoring_bytes(size_t state_bytes, size_t rows_bytes)
 {
-    return most_size(state_bytes, least_size(KEEPER_PIECE, rows_bytes));
+    return most_size(state_bytes, least_size(SAVING_PIECE, rows_bytes));
 }
 
-struct restorer *restorer_open(const struct restorer_hooks *h, struct err *e)
+struct restoring *restoring_open(const struct restoring_hooks *h, struct err *e)
 {
-    struct restorer *t = memory_zeroed(1, sizeof *t);
+    struct restoring *t = memory_zeroed(1, sizeof *t);
     t->hooks = *h;
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->changed, NULL);
-    int rc = quiet_thread(&t->thread, restorer_main, t);
-    if (!rc)
+    if (worker_start(&t->worker, 1, restoring_work, t))
         return t;
-    err_set(e, "cannot start the thread that reads what was saved: %s", strerror(rc));
-    pthread_cond_destroy(&t->changed);
-    pthread_mutex_destroy(&t->lock);
+    err_set(e, "cannot start the thread that reads what was saved");
     free(t);
     return NULL;
 }
 
-void restorer_close(struct restorer *t)
+void restoring_close(struct restoring *t)
 {
     if (!t)
         return;
-    pthread_mutex_lock(&t->lock);
-    t->ending = true;
-    pthread_cond_broadcast(&t->changed);
-    pthread_mutex_unlock(&t->lock);
-    pthread_join(t->thread, NULL);
+    worker_stop(&t->worker);
     for (struct job *j = t->first, *next; j; j = next) {
         next = j->next;
-        job_free(j);
+        free_job(j);
     }
-    pthread_cond_destroy(&t->changed);
-    pthread_mutex_destroy(&t->lock);
     free(t);
 }
 
-void restorer_begin(struct restorer *t, uint64_t name, const char *path, struct fingerprint identity, const struct resident *r, bool own)
+void restoring_begin(struct restoring *t, uint64_t name, const char *path, struct fingerprint identity, const struct resident *r, bool own)
 {
     struct job *j = memory_zeroed(1, sizeof *j), **at = &t->first;
     j->path = memory_strdup(path);
     j->identity = identity;
     j->own = own;
     j->out = (struct restored){.name = name, .path = j->path, .of = *r};
-    pthread_mutex_lock(&t->lock);
+    worker_lock(&t->worker);
     while (*at)
         at = &(*at)->next;
     *at = j;
-    pthread_mutex_unlock(&t->lock);
+    worker_unlock(&t->worker);
 }
 
-static int stage_of_first(struct restorer *t)
+static int stage_of_first(struct restoring *t)
 {
-    pthread_mutex_lock(&t->lock);
+    worker_lock(&t->worker);
     const int stage = t->first ? (int)t->first->stage : -1;
-    pthread_mutex_unlock(&t->lock);
+    worker_unlock(&t->worker);
     return stage;
 }
 
-static void set_stage(struct restorer *t, int stage)
+static void set_stage(struct restoring *t, int stage)
 {
-    pthread_mutex_lock(&t->lock);
+    worker_lock(&t->worker);
     t->first->stage = stage;
-    pthread_cond_broadcast(&t->changed);
-    pthread_mutex_unlock(&t->lock);
+    worker_wake(&t->worker);
+    worker_unlock(&t->worker);
 }
 
-const char *restorer_next(struct restorer *t)
+const char *restoring_next(struct restoring *t)
 {
     return stage_of_first(t) == WAITS ? t->first->path : NULL;
 }
 
-void restorer_read(struct restorer *t)
+void restoring_read(struct restoring *t)
 {
     CHECK(stage_of_first(t) == WAITS);
     set_stage(t, OPENING);
 }
 
-/* Needs no lock: the list is changed on this thread alone. */
-bool restorer_brings(const struct restorer *t, uint64_t name)
+/* Takes no lock: the list is changed on this thread alone. */
+bool restoring_brings(const struct restoring *t, uint64_t name)
 {
     const struct job *j = t->first;
     while (j && j->out.name != name)
@@ -359,30 +323,30 @@ bool restorer_brings(const struct restorer *t, uint64_t name)
     return j;
 }
 
-/* Whether the engine thread has something to do. */
+/* True if the engine thread has something to do. */
 static bool is_ours(int stage)
 {
     return stage == OPEN || stage == READ || stage == CLOSED;
 }
 
-bool restorer_ready(struct restorer *t)
+bool restoring_ready(struct restoring *t)
 {
     return is_ours(stage_of_first(t));
 }
 
-static void end_job(struct restorer *t)
+static void end_job(struct restoring *t)
 {
     struct job *j = t->first;
     if (j->emptied && j->useless)
         empty(&j->out.of);
-    pthread_mutex_lock(&t->lock);
+    worker_lock(&t->worker);
     t->first = j->next;
-    pthread_mutex_unlock(&t->lock);
+    worker_unlock(&t->worker);
     t->hooks.done(t->hooks.arg, &j->out);
-    job_free(j);
+    free_job(j);
 }
 
-bool restorer_step(struct restorer *t, struct err *fault)
+bool restoring_step(struct restoring *t, struct err *fault)
 {
     const int stage = stage_of_first(t);
     if (!is_ours(stage))
@@ -397,12 +361,12 @@ bool restorer_step(struct restorer *t, struct err *fault)
     return true;
 }
 
-bool restorer_wait(struct restorer *t, const char *path)
+bool restoring_wait(struct restoring *t, const char *path)
 {
-    pthread_mutex_lock(&t->lock);
+    worker_lock(&t->worker);
     while (has_work(t->first) && !strcmp(t->first->path, path))
-        pthread_cond_wait(&t->changed, &t->lock);
+        worker_wait(&t->worker, WORKER_IDLE);
     const bool ready = t->first && is_ours((int)t->first->stage) && !strcmp(t->first->path, path);
-    pthread_mutex_unlock(&t->lock);
+    worker_unlock(&t->worker);
     return ready;
 }
