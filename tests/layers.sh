@@ -23,9 +23,9 @@ src/option   base/|answer/|option/|responder/responder.h|config/
 src/session  base/|answer/|option/|session/|config/
 src/tool     base/|option/|tool/
 src/chat     base/|answer/|option/|session/|tool/|responder/responder.h|chat/|config/
-src/responder!remote|local_far base/|answer/|text/|engine/engine.h|option/|chat/(chat|answer).h|responder/|config/
+src/responder!remote|local_far base/|answer/|text/|engine/engine.h|option/|chat/(chat|info|answer).h|responder/|config/
 src/responder/remote.c base/|answer/|remote/|option/|responder/|config/
-src/responder/local_far.c base/|answer/|remote/|engine/engine.h|chat/chat.h|responder/|config/
+src/responder/local_far.c base/|answer/|remote/|engine/engine.h|chat/(chat|info).h|responder/|config/
 src/fetch    base/|fetch/|config/
 src/remote   base/|answer/|fetch/http.h|remote/|config/
 src/serve    base/|answer/|text/|fetch/http.h|option/|session/|chat/|responder/responder.h|serve/|config/
@@ -37,7 +37,7 @@ RULES
 
 # The files of a conversation have an order (src/chat/state.h): each calls only those before it.
 above=
-for f in chat ahead saved compact steer approve turn titler asking calls summary context branch checkpointer persist state; do
+for f in chat ahead resume steer turn titler calls summary asking context branch saving state; do
     hits=$([ -z "$above" ] || grep -HnE "\\b($above)\\(" src/chat/$f.c)
     [ -z "$hits" ] && echo "ok chat/$f calls only what stands below it" || bad "chat/$f calls upward: $hits"
     above="${above:+$above|}$(sed -nE 's/^(const |struct |enum )*[a-z_0-9]+ \**([a-z_0-9]+)\(.*[^;]$/\2/p' src/chat/$f.c | paste -sd '|' -)"

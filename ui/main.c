@@ -15,7 +15,7 @@
 #include "base/mapped.h"
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "chat/attach.h"
+#include "chat/sent.h"
 #include "option/endpoint.h"
 #include "option/options.h"
 #include "session/file.h"

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/unicode.h"
-#include "chat/attach.h"
+#include "chat/sent.h"
 #include "ui/process.h"
 
 enum { MAX_INPUT = 256 << 20, CHUNK = 65536, NOTICE_MS = 2000 };

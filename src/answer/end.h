@@ -10,7 +10,7 @@ enum end {
     END_STOP_TEXT,              /* a stop string */
     END_LENGTH,                 /* max_tokens */
     END_CONTEXT,                /* the context is full */
-    END_LOOP,                   /* it repeated itself (chat/loop.h) */
+    END_LOOP,                   /* it repeated itself (chat/answer.h) */
     END_INTERRUPTED,
     END_TOOL_ROUNDS,            /* of a turn: too many rounds of tool calls */
     END_FAILED,                 /* refused or broken; a message says why */

@@ -1,12 +1,13 @@
-/* While nothing is asked, the responder reads what the next prompt begins with: system prompt and tools when the model is there, the
- * last answer (as the next prompt will have it, without its reasoning) when a turn has ended, and what the user types, whole words at a
- * time.  Reading ends with the first chunk after a submit; what was read in vain costs nothing but heat. */
+#include "chat/ahead.h"
+
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/unicode.h"
-#include "chat/sent.h"
+#include "chat/saving.h"
 #include "chat/state.h"
+#include "chat/steer.h"
+#include "chat/titler.h"
 
 /* Of everything that the beginning is made of.  Entries do not change once they are said. */
 static uint64_t fingerprint(const struct chat *c, const char *system, const struct text *tools, int n_tools)

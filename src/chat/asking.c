@@ -1,21 +1,22 @@
+#include "chat/asking.h"
+
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"
-#include "chat/asking.h"
-#include "option/preset.h"
-#include "chat/sent.h"
 #include "chat/state.h"
+#include "option/preset.h"
 
+/* Returns a random seed of 53 bits, which every JSON reader can hold. */
 static uint64_t draw_seed(void)
 {
     uint64_t seed;
     if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
         seed = (uint64_t)clock_ns();
-    return seed >> 11;                  /* 53 bits: every JSON reader can hold it */
+    return seed >> 11;
 }
 
-/* Each answer to a message gets another seed; one that goes on keeps its own. */
+/* Returns the number of this answer among those to its message, since each gets another seed; an answer that is continued keeps its own. */
 static int which_answer(const struct chat *c)
 {
     int which = 0;
@@ -40,7 +41,7 @@ struct sampling asking_sampling(struct chat *c)
     return s;
 }
 
-/* The option `begin`, without blanks around it: an answer does not begin with any, and a word does not end in one. */
+/* Returns the option `begin` without blanks around it, which neither begin an answer nor end a word. */
 static struct text given_text(const struct chat *c)
 {
     return text_trim(text_of(options_text(c->o, OPT_begin)));
@@ -66,6 +67,16 @@ bool asking_begins(struct chat *c, struct err *e)
     return ok || err_set(e, "an answer cannot begin with '%s': the model's tokens do not give that text back", options_text(c->o, OPT_begin));
 }
 
+/* Adds the calls of an aside so far, and their results, to its request. */
+static void add_aside_calls(const struct chat *c, struct request *q, struct arena *mem)
+{
+    struct message *all = arena_array(mem, (size_t)q->n_messages + (size_t)c->aside.n, sizeof *all);
+    memcpy(all, q->messages, (size_t)q->n_messages * sizeof *all);
+    for (int i = 1; i < c->aside.n; i++)
+        all[q->n_messages++] = c->aside.entries[i]->m;
+    q->messages = all;
+}
+
 struct request asking_request(const struct chat *c, enum turn_kind kind, struct arena *mem)
 {
     struct request q = {
@@ -75,7 +86,7 @@ struct request asking_request(const struct chat *c, enum turn_kind kind, struct 
     const char *more = kind == TURN_SUMMARY ? buf_str(&c->summary.request) : kind == TURN_ASIDE ? c->aside.entries[0]->m.content.p : NULL;
     q.messages = sent_messages(&c->t, more, mem, &q.n_messages);
     if (kind == TURN_ASIDE)
-        aside_calls(c, &q, mem);
+        add_aside_calls(c, &q, mem);
     q.tools = tools_schemas(c->calls.tools, &q.n_tools);
     q.no_calls = kind == TURN_SUMMARY;
     if (c->turn.prefix.n)
@@ -98,12 +109,15 @@ bool asking_thinks(const struct chat *c)
 
 int asking_count(struct chat *c, enum turn_kind kind, struct err *e)
 {
-    if (!c->responder->can.count)
-        return chat_context_used(c).tokens;
     struct arena mem = {0};
     struct request q = asking_request(c, kind, &mem);
     q.thinking = q.thinking && kind != TURN_SUMMARY;
     int n = c->responder->ops->count_prompt(c->responder, &q, e);
     arena_free(&mem);
     return n;
+}
+
+const char *chat_asked_aside(const struct chat *c)
+{
+    return c->turn.kind == TURN_ASIDE ? c->aside.entries[0]->m.content.p : NULL;
 }

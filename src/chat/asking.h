@@ -1,4 +1,4 @@
-/* What a turn asks of the responder: the conversation as it is sent, how tokens are picked, what the answer begins with. */
+/* The requests of a turn to the responder: messages, sampling, and the beginning of the answer. */
 #ifndef Q35_CHAT_ASKING_H
 #define Q35_CHAT_ASKING_H
 
@@ -7,14 +7,17 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "responder/responder.h"
-#include "chat/turn.h"
 
-/* A new answer begins with what the option `begin` says, if anything.  False with the reason: it cannot. */
+struct chat;
+
+const char *chat_asked_aside(const struct chat *c);     /* the question of chat_aside() while its turn is under way, else NULL */
+
+/* --- inside --- */
+/* Makes the option `begin`, if it is set, the beginning of a new answer.  False with the reason: an answer cannot begin with it. */
 bool asking_begins(struct chat *c, struct err *e);
 bool asking_thinks(const struct chat *c);
-/* The first request of a turn draws its seed. */
-struct sampling asking_sampling(struct chat *c);
-/* All but the sampling; messages in `mem`. */
+struct sampling asking_sampling(struct chat *c);        /* draws the seed for the first request of a turn */
+/* Makes a request without its sampling; messages in `mem`. */
 struct request asking_request(const struct chat *c, enum turn_kind kind, struct arena *mem);
 /* Tokens that the prompt of such a turn would have; negative with the reason: it is refused. */
 int  asking_count(struct chat *c, enum turn_kind kind, struct err *e);

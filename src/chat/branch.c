@@ -1,5 +1,8 @@
+#include "chat/branch.h"
+
 #include <string.h>
 
+#include "chat/saving.h"
 #include "chat/state.h"
 #include "session/export.h"
 #include "session/title.h"

@@ -1,8 +1,11 @@
+#include "chat/calls.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/unicode.h"
+#include "chat/saving.h"
 #include "chat/state.h"
 
 enum { INTERRUPT_MS = 2000 };           /* for a tool to end by itself after an interrupt */

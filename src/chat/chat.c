@@ -6,12 +6,10 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "chat/attach.h"
-#include "option/flags.h"
-#include "session/export.h"
-#include "option/preset.h"
+#include "chat/calls.h"
 #include "chat/state.h"
-#include "session/title.h"
+#include "chat/titler.h"
+#include "option/preset.h"
 
 /* Another responder takes the place of one that is gone; the turn that needs it waits until it is ready. */
 static void replace_responder(struct chat *c)
@@ -214,7 +212,7 @@ static bool regenerate(struct chat *c, const uint64_t *seed, const struct entry 
     c->turn.prefix.seeded = seed != NULL;
     c->turn.prefix.seed = seed ? *seed : 0;
     c->turn.replays = replays;
-    turn_begin(c, TURN_ANEW);
+    turn_begin(c, TURN_AGAIN);
     return true;
 }
 
@@ -257,6 +255,46 @@ bool chat_new(struct chat *c, struct err *e)
     session_close(c->persist.session);
     c->persist.session = NULL;
     c->turn.stats = (struct stats){.ctx_total = c->info.n_ctx};
+    return true;
+}
+
+/* True if the question names files, for which an aside has no entry. */
+static bool names_files(const char *question)
+{
+    struct attached files = {0};
+    bool some = attach_read(&files, question, strlen(question), true, NULL) && files.n;
+    attach_free(&files);
+    return some;
+}
+
+bool chat_aside(struct chat *c, const char *question, struct err *e)
+{
+    if (!state_usable(c, e))
+        return false;
+    if (!state_ready(c))
+        return err_set(e, "the model is not there yet");
+    if (!*question)
+        return err_set(e, "/aside needs a question");
+    if (names_files(question))
+        return err_set(e, "an aside takes no files: send them with a message");
+    struct buf text = {0};
+    unicode_replace(&text, question, strlen(question));
+    transcript_free(&c->aside);
+    transcript_add(&c->aside, ROLE_USER, buf_str(&text), text.len);
+    buf_free(&text);
+    turn_begin(c, TURN_ASIDE);
+    return true;
+}
+
+bool chat_compact(struct chat *c, const char *hint, struct err *e)
+{
+    if (!state_usable(c, e))
+        return false;
+    if (!state_ready(c))
+        return err_set(e, "the model is not loaded yet");
+    if (!summary_request(c, hint, e))
+        return false;
+    turn_begin(c, TURN_SUMMARY);
     return true;
 }
 
@@ -443,18 +481,6 @@ int chat_n_messages(const struct chat *c)
 const struct stats *chat_last_stats(const struct chat *c)
 {
     return &c->turn.stats;
-}
-
-const char *chat_title(struct chat *c)
-{
-    buf_reset(&c->title.shown);
-    title_of(&c->title.shown, &c->t);
-    return buf_str(&c->title.shown);
-}
-
-bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e)
-{
-    return export_transcript(&c->t, format, out, e);
 }
 
 struct chat_message chat_message(const struct chat *c, int i)

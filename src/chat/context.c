@@ -1,3 +1,5 @@
+#include "chat/context.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -5,8 +7,7 @@
 
 #include "base/grow.h"
 #include "base/unicode.h"
-#include "chat/attach.h"
-#include "chat/sent.h"
+#include "chat/saving.h"
 #include "chat/state.h"
 #include "session/title.h"
 

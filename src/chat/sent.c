@@ -1,9 +1,162 @@
 #include "chat/sent.h"
 
-#include "chat/attach.h"
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-/* Where the last summary stands; entries before it are not sent. */
-static int begins_at(const struct transcript *t)
+#include "base/unicode.h"
+#include "option/paths.h"
+#include "session/export.h"
+
+/* --- a file ------------------------------------------------------------------------------------------------------ */
+
+static bool is_text(int fd, const char *path, struct err *e)
+{
+    char beginning[8192];
+    ssize_t n = pread(fd, beginning, sizeof beginning, 0);
+    if (n < 0)
+        return err_set(e, "cannot read %s: %s", path, strerror(errno));
+    return !memchr(beginning, 0, (size_t)n) || err_set(e, "%s looks binary: it holds a zero byte; only text is attached", path);
+}
+
+bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent, struct err *e)
+{
+    struct buf where = {0}, raw = {0};
+    struct stat st;
+    int fd = -1;
+    paths_expand(&where, path);
+    bool there = !stat(buf_str(&where), &st), ok = there && S_ISREG(st.st_mode);
+    if (absent)
+        *absent = !ok;
+    if (!there)
+        err_set(e, "cannot open %s: %s", path, strerror(errno));
+    else if (!ok)
+        err_set(e, S_ISDIR(st.st_mode) ? "%s is a directory" : "%s is not a regular file", path);
+    if (ok && (fd = open(where.data, O_RDONLY | O_NONBLOCK | O_CLOEXEC)) < 0)
+        ok = err_set(e, "cannot open %s: %s", path, strerror(errno));
+    if (ok && (size_t)st.st_size > ATTACH_MAX)
+        ok = err_set(e, "%s is %.1f MiB; the limit is %zu", path, (double)st.st_size / (1 << 20), ATTACH_MAX >> 20);
+    ok = ok && is_text(fd, path, e);
+    if (ok && text && (ok = buf_read_fd(&raw, fd, path, ATTACH_MAX, e)))
+        unicode_replace(text, buf_str(&raw), raw.len);
+    if (ok)
+        *bytes = text ? raw.len : (size_t)st.st_size;
+    if (fd >= 0)
+        close(fd);
+    buf_free(&where);
+    buf_free(&raw);
+    return ok;
+}
+
+/* --- the words of a message -------------------------------------------------------------------------------------- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* Attaches a file.  False: it cannot be attached.  True, and *absent, if there is no file of this name. */
+static bool try_file(struct attached *a, const char *path, bool *absent, struct err *e)
+{
+    struct buf text = {0};
+    size_t bytes;
+    *absent = false;
+    bool ok = false;
+    for (int i = 0; i < a->n && !ok; i++)
+        ok = text_is(a->files[i].path, path);
+    if (!ok && (ok = attach_file(path, &bytes, &text, absent, e))) {
+        a->files = arena_grow(&a->mem, a->files, a->n, &a->cap, sizeof *a->files);
+        a->files[a->n++] = (struct entry_file){
+            .path = text_of(arena_strdup(&a->mem, path)),
+            .text = {arena_strndup(&a->mem, buf_str(&text), text.len), text.len},
+            .bytes = bytes,
+        };
+    }
+    buf_free(&text);
+    return ok || *absent;
+}
+
+bool attach_add(struct attached *a, const char *path, struct err *e)
+{
+    bool absent;
+    return try_file(a, path, &absent, e) && !absent;
+}
+
+/* False for "@", "@@" and "@)", which are never meant as a file. */
+static bool can_be_path(const char *s)
+{
+    return isalnum((unsigned char)*s) || strchr("._~/", *s) || (unsigned char)*s >= 0x80;
+}
+
+/* Reads the path in s[0..n), which follows an "@".  A bare path may be followed by punctuation of its sentence: "see (@main.c)." */
+static bool read_word(struct attached *a, const char *s, size_t n, bool anyway, struct err *e)
+{
+    static const char around[] = ".,;:!?)]}>'\"*_`";
+    struct buf path = {0};
+    bool ok = true, absent = true;
+    if (n && *s == '"') {
+        const char *end = memchr(s + 1, '"', n - 1);
+        if (end && end > s + 1) {
+            buf_add(&path, s + 1, (size_t)(end - s - 1));
+            ok = strchr(path.data, '\n') || try_file(a, path.data, &absent, e);
+        }
+    } else {
+        while (path.len < n && path.len <= PATH_MAX && !is_blank(s[path.len]))
+            buf_addc(&path, s[path.len]);
+        if (path.len > PATH_MAX)
+            path.len = 0;               /* no path */
+        while (path.len && (ok = try_file(a, path.data, &absent, e)) && absent && strchr(around, path.data[path.len - 1]))
+            path.data[--path.len] = 0;
+    }
+    ok = ok && (!absent || !path.len || !can_be_path(path.data));
+    buf_free(&path);
+    return ok || anyway;
+}
+
+bool attach_read(struct attached *a, const char *message, size_t n, bool anyway, struct err *e)
+{
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; i++)
+        if (message[i] == '@' && (!i || is_blank(message[i - 1]) || message[i - 1] == '('))
+            ok = read_word(a, message + i + 1, n - i - 1, anyway, e);
+    if (!ok)
+        attach_free(a);
+    return ok;
+}
+
+void attach_free(struct attached *a)
+{
+    arena_free(&a->mem);
+    *a = (struct attached){0};
+}
+
+/* --- the messages ------------------------------------------------------------------------------------------------ */
+
+struct text attach_content(const struct entry *m, struct arena *a)
+{
+    struct buf out = {0};
+    buf_add(&out, m->m.content.p, m->m.content.n);
+    for (int i = 0; i < m->n_files; i++) {
+        const struct entry_file *f = &m->files[i];
+        buf_adds(&out, "\n\nFile: ");
+        buf_add(&out, f->path.p, f->path.n);
+        buf_addc(&out, '\n');
+        if (f->dropped)
+            buf_adds(&out, SENT_INSTEAD);
+        else
+            fence_add(&out, "", f->text);
+    }
+    struct text t = {arena_strndup(a, buf_str(&out), out.len), out.len};
+    buf_free(&out);
+    return t;
+}
+
+/* Returns the index of the last summary, or 0; entries before it are not sent. */
+static int first_sent(const struct transcript *t)
 {
     int i = t->n - 1;
     while (i > 0 && !t->entries[i]->summary)
@@ -14,12 +167,12 @@ static int begins_at(const struct transcript *t)
 enum sent *sent_all(const struct transcript *t, enum sent_for why, struct arena *a)
 {
     enum sent *how = arena_array(a, (size_t)t->n + 1, sizeof *how);
-    int asked = why == SENT_ANSWER ? transcript_last_user(t) : -1, begin = why == SENT_SUMMED ? t->n : begins_at(t);
+    int asked = why == SENT_ANSWER ? transcript_last_user(t) : -1, begin = why == SENT_SUMMED ? t->n : first_sent(t);
     enum sent caller = SENT_WHOLE;
     for (int i = 0; i < t->n; i++) {
         const struct entry *m = t->entries[i];
-        how[i] = (m->mark == MARK_DROPPED || m->skipped) && i != asked ? SENT_AS_LINE : SENT_WHOLE;
-        if (i < begin && m->m.role != ROLE_TOOL && m->mark != MARK_PINNED)
+        how[i] = (m->mark == ENTRY_DROPPED || m->skipped) && i != asked ? SENT_AS_LINE : SENT_WHOLE;
+        if (i < begin && m->m.role != ROLE_TOOL && m->mark != ENTRY_PINNED)
             how[i] = SENT_NOT;
         if (m->m.role != ROLE_TOOL)
             caller = how[i];

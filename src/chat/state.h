@@ -1,44 +1,159 @@
-/* The inside of a conversation, for the files that make it.  Nobody else includes this.
+/* The inside of a conversation, for the files that make it; front ends include chat/chat.h.
  *
  * Each file calls only those before it (tests/layers.sh checks that):
- *     state     what the others ask of the whole
- *     persist   the file on disk
- *     checkpointer  its checkpoint
- *     branch    going back and aside
- *     aside     questions that leave no trace
- *     context   what fills the context
- *     summary   what comes of a summary
- *     calls     an answer's tools
- *     asking    what a turn asks for
+ *     state     the conversation, and what all files use of it
+ *     saving    its file on disk, and its checkpoint
+ *     branch    going back, and to other branches
+ *     context   tokens of the next prompt
+ *     asking    requests to the responder
+ *     summary   summaries by the model
+ *     calls     the tools that an answer calls
  *     titler    titles by the model
- *     turn      a message and its answer: requests, and what comes back
- *     approve   the user's word on a call
- *     steer     tokens, and answers with a beginning
- *     compact   a summary is asked for, and taken
- *     saved     conversations saved, loaded, resumed
- *     ahead     what is read while nothing is asked
+ *     turn      a message and its answer
+ *     steer     tokens of answers, and answers with a given beginning
+ *     resume    conversations that are saved, loaded, deleted
+ *     ahead     reading ahead while nothing is under way
  *     chat      the rest of chat.h */
 #ifndef Q35_CHAT_STATE_H
 #define Q35_CHAT_STATE_H
 
-#include "chat/attach.h"
-#include "chat/branch.h"
-#include "chat/calls.h"
-#include "chat/chat.h"
-#include "chat/checkpointer.h"
+#include "base/buf.h"
+#include "chat/answer.h"
+#include "chat/info.h"
 #include "chat/outbox.h"
-#include "chat/persist.h"
+#include "chat/sent.h"
+#include "option/options.h"
 #include "responder/responder.h"
-#include "chat/summary.h"
-#include "chat/titler.h"
+#include "session/file.h"
 #include "session/transcript.h"
-#include "chat/turn.h"
+#include "tool/tool.h"
 
-/* The files and doubts of the next message. */
+/* The states of a turn, and all their changes:
+ *
+ *     IDLE      -> WAITING     the responder is not ready
+ *     IDLE, WAITING, CALLING -> BEGINNING     the responder gets a request
+ *     BEGINNING -> ANSWERING   the given beginning of the answer has been posted
+ *     ANSWERING -> ENDING      the user interrupts: DONE will follow
+ *     ANSWERING -> CALLING     DONE, and the tools of the answer run; each call takes the turn to ASKING or RUNNING, and back
+ *     RUNNING   -> STOPPING    the user interrupts: the tool was interrupted
+ *     ENDING, ASKING, STOPPING -> REFUSING    no more calls run, each gets a refusal as its result
+ *     BEGINNING, ANSWERING, ENDING -> IDLE    DONE, and no tool is called; or the request was refused
+ *     WAITING, CALLING, REFUSING -> IDLE      the user interrupts, or there were too many rounds
+ *     any       -> DEAD        the responder is gone for good */
+enum turn_state {
+    TURN_IDLE, TURN_WAITING, TURN_BEGINNING, TURN_ANSWERING, TURN_ENDING, TURN_CALLING, TURN_ASKING, TURN_RUNNING, TURN_STOPPING, TURN_REFUSING,
+    TURN_DEAD,
+};
+
+struct chat_turn {
+    enum turn_state state;
+    enum turn_kind  kind;
+    int    start;                       /* length of the path before the answer */
+    bool   thinking;
+    int    think_budget;                /* tokens of reasoning; 0: no limit */
+    struct tokens prefix;               /* the beginning of the next answer */
+    const struct entry *replays;        /* the answer that is repeated, for a comparison, or NULL */
+    bool   begins;                      /* the beginning is the option `begin`, which was not shown before */
+    const struct entry *continued;      /* the stopped answer that the new one continues, or NULL */
+    struct answer answer;
+    struct { size_t reasoning, content; int calls; } shown;     /* parts of it that were posted: bytes, and calls */
+
+    int64_t start_ns;                   /* moved forward by the time that the user took to decide */
+    double  joules_before;
+    struct stats stats;                 /* of the requests that have ended */
+    struct stats live;                  /* of the request under way */
+    struct buf   refill;                /* chat_refill() */
+};
+
+static inline bool turn_is_kept(enum turn_kind kind)            /* its answer becomes an entry */
+{
+    return kind != TURN_SUMMARY && kind != TURN_ASIDE;
+}
+
+static inline bool turn_answers(const struct chat_turn *t)      /* the responder has a request */
+{
+    return t->state == TURN_BEGINNING || t->state == TURN_ANSWERING || t->state == TURN_ENDING;
+}
+
+static inline bool turn_calls(const struct chat_turn *t)        /* the tools of the answer run */
+{
+    return t->state >= TURN_CALLING && t->state <= TURN_REFUSING;
+}
+
+static inline bool turn_stops(const struct chat_turn *t)        /* the user has interrupted it */
+{
+    return t->state == TURN_ENDING || t->state == TURN_STOPPING || t->state == TURN_REFUSING;
+}
+
+/* The calls of an answer, run one after the other. */
+struct calls {
+    struct tools    *tools;
+    struct buf       always;            /* tools that the user allowed for good, with commas */
+    int              next;              /* index of the call that awaits approval, runs, or comes next */
+    struct tool_run *run;               /* NULL: no call runs */
+    size_t           shown_output;      /* bytes of its output that were posted */
+    struct buf       edited;            /* the beginning of its result: a note that the user changed the arguments */
+    int64_t          asked_ns;          /* when the user was asked; or when the running tool was interrupted */
+};
+
+struct summary {
+    int  room;                          /* tokens that it may have */
+    struct buf request;                 /* the message that asks for it */
+    struct buf text;                    /* it waits for the user; empty: no summary does */
+    bool advised;                       /* a note was posted that the context is nearly full */
+};
+
+struct titler {
+    struct buf shown;                   /* chat_title() */
+    bool    due;                        /* a turn has ended since the last title that the model wrote */
+    bool    typing;                     /* there is a draft */
+    int     tries;                      /* requests for a title of this conversation */
+    int64_t quiet_ns;                   /* when a turn ended or a key came last */
+    bool    under_way, stopping;        /* there is a request; it was interrupted, or has written enough */
+    uint64_t conversation;              /* the conversation of the request */
+    struct buf written;                 /* the answer so far */
+};
+
+/* The file of the conversation. */
+struct persist {
+    struct session *session;            /* NULL: no file yet, or never */
+    bool        wanted;                 /* the first message makes one */
+    const char *save_as;                /* name of the first file; NULL: made from the date */
+    bool        early;                  /* the file was made before a model was chosen: its first line has none */
+    bool        unsaved;                /* the file lacks something */
+    bool        warned;                 /* ... and the user was warned before leaving */
+    struct buf  doomed;                 /* name of the conversation that a second /delete deletes */
+    enum { PLACE_NEXT, PLACE_INSTEAD, PLACE_BESIDE } place;     /* of the next entry, relative to the end of the path in the file */
+    struct persist_part {               /* parts of the answer under way that the file has */
+        size_t  reasoning, content;     /* bytes */
+        int     ids;
+        int64_t due_ns;                 /* when the rest will be written; 0: there is no rest */
+    } part;
+};
+
+/* The checkpoint of the conversation: what the responder has computed of it, in a file beside its own. */
+struct checkpointer {
+    bool   due;                         /* there is something new to save */
+    bool   asked;                       /* the responder was asked to save it, and has not reported yet */
+    bool   reported;                    /* the user knows that it cannot be saved */
+    uint64_t home;                      /* the conversation of which the responder knows the file; 0: none */
+    uint64_t conversation;              /* the conversation of the last request to save or restore; reports about others are ignored */
+    size_t bytes, written;              /* size of the file; bytes written since the start */
+    int    restored;                    /* tokens that were restored */
+};
+
+/* Files of the next message, and doubts about them. */
 struct draft {
     struct attached attached;           /* files of chat_attach(), which the text does not name */
     struct buf      doubted;            /* the message that was refused because of its files; the same text again is sent */
-    enum { NO_DOUBT, DOUBTS_FILES, DOUBTS_SIZE } doubt;         /* the reason that the user was told; SIZE includes FILES */
+    enum { NO_DOUBT, DOUBTS_FILES, DOUBTS_SIZE } doubt;         /* the reason that the user was given; SIZE includes FILES */
+};
+
+/* The message that is being edited; numbers of entries. */
+struct edit {
+    bool on;
+    int  message, end;                  /* the message, and the end of the path when it was marked */
+    bool replaced;                      /* the message of the turn replaced it */
 };
 
 /* Reading ahead: what the responder was given to read before the next request. */
@@ -76,26 +191,11 @@ struct chat {
 #define STATE_MIX 0xcbf29ce484222325u
 
 static inline bool state_ready(const struct chat *c) { return c->presence == RESPONDER_READY; }         /* the responder takes requests */
-const char *state_model(const struct chat *c);            /* the model, as sessions record it (session/held.h) */
-bool state_usable(const struct chat *c, struct err *e);         /* a turn may begin, and the conversation may be changed */
+const char *state_model(const struct chat *c);                  /* the model, as sessions record it (session/held.h) */
+bool state_usable(const struct chat *c, struct err *e);         /* true if a turn may begin, and the conversation may be changed */
 const char *state_role(const struct entry *m);
-uint64_t state_conversation(const struct chat *c);              /* for struct request: a hash of its file's path; 0: it has no file */
+uint64_t state_conversation(const struct chat *c);              /* for struct request: a hash of the path of its file; 0: it has no file */
 uint64_t state_mix(uint64_t h, const void *data, size_t n);     /* FNV-1a over n more bytes; the first h is STATE_MIX */
-void state_note(struct chat *c, const char *text);              /* a sentence for the user */
-
-/* aside.c */
-void aside_calls(const struct chat *c, struct request *q, struct arena *mem);           /* adds the calls so far and their results to the request */
-/* The end that the user is told when the turn ended with `end`; *why: the reason, if it failed. */
-enum end aside_end(struct chat *c, enum end end, const char **why);
-
-/* ahead.c */
-void ahead_step(struct chat *c);                        /* gives the responder the beginning of the next prompt to read, if that has changed */
-int  ahead_timeout(const struct chat *c);               /* ms until ahead_step() has something to do, -1: nothing */
-
-/* context.c */
-int context_entry_frees(struct chat *c, int i);         /* tokens that prompts save when one line replaces entry i */
-int context_if_summed(struct chat *c, const struct buf *summary);       /* tokens of the next prompt if this summary replaced the messages so far */
-int context_file_tokens(const struct chat *c, struct text t);           /* tokens of a file with this text */
-bool context_counts(const struct chat *c, struct text t);               /* false: context_file_tokens() is an estimate */
+void state_note(struct chat *c, const char *text);              /* posts a sentence for the user */
 
 #endif

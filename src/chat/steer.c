@@ -1,6 +1,8 @@
-/* What a responder allows that tells its tokens: to look at an answer's tokens, to take another way from one of them, to go on with an
- * answer that was stopped, to end the reasoning. */
+#include "chat/steer.h"
+
+#include "chat/saving.h"
 #include "chat/state.h"
+#include "chat/turn.h"
 
 /* --- tokens ------------------------------------------------------------------------------------------------------ */
 
@@ -86,7 +88,7 @@ bool chat_token(struct chat *c, int i, int k, struct chat_token *out)
 static void answer_again(struct chat *c, int i)
 {
     persist_cut(c, i);
-    turn_begin(c, TURN_ANEW);
+    turn_begin(c, TURN_AGAIN);
 }
 
 bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err *e)
@@ -170,7 +172,7 @@ static bool go_on(struct chat *c, struct err *e)
         return false;
     c->turn.continued = c->t.entries[last];
     transcript_cut(&c->t, last);        /* on disk it keeps its place until there is more of it */
-    turn_begin(c, TURN_ANEW);
+    turn_begin(c, TURN_AGAIN);
     return true;
 }
 
@@ -183,7 +185,7 @@ bool chat_continue(struct chat *c, struct err *e)
     case CHAT_CUT:
         return go_on(c, e);
     case CHAT_UNANSWERED:
-        turn_begin(c, TURN_ANEW);
+        turn_begin(c, TURN_AGAIN);
         return true;
     case CHAT_UNRUN:
         answer_again(c, unrun(c));

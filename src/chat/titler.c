@@ -1,10 +1,11 @@
 #include "chat/titler.h"
 
+
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/due.h"
-#include "chat/sent.h"
+#include "chat/saving.h"
 #include "chat/state.h"
 #include "session/title.h"
 

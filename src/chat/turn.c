@@ -1,11 +1,18 @@
+#include "chat/turn.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/unicode.h"
 #include "chat/asking.h"
+#include "chat/branch.h"
+#include "chat/calls.h"
+#include "chat/context.h"
+#include "chat/saving.h"
 #include "chat/state.h"
-#include "answer/stats.h"
+#include "chat/summary.h"
+#include "chat/titler.h"
 
 /* --- a turn ends ------------------------------------------------------------------------------------------------ */
 
@@ -69,7 +76,7 @@ static void end_turn(struct chat *c, enum end end, const char *why)
     s->wall_ms = clock_ms_since(c->turn.start_ns);
     s->joules = state_ready(c) ? joules(c) - c->turn.joules_before : 0;
     c->turn.state = TURN_IDLE;
-    c->turn.kind = TURN_ANEW;
+    c->turn.kind = TURN_AGAIN;
     summary_over(c);
     tokens_reset(&c->turn.prefix);
     back_to_continued(c);
@@ -138,7 +145,7 @@ static void keep_answer(struct chat *c, bool whole)
         return;
     if (c->turn.continued && !a->gained && (!whole || answer_is_over(a)))            /* there is no more of it than before */
         return;
-    enum mark mark = c->turn.continued ? c->turn.continued->mark : MARK_NONE;
+    enum mark mark = c->turn.continued ? c->turn.continued->mark : ENTRY_PLAIN;
     if (c->turn.continued)
         persist_instead(c, c->turn.continued);
     c->turn.continued = NULL;
@@ -152,8 +159,26 @@ static void keep_answer(struct chat *c, bool whole)
         persist_mark(c, m, -1, mark);
 }
 
-/* The answer has come to its end: it is kept, and its calls are run. */
-static void end_answer(struct chat *c, enum end end, const char *why)
+/* Returns how an aside ends for the user, with a note: one that was cut off cannot be continued. */
+static enum end end_aside(struct chat *c, enum end end, const char **why)
+{
+    const struct answer *a = &c->turn.answer;
+    if (a->n_calls && end == END_STOP) {           /* the calls could not be run */
+        *why = a->too_many ? "the model made too many tool calls in one answer; none of them was run"
+                           : "the model broke off in the middle of a tool call";
+        return END_FAILED;
+    }
+    const char *cut = a->looped ? ", and was cut off because it repeats itself" : end == END_LENGTH ? ", and was cut off: max_tokens is reached"
+                    : end == END_CONTEXT ? ", and was cut off: the context is full" : "";
+    struct buf note = {0};
+    buf_addf(&note, "aside: it is not part of the conversation%s", cut);
+    state_note(c, note.data);
+    buf_free(&note);
+    return a->looped || end == END_LENGTH || end == END_CONTEXT ? END_STOP : end;
+}
+
+/* At the end of an answer: keeps it, and runs its calls or ends the turn. */
+static void finish_answer(struct chat *c, enum end end, const char *why)
 {
     struct answer *a = &c->turn.answer;
     char said[96];
@@ -166,7 +191,7 @@ static void end_answer(struct chat *c, enum end end, const char *why)
     if (c->turn.kind == TURN_ASIDE && calls) {
         answer_entry(a, &c->aside, true);
     } else if (!turn_is_kept(c->turn.kind)) {
-        end = c->turn.kind == TURN_SUMMARY ? summary_take(c, end, &why) : aside_end(c, end, &why);
+        end = c->turn.kind == TURN_SUMMARY ? summary_take(c, end, &why) : end_aside(c, end, &why);
         end_turn(c, end, why);
         return;
     } else {
@@ -329,6 +354,68 @@ void turn_fail(struct chat *c, const char *why)
     end_turn(c, END_FAILED, why);
 }
 
+/* --- the user decides about a call --------------------------------------------------------------------------------- */
+
+static const struct answer_call *asked_call(const struct chat *c)
+{
+    return &c->turn.answer.calls[c->calls.next];
+}
+
+void chat_asked_command(const struct chat *c, struct buf *out)
+{
+    if (c->turn.state == TURN_ASKING)
+        tool_command(tools_find(c->calls.tools, asked_call(c)->name), out);
+}
+
+void chat_refuse(struct chat *c, const char *why)
+{
+    struct buf text = {0};
+    if (c->turn.state != TURN_ASKING)
+        return;
+    buf_adds(&text, TOOL_REFUSED);
+    if (*why) {
+        buf_adds(&text, ": ");
+        unicode_replace(&text, why, strlen(why));
+    }
+    calls_deny(c, text.data, text.len);
+    turn_after_calls(c);
+    buf_free(&text);
+}
+
+void chat_approve(struct chat *c, enum chat_answer answer)
+{
+    if (c->turn.state != TURN_ASKING)
+        return;
+    if (answer == CHAT_NO) {
+        chat_refuse(c, "");
+        return;
+    }
+    if (answer == CHAT_ALWAYS)
+        buf_addf(&c->calls.always, "%s,", asked_call(c)->name);
+    calls_run(c, asked_call(c)->arguments.p, asked_call(c)->arguments.n);
+    turn_after_calls(c);
+}
+
+bool chat_approve_edited(struct chat *c, const char *arguments, size_t n, struct err *e)
+{
+    struct buf clean = {0};
+    if (c->turn.state != TURN_ASKING)
+        return err_set(e, "no tool asks");
+    const struct answer_call *call = asked_call(c);
+    unicode_replace(&clean, arguments, n);
+    bool ok = tool_check_arguments(buf_str(&clean), clean.len, e);
+    if (ok && (clean.len != call->arguments.n || memcmp(buf_str(&clean), call->arguments.p, clean.len))) {
+        buf_addf(&c->calls.edited, "[the user changed the arguments; it ran with: %s]\n", clean.data);
+        outbox_post(&c->out, CHAT_TOOL_OUTPUT, call->name, c->calls.edited.data, c->calls.edited.len);
+    }
+    if (ok) {
+        calls_run(c, buf_str(&clean), clean.len);
+        turn_after_calls(c);
+    }
+    buf_free(&clean);
+    return ok;
+}
+
 /* --- what comes from the responder ------------------------------------------------------------------------------ */
 
 void turn_show(struct chat *c)
@@ -370,7 +457,7 @@ static void news_done(struct chat *c, const struct news *it)
         stats_add(&c->turn.stats, it->stats, false);
     c->turn.live = (struct stats){0};
     c->turn.stats.ctx_total = c->info.n_ctx;
-    end_answer(c, it->end, it->text.p ? it->text.p : "");
+    finish_answer(c, it->end, it->text.p ? it->text.p : "");
 }
 
 static void news_fatal(struct chat *c, const struct news *it)

@@ -24,8 +24,9 @@
 #include "base/err.h"
 #include "base/ids.h"
 #include "base/message.h"
-#include "chat/chat.h"
+#include "chat/info.h"
 
+struct options;
 struct responder;
 
 enum { RESPONDER_MAX_FDS = 4 };

@@ -7,7 +7,7 @@
 
 #include "answer/token.h"
 #include "base/buf.h"
-#include "chat/stopper.h"
+#include "chat/answer.h"
 #include "responder/responder.h"
 #include "serve/format.h"
 #include "serve/question.h"

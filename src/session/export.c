@@ -108,7 +108,7 @@ static void md_entry(struct buf *out, const struct entry *m)
     if (m->stopped)
         buf_adds(out, "(stopped)\n\n");
     if (m->mark)
-        buf_adds(out, m->mark == MARK_PINNED ? "(pinned)\n\n" : "(dropped: later prompts do not hold it)\n\n");
+        buf_adds(out, m->mark == ENTRY_PINNED ? "(pinned)\n\n" : "(dropped: later prompts do not hold it)\n\n");
 }
 
 static void md(const struct transcript *t, struct buf *out)
@@ -170,7 +170,7 @@ static json_t *json_entry(const struct entry *m)
     CHECK(r);
     json_object_del(r, "ids");
     if (m->mark)
-        json_object_set_new(r, "mark", json_string(m->mark == MARK_PINNED ? "pinned" : "dropped"));
+        json_object_set_new(r, "mark", json_string(m->mark == ENTRY_PINNED ? "pinned" : "dropped"));
     for (int i = 0; i < m->n_files; i++)
         if (m->files[i].dropped)
             json_object_set_new(json_array_get(json_object_get(r, "files"), (size_t)i), "mark", json_string("dropped"));

@@ -180,11 +180,11 @@ void record_go(struct buf *out, int number)
     buf_addf(out, "{\"go\":%d}\n", number);
 }
 
-static const char *const mark_names[] = {[MARK_NONE] = "", [MARK_DROPPED] = "dropped", [MARK_PINNED] = "pinned"};
+static const char *const mark_names[] = {[ENTRY_PLAIN] = "", [ENTRY_DROPPED] = "dropped", [ENTRY_PINNED] = "pinned"};
 
 void record_mark(struct buf *out, const struct entry *m, int file)
 {
-    enum mark mark = file < 0 ? m->mark : m->files[file].dropped ? MARK_DROPPED : MARK_NONE;
+    enum mark mark = file < 0 ? m->mark : m->files[file].dropped ? ENTRY_DROPPED : ENTRY_PLAIN;
     buf_addf(out, "{\"mark\":%d,", m->number);
     if (file >= 0)
         buf_addf(out, "\"file\":%d,", file);

@@ -74,7 +74,7 @@ void entry_mark(struct entry *m, int file, enum mark mark)
     if (file < 0)
         m->mark = mark;
     else
-        m->files[file].dropped = mark == MARK_DROPPED;
+        m->files[file].dropped = mark == ENTRY_DROPPED;
 }
 
 static void set_text(char **where, const char *text)

@@ -16,7 +16,7 @@
 #include "answer/tokens.h"
 
 /* The fate of an entry in later prompts, set by the user.  Dropped: prompts leave it out; pinned: no summary replaces it. */
-enum mark { MARK_NONE, MARK_DROPPED, MARK_PINNED };
+enum mark { ENTRY_PLAIN, ENTRY_DROPPED, ENTRY_PINNED };
 
 struct entry_file {
     struct text path, text;     /* path as the user wrote it; text: the content when the message was sent */
@@ -37,7 +37,7 @@ struct entry {
     enum mark   mark;
     bool        summary;        /* ROLE_USER: a summary, which replaces the entries before it in prompts */
     bool        skipped;        /* left out of the request under way */
-    struct entry_file *files;   /* ROLE_USER: chat/attach.h */
+    struct entry_file *files;   /* ROLE_USER: chat/sent.h */
     int         n_files, cap_files, cap_calls;
     int         tokens;         /* of its text, without files and reasoning; 0: not counted yet */
     struct entry *parent;       /* NULL: a root, the first entry of a conversation */

@@ -22,7 +22,9 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/unicode.h"
+#include "option/options.h"
 #include "tool/kind.h"
+#include "tool/tool.h"
 
 extern char **environ;
 
@@ -595,7 +597,7 @@ static struct tool_run *start_call(const struct tool *t, const char *arguments, 
     return &r->run;
 }
 
-static int call_fds(const struct tool_run *run, struct pollfd fds[TOOL_MAX_FDS])
+static int call_fds(const struct tool_run *run, struct pollfd *fds)
 {
     const struct child_run *r = (const struct child_run *)run;
     if (r->fd < 0)

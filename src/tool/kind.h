@@ -5,8 +5,14 @@
 #define Q35_TOOL_KIND_H
 
 #include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
 
-#include "tool/tool.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+struct options;
+struct tools;
 
 struct tool {
     const struct tool_kind *kind;
@@ -21,7 +27,7 @@ struct tool_run {
     struct buf out;                     /* the output so far */
 };
 
-/* Functions that a kind does not need may be NULL, except add, start and step. */
+/* Functions that a kind does not need may be NULL, except add, start and step.  tool/tool.h describes each. */
 struct tool_kind {
     bool harmless;                      /* changes nothing: the policy auto lets its tools run without a question */
     /* Adds its tools with tools_add(). */
@@ -30,7 +36,7 @@ struct tool_kind {
     char **(*argv)(const struct tool *t);       /* the program that a call runs, ended by NULL; absent: no program */
     /* NULL with the reason if the call cannot start. */
     struct tool_run *(*start)(const struct tool *t, const char *arguments, size_t n, struct err *e);
-    int  (*fds)(const struct tool_run *r, struct pollfd fds[TOOL_MAX_FDS]);
+    int  (*fds)(const struct tool_run *r, struct pollfd *fds);
     int  (*timeout)(const struct tool_run *r);
     bool (*step)(struct tool_run *r, struct buf *result);
     void (*interrupt)(struct tool_run *r);

@@ -6,8 +6,8 @@
 #include <cmocka.h>
 #include <sys/stat.h>
 
-#include "chat/attach.h"
 #include "chat/chat.h"
+#include "chat/sent.h"
 #include "responder/local.h"
 #include "fake_engine.h"
 

@@ -2,7 +2,7 @@
 #include <glob.h>
 #include <string.h>
 
-#include "chat/loop.h"
+#include "chat/answer.h"
 #include "talk.h"
 
 /* True if the guard ends this text, at any of its tokens; `at`: behind how many. */

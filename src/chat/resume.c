@@ -1,50 +1,23 @@
-/* Conversations on disk as the user sees them: saved, loaded, resumed, named, deleted. */
+#include "chat/resume.h"
+
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "chat/saving.h"
+#include "chat/state.h"
+#include "chat/steer.h"
+#include "chat/titler.h"
+#include "session/export.h"
 #include "session/held.h"
 #include "session/list.h"
-#include "chat/state.h"
 #include "session/title.h"
 #include "session/trash.h"
 
-bool chat_unsaved(const struct chat *c)
+/* Appends a sentence about the end of the conversation, unless it is a whole answer. */
+static void note_rest(const struct chat *c, struct buf *note)
 {
-    return c->persist.unsaved;
-}
-
-bool chat_keep(struct chat *c, struct err *e)
-{
-    struct err why = {0};
-    persist_wait(c);
-    if (!c->persist.unsaved || persist_again(c, &why))
-        return true;
-    return c->persist.session ? err_set(e, "messages since the disk failed are not saved: %s", why.msg)
-                      : err_set(e, "this conversation is not saved: %s", why.msg);
-}
-
-bool chat_may_quit(struct chat *c, struct err *e)
-{
-    struct err why = {0};
-    if (chat_keep(c, &why) || c->persist.warned)
-        return true;
-    c->persist.warned = true;
-    return err_set(e, "/save PATH keeps this conversation somewhere else, /quit again leaves without it; %s", why.msg);
-}
-
-bool chat_save(struct chat *c, const char *name, struct err *e)
-{
-    struct session *s = persist_fresh(c, &c->t, name, e);
-    if (s)
-        persist_moved(c, s);
-    return s != NULL;
-}
-
-/* Appends a sentence about the end of the conversation, if that is no whole answer. */
-static void tell_rest(const struct chat *c, struct buf *note)
-{
-    static const struct { const char *is, *does; } told[] = {
+    static const struct { const char *is, *does; } rests[] = {
         [CHAT_STOPPED] = {"the last answer was stopped before its end", "continues it"},
         [CHAT_CUT] = {"the last answer is incomplete: the program ended while it was being written", "continues it"},
         [CHAT_UNANSWERED] = {"the last message has no answer yet", "answers it"},
@@ -53,13 +26,13 @@ static void tell_rest(const struct chat *c, struct buf *note)
     enum chat_rest rest = chat_rest(c);
     if (rest == CHAT_WHOLE)
         return;
-    buf_addf(note, "%s%s", note->len ? "; " : "", told[rest].is);
+    buf_addf(note, "%s%s", note->len ? "; " : "", rests[rest].is);
     if (c->front.can_ask)
-        buf_addf(note, ": /continue%s %s", c->front.screen ? ", or Enter on an empty draft," : "", told[rest].does);
+        buf_addf(note, ": /continue%s %s", c->front.screen ? ", or Enter on an empty draft," : "", rests[rest].does);
 }
 
-/* Answers may differ from those before, and nothing that the other model computed can be used. */
-static void tell_model(const struct chat *c, const char *name, struct buf *note)
+/* Appends a sentence if another model answers now. */
+static void note_model(const struct chat *c, const char *name, struct buf *note)
 {
     struct buf model = {0};
     const char *now = state_model(c);
@@ -70,13 +43,7 @@ static void tell_model(const struct chat *c, const char *name, struct buf *note)
     buf_free(&model);
 }
 
-static void loaded(struct chat *c, const char *name, struct buf *note)
-{
-    tell_model(c, name, note);
-    tell_rest(c, note);
-}
-
-/* Reads the text only, and writes it to a file of its own, or in private to none. */
+/* Loads a copy of a conversation, into a new file, or in private into none. */
 static bool load_copy(struct chat *c, const char *name, struct buf *note, struct err *e)
 {
     struct transcript t = {0};
@@ -95,12 +62,13 @@ static bool load_copy(struct chat *c, const char *name, struct buf *note, struct
     buf_free(&path);
     buf_addf(note, private ? "%sthis is a private copy of %s: nothing is written" : "%s%s is open in another q35chat: this is a copy of it",
              note->len ? "; " : "", name);
-    loaded(c, name, note);
+    note_model(c, name, note);
+    note_rest(c, note);
     return true;
 }
 
-/* The conversation in a file that cannot be written: its next message goes to a copy, or what is wrong is shown then. */
-static void go_without_file(struct chat *c, const char *name, struct transcript *t, struct buf *note)
+/* Takes over a conversation whose file cannot be written: the next message makes a copy, or shows why that fails. */
+static void take_without_file(struct chat *c, const char *name, struct transcript *t, struct buf *note)
 {
     titler_leave(c);
     persist_replace(c, t, NULL);
@@ -133,14 +101,14 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
         persist_replace(c, &t, s);
         checkpointer_load(c, session_path(s));
     } else {
-        go_without_file(c, name, &t, note);
+        take_without_file(c, name, &t, note);
     }
-    loaded(c, name, note);
+    note_model(c, name, note);
+    note_rest(c, note);
     return true;
 }
 
-/* Loads the newest one; a program that is just ending gets a moment for it.  If it is open elsewhere, perhaps on a line that was dropped, loads a
- * copy. */
+/* Loads the newest conversation, after a moment if a program that is ending still has it open.  If it stays open elsewhere, loads a copy. */
 static bool resume_newest(struct chat *c, struct buf *note, struct err *e)
 {
     enum { TRIES = 20, TRY_MS = 50 };
@@ -171,11 +139,6 @@ bool chat_resume(struct chat *c, struct buf *note, struct err *e)
     if (*options_text(c->o, OPT_resume))
         return chat_load(c, options_text(c->o, OPT_resume), note, e);
     return !options_on(c->o, OPT_continue) || resume_newest(c, note, e);
-}
-
-const char *chat_saved_as(const struct chat *c)
-{
-    return c->persist.session ? session_path(c->persist.session) : NULL;
 }
 
 bool chat_saved_name(const struct chat *c, struct buf *name)
@@ -224,4 +187,16 @@ bool chat_rename(struct chat *c, const char *title, struct err *e)
         persist_title(c, buf_str(&clean));
     buf_free(&clean);
     return ok;
+}
+
+const char *chat_title(struct chat *c)
+{
+    buf_reset(&c->title.shown);
+    title_of(&c->title.shown, &c->t);
+    return buf_str(&c->title.shown);
+}
+
+bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e)
+{
+    return export_transcript(&c->t, format, out, e);
 }
