@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/err.h"
 #include "base/memory.h"
@@ -50,6 +51,21 @@ void buf_addv(struct buf *b, const char *fmt, va_list ap)
     vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
     va_end(again);
     b->len += (size_t)n;
+}
+
+void buf_add_random(struct buf *b, int n)
+{
+    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    enum { LETTERS = sizeof letters - 1, FAIR = 256 / LETTERS * LETTERS };
+    unsigned char bytes[64];
+    while (n > 0) {
+        CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes);
+        for (size_t i = 0; i < sizeof bytes && n > 0; i++)
+            if (bytes[i] < FAIR) {      /* each letter is equally likely */
+                buf_addc(b, letters[bytes[i] % LETTERS]);
+                n--;
+            }
+    }
 }
 
 void buf_addf(struct buf *b, const char *fmt, ...)

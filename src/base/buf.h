@@ -16,6 +16,7 @@ struct buf {
 void buf_add(struct buf *b, const void *bytes, size_t n);
 void buf_adds(struct buf *b, const char *s);
 void buf_addc(struct buf *b, char c);
+void buf_add_random(struct buf *b, int n);                      /* n random letters and digits: 24 never come twice */
 void buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_addv(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 void buf_reserve(struct buf *b, size_t n);              /* room for n more bytes */

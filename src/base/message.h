@@ -14,6 +14,7 @@ struct call {
     struct text name;
     struct text arguments;              /* JSON text of an object, keys in order; empty: the call has no arguments field.
                                          * Anything but an object is refused by template_render() */
+    struct text id;                     /* unique: the server's, else made when the call began; empty: not known, in old sessions */
 };
 
 struct message {
@@ -28,6 +29,7 @@ struct message {
     struct text reasoning;
     struct call *calls;
     int         n_calls;
+    struct text call_id;                /* ROLE_TOOL: id of the call whose result this is; empty: results are in the order of the calls */
 };
 
 #endif

@@ -100,6 +100,17 @@ bool loop_push(struct loop *l, const struct ids *ids)
 
 /* --- the answer -------------------------------------------------------------------------------------------------- */
 
+/* Keeps the name and the id of the call that begins.  The id is the server's, else it is made here, once. */
+static void begin_call(struct answer *a, const struct news *it)
+{
+    struct buf id = {0};
+    buf_adds(&id, it->id.n ? "" : "call_");
+    it->id.n ? buf_add(&id, it->id.p, it->id.n) : buf_add_random(&id, 24);
+    a->call_name = arena_strndup(&a->mem, it->text.p, it->text.n);
+    a->call_id = arena_strndup(&a->mem, id.data, id.len);
+    buf_free(&id);
+}
+
 void answer_take(struct answer *a, const struct news *it)
 {
     if (a->stopper.hit || a->too_many)          /* an answer that repeats itself keeps the text of its last token */
@@ -123,12 +134,14 @@ void answer_take(struct answer *a, const struct news *it)
     case NEWS_CALL_BEGIN:
         stopper_finish(&a->stopper, &a->content);
         a->too_many = a->n_calls == ANSWER_MAX_CALLS;
-        a->call_name = arena_strndup(&a->mem, it->text.p, it->text.n);
+        begin_call(a, it);
         break;
     case NEWS_CALL:
         a->calls = arena_grow(&a->mem, a->calls, a->n_calls, &a->cap_calls, sizeof *a->calls);
         a->calls[a->n_calls++] = (struct answer_call){
-            a->call_name ? a->call_name : "", {arena_strndup(&a->mem, it->text.p, it->text.n), it->text.n}, it->truncated};
+            a->call_name ? a->call_name : "", a->call_id ? a->call_id : "",
+            {arena_strndup(&a->mem, it->text.p, it->text.n), it->text.n}, it->truncated,
+        };
         break;
     default:
         return;
@@ -149,7 +162,7 @@ void answer_begin(struct answer *a, bool thinking, const char *const *stops, int
     a->n_calls = a->cap_calls = 0;
     a->too_many = a->guarded = a->looped = a->gained = false;
     a->loop = (struct loop){0};
-    a->call_name = NULL;
+    a->call_name = a->call_id = NULL;
     const char **own = arena_array(&a->mem, (size_t)n_stops + 1, sizeof *own);          /* /set may change the list during the answer */
     for (int i = 0; i < n_stops; i++)
         own[i] = stops[i];
@@ -171,7 +184,7 @@ struct entry *answer_entry(const struct answer *a, struct transcript *t, bool wh
     struct entry *m = transcript_add(t, ROLE_ASSISTANT, buf_str(&a->content), a->content.len);
     entry_reasoning(m, buf_str(&a->reasoning), a->reasoning.len);
     for (int i = 0; i < a->n_calls && whole; i++)
-        entry_call(m, a->calls[i].name, a->calls[i].arguments.p, a->calls[i].arguments.n);
+        entry_call(m, a->calls[i].id, a->calls[i].name, a->calls[i].arguments.p, a->calls[i].arguments.n);
     if (!a->stopper.hit)
         ids_append(&m->ids, a->ids.data, a->ids.n);
     return m;

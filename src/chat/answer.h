@@ -42,7 +42,7 @@ bool loop_push(struct loop *l, const struct ids *ids);
 enum { ANSWER_MAX_CALLS = 256 };        /* each is a tool that runs; a model that repeats itself makes thousands */
 
 struct answer_call {
-    const char *name;
+    const char *name, *id;
     struct text arguments;
     bool truncated;
 };
@@ -61,7 +61,7 @@ struct answer {
 
     /* inside */
     struct arena mem;
-    const char *call_name;
+    const char *call_name, *call_id;
     size_t n_text;                      /* bytes of text in the news so far */
 };
 

@@ -12,13 +12,13 @@ enum { INTERRUPT_MS = 2000 };           /* for a tool to end by itself after an 
 
 static struct chat_event *answer_call(struct chat *c, const char *text, size_t n)
 {
-    const char *name = c->turn.answer.calls[c->calls.next++].name;
+    const struct answer_call *call = &c->turn.answer.calls[c->calls.next++];
     bool aside = c->turn.kind == TURN_ASIDE;
     struct entry *m = transcript_add(aside ? &c->aside : &c->t, ROLE_TOOL, text, n);
-    entry_tool(m, name);
+    entry_tool(m, call->name, call->id);
     if (!aside)
         persist_entry(c, m);
-    return outbox_post(&c->out, CHAT_TOOL_RESULT, name, text, n);
+    return outbox_post(&c->out, CHAT_TOOL_RESULT, call->name, text, n);
 }
 
 static void refuse_call(struct chat *c, const char *why)

@@ -23,19 +23,24 @@ static void set(json_t *object, const char *key, json_t *value)
 
 /* ---- messages ---- */
 
-static json_t *call_id(int message, int call)
+/* Returns the id of call i of message `at`.  Calls without one are of old sessions; theirs is made of their place. */
+static json_t *call_id(const struct body *b, int at, int i)
 {
-    return memory_got(json_sprintf("call_%d_%d", message, call));
+    const struct message *m = &b->messages[at];
+    if (i < m->n_calls && m->calls[i].id.n)
+        return string_of(m->calls[i].id);
+    return memory_got(json_sprintf("call_%d_%d", at, i));
 }
 
-static json_t *calls_of(const struct message *m, int at)
+static json_t *calls_of(const struct body *b, int at)
 {
+    const struct message *m = &b->messages[at];
     json_t *list = memory_got(json_array());
     for (int i = 0; i < m->n_calls; i++) {
         json_t *call = memory_got(json_object()), *function = memory_got(json_object());
         set(function, "name", string_of(m->calls[i].name));
         set(function, "arguments", string_of(m->calls[i].arguments.n ? m->calls[i].arguments : text_of("{}")));
-        set(call, "id", call_id(at, i));
+        set(call, "id", call_id(b, at, i));
         set(call, "type", json_string("function"));
         set(call, "function", function);
         json_array_append_new(list, call);
@@ -43,7 +48,7 @@ static json_t *calls_of(const struct message *m, int at)
     return list;
 }
 
-/* Results of tools come in the order of the calls in the answer before them. */
+/* Results without an id come in the order of the calls in the answer before them. */
 struct asked {
     int message, n_results;
 };
@@ -58,11 +63,14 @@ static json_t *message_of(const struct body *b, int at, struct asked *asked)
     if (m->role == ROLE_ASSISTANT && m->has_reasoning && m->reasoning.n && b->reasoning_name)
         set(o, b->reasoning_name, string_of(m->reasoning));
     if (m->n_calls)
-        set(o, "tool_calls", calls_of(m, at));
-    if (m->role == ROLE_TOOL)
-        set(o, "tool_call_id", call_id(asked->message, asked->n_results++));
-    else
+        set(o, "tool_calls", calls_of(b, at));
+    if (m->role == ROLE_TOOL) {
+        json_t *by_place = call_id(b, asked->message, asked->n_results++);
+        set(o, "tool_call_id", m->call_id.n ? string_of(m->call_id) : json_incref(by_place));
+        json_decref(by_place);
+    } else {
         *asked = (struct asked){.message = at};
+    }
     return o;
 }
 

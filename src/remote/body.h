@@ -1,7 +1,7 @@
 /* The body of a request to /v1/chat/completions: messages, tools and sampling as JSON.
  *
  * The same messages always become the same bytes, also when more messages follow them, so that a server finds the beginning of a prompt in its cache.
- * For that reason ids of tool calls are made of positions, and nothing else is made up. */
+ * For that reason nothing is made up: calls have the ids of struct call, or ids made of their places. */
 #ifndef Q35_REMOTE_BODY_H
 #define Q35_REMOTE_BODY_H
 

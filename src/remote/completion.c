@@ -113,7 +113,8 @@ static void begin_call(struct completion *c, json_int_t index, struct text id, s
     buf_add(&o->name, name.p, name.n);
     o->index = index;
     o->open = true;
-    tell(c, COMPLETION_CALL_BEGIN, name);
+    c->bytes += name.n;
+    c->fn(&(struct completion_delta){.kind = COMPLETION_CALL_BEGIN, .text = name, .id = {buf_str(&o->id), o->id.len}}, c->arg);
 }
 
 /* Whether a part with a name begins another call than the open one.  A repeated name with a repeated or missing id is the same call,

@@ -22,13 +22,13 @@ enum completion_kind {
     COMPLETION_READING,                 /* done, total, cached: tokens of the prompt */
     COMPLETION_REASONING,               /* text */
     COMPLETION_TEXT,                    /* text */
-    COMPLETION_CALL_BEGIN,              /* text: the tool's name, never empty */
+    COMPLETION_CALL_BEGIN,              /* text: the tool's name, never empty; id: the server's, or empty */
     COMPLETION_CALL,                    /* text: arguments as a JSON object; truncated: the answer ended within the call, or they are no object, and
                                          * `text` is as it came */
 };
 struct completion_delta {
     enum completion_kind kind;
-    struct text text;                   /* valid during the call */
+    struct text text, id;               /* valid during the call */
     bool   truncated;
     size_t done, total, cached;
 };

@@ -207,8 +207,8 @@ static void take_delta(struct remote *r, const struct completion_delta *d)
             r->stats.decode_ms = clock_ms_since(r->first_ns);
         }
     }
-    responder_tell(&r->base, &(struct news){.kind = kinds[d->kind], .text = d->text, .truncated = d->truncated, .done = d->done, .total = d->total,
-                                            .cached = d->cached, .stats = &r->stats});
+    responder_tell(&r->base, &(struct news){.kind = kinds[d->kind], .text = d->text, .id = d->id, .truncated = d->truncated, .done = d->done,
+                                            .total = d->total, .cached = d->cached, .stats = &r->stats});
 }
 
 /* The server's own figures in place of those that were counted here. */

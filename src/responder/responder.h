@@ -83,7 +83,7 @@ enum news_kind {
     NEWS_TOKEN,                 /* token, alternatives; comes before the text of the token */
     NEWS_REASONING,             /* text, from */
     NEWS_TEXT,                  /* text, from */
-    NEWS_CALL_BEGIN,            /* text: the tool's name */
+    NEWS_CALL_BEGIN,            /* text: the tool's name; id */
     NEWS_CALL,                  /* text: arguments; truncated: the answer ended within the call */
     NEWS_RESTORED,              /* done: tokens that came back; text: why the file cannot be used, and whether it is deleted */
     NEWS_SAVED,                 /* done: bytes written, total: bytes of the file; text: why it could not be written */
@@ -98,6 +98,7 @@ enum news_kind {
 struct news {
     enum news_kind kind;
     struct text text;                   /* ends in a zero byte if it is a sentence or a name */
+    struct text id;                     /* of the call; empty: whoever keeps the call makes one */
     size_t from;                        /* if can.tokens: offset of the text in the decoded answer, in bytes */
     struct token token;
     const struct logprobs *alternatives;    /* NULL: not known */

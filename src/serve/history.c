@@ -174,7 +174,8 @@ static bool read_call(struct reader *r, const struct pyjson *call, struct messag
     const struct pyjson *function = pyjson_given(call, "function"), *from = function ? function : call, *name = given_text(from, "name");
     if (!name)
         return refuse_message(r, "call %d has no name, expected {\"function\": {\"name\": ..., \"arguments\": ...}}", m->n_calls + 1);
-    m->calls[m->n_calls++] = (struct call){.name = name->text, .arguments = read_arguments(r, pyjson_get(from, "arguments"))};
+    const struct pyjson *id = given_text(call, "id");
+    m->calls[m->n_calls++] = (struct call){name->text, read_arguments(r, pyjson_get(from, "arguments")), id ? id->text : text_of("")};
     return true;
 }
 
@@ -244,6 +245,9 @@ static bool read_message(struct reader *r)
         read_reasoning(r, &m);
     if (m.role == ROLE_ASSISTANT && !read_calls(r, &m))
         return false;
+    const struct pyjson *call_id = given_text(r->now, "tool_call_id");
+    if (m.role == ROLE_TOOL && call_id)
+        m.call_id = call_id->text;
     if (m.role == ROLE_SYSTEM)
         add_system(r, text_trim(m.content));
     else if (m.role == ROLE_TOOL && !r->n && !r->has_system)
@@ -251,6 +255,34 @@ static bool read_message(struct reader *r)
     else
         add(r, m);
     return true;
+}
+
+/* Returns which of the calls has this id; -1: none, or several. */
+static int call_of(const struct message *m, struct text id)
+{
+    int found = -1;
+    for (int i = 0; i < m->n_calls; i++)
+        if (id.n && text_same(m->calls[i].id, id)) {
+            if (found >= 0)
+                return -1;
+            found = i;
+        }
+    return found;
+}
+
+/* Puts the results after an answer into the order of its calls, since the chat template writes no ids.  Results stay as they are unless each has the
+ * id of a call. */
+static void order_results(struct message *answer, struct message *results, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (call_of(answer, results[i].call_id) < 0)
+            return;
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0 && call_of(answer, results[k].call_id) < call_of(answer, results[k - 1].call_id); k--) {
+            const struct message later = results[k];
+            results[k] = results[k - 1];
+            results[k - 1] = later;
+        }
 }
 
 static bool read_messages(struct reader *r, const struct pyjson *list)
@@ -263,6 +295,12 @@ static bool read_messages(struct reader *r, const struct pyjson *list)
         r->now = &list->items[i];
         r->number = i + 1;
         ok = read_message(r);
+    }
+    for (int i = 0, n; i < r->n; i += 1 + n) {
+        for (n = 0; r->all[i].n_calls > 1 && i + 1 + n < r->n && r->all[i + 1 + n].role == ROLE_TOOL; n++)
+            ;
+        if (n <= r->all[i].n_calls)
+            order_results(&r->all[i], &r->all[i + 1], n);
     }
     for (int i = 0; i < r->n; i++)
         asks = asks || template_is_query(&r->all[i]);

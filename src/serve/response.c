@@ -2,31 +2,12 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "base/grow.h"
-#include "base/log.h"
 #include "base/memory.h"
 
 /* ---- for formats ---- */
-
-void response_add_id(struct buf *out, const char *kind)
-{
-    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    enum { LETTERS = sizeof letters - 1, WANTED = 24, FAIR = 256 / LETTERS * LETTERS };
-    unsigned char bytes[2 * WANTED];
-    buf_adds(out, kind);
-    for (int n = 0; n < WANTED;) {
-        CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes);
-        for (size_t i = 0; i < sizeof bytes && n < WANTED; i++)
-            if (bytes[i] < FAIR) {
-                buf_addc(out, letters[bytes[i] % LETTERS]);
-                n++;
-            }
-    }
-}
 
 int response_n_tokens(const struct response *r, const struct stats *s)
 {
@@ -117,13 +98,14 @@ static void take_reasoning(struct response *r, struct text t)
         r->format->reasoning(r, t);
 }
 
-static void begin_call(struct response *r, struct text name)
+static void begin_call(struct response *r, struct text name, struct text id)
 {
     release_text(r);
     r->calls.all = grow(r->calls.all, r->calls.n, &r->calls.cap, sizeof *r->calls.all);
     struct response_call *call = &r->calls.all[r->calls.n++];
     *call = (struct response_call){0};
-    response_add_id(&call->id, "call_");
+    buf_adds(&call->id, id.n ? "" : "call_");
+    id.n ? buf_add(&call->id, id.p, id.n) : buf_add_random(&call->id, 24);
     buf_add(&call->name, name.p, name.n);
     r->in_call = true;
     if (r->question->streams) {
@@ -152,7 +134,8 @@ void response_begin(struct response *r, const struct question *q, const struct r
 {
     *r = (struct response){.question = q, .format = q->format, .responder = responder, .model = model, .created = (int64_t)time(NULL)};
     r->own = r->format->own_bytes ? memory_zeroed(1, r->format->own_bytes) : NULL;
-    response_add_id(&r->id, r->format->id);
+    buf_adds(&r->id, r->format->id);
+    buf_add_random(&r->id, 24);
     stopper_reset(&r->stopper, q->stops, q->n_stops);
     if (q->streams && r->format->begin)
         r->format->begin(r);
@@ -183,7 +166,7 @@ bool response_news(struct response *r, const struct news *it)
     } else if (it->kind == NEWS_TEXT && f->text) {
         take_text(r, it->text, it->from);
     } else if (it->kind == NEWS_CALL_BEGIN && f->text) {
-        begin_call(r, it->text);
+        begin_call(r, it->text, it->id);
     } else if (it->kind == NEWS_CALL && f->text) {
         end_call(r, it->text, it->truncated);
     }

@@ -61,7 +61,6 @@ void response_done(struct response *r, const struct news *it);
 void response_free(struct response *r);
 
 /* For formats. */
-void response_add_id(struct buf *out, const char *kind);   /* appends KIND and 24 random letters and digits, so that no id comes twice */
 int  response_n_tokens(const struct response *r, const struct stats *s);         /* tokens of the answer, without those made after its end */
 double response_log(float prob);           /* natural logarithm; -9999 for 0, as other servers write it, since JSON has no infinity */
 

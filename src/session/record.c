@@ -89,6 +89,8 @@ static void add_entry(struct buf *out, const struct entry *m, const char *key, j
     if (m->m.role == ROLE_TOOL)
         json_object_set_new(r, "name", string(m->tool));
     set_time(r, "time", m->time_s);
+    if (m->m.call_id.n)
+        json_object_set_new(r, "call", string(m->m.call_id));
     if (m->m.reasoning.n)
         json_object_set_new(r, "reasoning", string(m->m.reasoning));
     json_object_set_new(r, "content", string(m->m.content));
@@ -97,6 +99,8 @@ static void add_entry(struct buf *out, const struct entry *m, const char *key, j
         if (!calls)
             json_object_set_new(r, "calls", calls = json_array());
         json_t *call = json_object();
+        if (m->m.calls[i].id.n)
+            json_object_set_new(call, "id", string(m->m.calls[i].id));
         json_object_set_new(call, "name", string(m->m.calls[i].name));
         json_object_set_new(call, "arguments", string(m->m.calls[i].arguments));
         json_array_append_new(calls, call);
@@ -328,10 +332,10 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
     if (role == ROLE_ASSISTANT)
         entry_reasoning(m, reasoning.p, reasoning.n);
     if (role == ROLE_TOOL)
-        entry_tool(m, field(r, "name").p);
+        entry_tool(m, field(r, "name").p, field(r, "call").p);
     json_array_foreach(json_object_get(r, "calls"), i, item) {
         struct text arguments = field(item, "arguments");
-        entry_call(m, field(item, "name").p, arguments.p, arguments.n);
+        entry_call(m, field(item, "id").p, field(item, "name").p, arguments.p, arguments.n);
     }
     json_array_foreach(json_object_get(r, "files"), i, item) {
         json_int_t bytes = json_integer_value(json_object_get(item, "bytes"));

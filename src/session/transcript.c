@@ -52,15 +52,16 @@ void entry_reasoning(struct entry *m, const char *text, size_t n)
     m->m.reasoning = copy(&m->mem, text, n);
 }
 
-void entry_call(struct entry *m, const char *name, const char *arguments, size_t n)
+void entry_call(struct entry *m, const char *id, const char *name, const char *arguments, size_t n)
 {
     m->m.calls = arena_grow(&m->mem, m->m.calls, m->m.n_calls, &m->cap_calls, sizeof *m->m.calls);
-    m->m.calls[m->m.n_calls++] = (struct call){copy(&m->mem, name, strlen(name)), copy(&m->mem, arguments, n)};
+    m->m.calls[m->m.n_calls++] = (struct call){copy(&m->mem, name, strlen(name)), copy(&m->mem, arguments, n), copy(&m->mem, id, strlen(id))};
 }
 
-void entry_tool(struct entry *m, const char *name)
+void entry_tool(struct entry *m, const char *name, const char *call_id)
 {
     m->tool = copy(&m->mem, name, strlen(name));
+    m->m.call_id = copy(&m->mem, call_id, strlen(call_id));
 }
 
 void entry_file(struct entry *m, struct text path, size_t bytes, struct text text)

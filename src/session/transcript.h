@@ -61,8 +61,8 @@ struct transcript {
 
 struct entry *transcript_add(struct transcript *t, enum role role, const char *content, size_t n);      /* appends an entry to the path */
 void entry_reasoning(struct entry *m, const char *text, size_t n);
-void entry_call(struct entry *m, const char *name, const char *arguments, size_t n);
-void entry_tool(struct entry *m, const char *name);
+void entry_call(struct entry *m, const char *id, const char *name, const char *arguments, size_t n);
+void entry_tool(struct entry *m, const char *name, const char *call_id);
 void entry_file(struct entry *m, struct text path, size_t bytes, struct text text);
 void entry_mark(struct entry *m, int file, enum mark mark);             /* file -1: the message itself; files cannot be pinned */
 void transcript_system(struct transcript *t, const char *text);         /* sets the system prompt; NULL or "": none */

@@ -11,7 +11,7 @@
 
 static struct text t(const char *s) { return text_of(s); }
 
-static struct call calls[] = {{{"weather", 7}, {"{\"city\": \"Rom\xc3\xa9\"}", 17}}, {{"now", 3}, {0}}};
+static struct call calls[] = {{{"weather", 7}, {"{\"city\": \"Rom\xc3\xa9\"}", 17}, {0}}, {{"now", 3}, {0}, {0}}};
 static const struct message messages[] = {
     {.role = ROLE_SYSTEM, .content = {"Be \"brief\".", 11}},
     {.role = ROLE_USER, .content = {"Hot?\n", 5}},
@@ -111,6 +111,24 @@ static void test_body__calls_and_their_results_name_each_other(void **state)
                     "{\"id\":\"call_2_1\",\"type\":\"function\",\"function\":{\"name\":\"now\",\"arguments\":\"{}\"}}]},"
                     "{\"role\":\"tool\",\"content\":\"30\",\"tool_call_id\":\"call_2_0\"},{\"role\":\"tool\",\"content\":\"noon\","
                     "\"tool_call_id\":\"call_2_1\"}]}");
+}
+
+static void test_body__calls_keep_their_ids(void **state)
+{
+    (void)state;
+    static struct call own[] = {{{"now", 3}, {0}, {"a7", 2}}, {{"now", 3}, {0}, {"b8", 2}}};
+    static const struct message both[] = {
+        {.role = ROLE_ASSISTANT, .calls = own, .n_calls = 2}, {.role = ROLE_TOOL, .content = {"2", 1}, .call_id = {"b8", 2}},
+        {.role = ROLE_TOOL, .content = {"1", 1}, .call_id = {"a7", 2}},
+    };
+    const struct sampling greedy = {0};
+    struct body b = {.model = "m", .dialect = dialect_find("openai", NULL), .sampling = &greedy, .messages = both, .n_messages = 3};
+    assert_body(&b, "{\"model\":\"m\",\"stream\":true,\"temperature\":0.0,\"stream_options\":{\"include_usage\":true},"
+                    "\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":["
+                    "{\"id\":\"a7\",\"type\":\"function\",\"function\":{\"name\":\"now\",\"arguments\":\"{}\"}},"
+                    "{\"id\":\"b8\",\"type\":\"function\",\"function\":{\"name\":\"now\",\"arguments\":\"{}\"}}]},"
+                    "{\"role\":\"tool\",\"content\":\"2\",\"tool_call_id\":\"b8\"},"
+                    "{\"role\":\"tool\",\"content\":\"1\",\"tool_call_id\":\"a7\"}]}");
 }
 
 static void test_body__more_messages_leave_the_bytes_before_them_as_they_are(void **state)
@@ -233,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_body__each_dialect_is_asked_in_its_own_words),
         cmocka_unit_test(test_body__what_is_off_is_said_where_the_server_has_values_of_its_own),
+        cmocka_unit_test(test_body__calls_keep_their_ids),
         cmocka_unit_test(test_body__calls_and_their_results_name_each_other),
         cmocka_unit_test(test_body__more_messages_leave_the_bytes_before_them_as_they_are),
         cmocka_unit_test(test_body__what_a_server_refuses_is_left_out),

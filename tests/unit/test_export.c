@@ -26,9 +26,9 @@ static void fill(struct transcript *t)
     entry_file(m, text("now"), 3, text("12h"));
     m = transcript_add(t, ROLE_ASSISTANT, "", 0);
     entry_reasoning(m, "I look.\n\nAt it.", 15);
-    entry_call(m, "clock", "{\"zone\": \"UTC\"}", 15);
+    entry_call(m, "", "clock", "{\"zone\": \"UTC\"}", 15);
     ids_add(&m->ids, 7);
-    entry_tool(transcript_add(t, ROLE_TOOL, "```\nnoon", 8), "clock");
+    entry_tool(transcript_add(t, ROLE_TOOL, "```\nnoon", 8), "clock", "");
     transcript_add(t, ROLE_ASSISTANT, "At *noon*.", 10)->stopped = true;
     transcript_title(t, "The time");
 }
@@ -63,9 +63,9 @@ static void test_export__text_has_what_was_said_and_each_call_with_its_result(vo
     is("txt", "You:\nWhen is\n@now?\n\nAnswer:\n[clock UTC =\n```\nnoon]\n\nAnswer:\nAt *noon*.\n\n");
     transcript_add(&t, ROLE_USER, "Add", 3);
     struct entry *m = transcript_add(&t, ROLE_ASSISTANT, "", 0);
-    entry_call(m, "calculator", "{\"expression\": \"17 + 25\"}", 25);
-    entry_call(m, "clock", "{}", 2);
-    entry_tool(transcript_add(&t, ROLE_TOOL, "42", 2), "calculator");
+    entry_call(m, "", "calculator", "{\"expression\": \"17 + 25\"}", 25);
+    entry_call(m, "", "clock", "{}", 2);
+    entry_tool(transcript_add(&t, ROLE_TOOL, "42", 2), "calculator", "");
     assert_true(export_transcript(&t, "txt", &out, &e));
     assert_string_equal(out.data, "You:\nAdd\n\nAnswer:\n[calculator 17 + 25 = 42]\n\n[clock = (no result)]\n\n");
     transcript_free(&t);

@@ -191,6 +191,22 @@ static void test_question__results_and_calls_that_match_nothing_are_taken(void *
     EXPECT_PROMPTS(rows);
 }
 
+/* The template writes no ids, so that the model takes the first result for that of the first call. */
+static void test_question__results_come_in_the_order_of_their_calls(void **state)
+{
+    (void)state;
+#define TWO      "{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"x\", \"function\": {\"name\": \"f\"}}, {\"id\": \"y\", \"function\": " \
+                 "{\"name\": \"f\"}}]}"
+#define R(id)    "{\"role\": \"tool\", \"tool_call_id\": \"" id "\", \"content\": \"" id "\"}"
+#define IN_ORDER(first, second) TURN("user", "q") "<|im_start|>assistant\n" THOUGHT("") CALL("") "\n" CALL("") "<|im_end|>\n<|im_start|>user\n" \
+        "<tool_response>\n" first "\n</tool_response>\n<tool_response>\n" second "\n</tool_response><|im_end|>\n" BEGIN
+    static const struct prompt_row rows[] = {
+        {U("q") ", " TWO ", " R("x") ", " R("y"), IN_ORDER("x", "y")}, {U("q") ", " TWO ", " R("y") ", " R("x"), IN_ORDER("x", "y")},
+        {U("q") ", " TWO ", " R("y") ", " R("z"), IN_ORDER("y", "z")}, {U("q") ", " TWO ", " R("y") ", " R("y"), IN_ORDER("y", "y")},
+    };
+    EXPECT_PROMPTS(rows);
+}
+
 static void test_question__a_refusal_names_the_message_and_what_is_wrong_with_it(void **state)
 {
     (void)state;
@@ -272,12 +288,13 @@ static void test_question__without_parallel_calls_an_answer_ends_after_the_first
         assert_true(read_with(arena_printf(&a, "\"parallel_tool_calls\": false, \"stream\": %s", streams ? "true" : "false")));
         q.format = &format_openai;
         response_begin(&c, &q, NULL, "demo");
-        assert_true(response_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("f")}));
+        assert_true(response_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("f"), .id = text_of("call_mine")}));
         assert_false(response_news(&c, &(struct news){.kind = NEWS_CALL, .text = text_of("{\"x\": 1}")}));
         assert_false(response_news(&c, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("another")}));
         assert_false(response_news(&c, &(struct news){.kind = NEWS_TEXT, .text = text_of("later")}));
         response_done(&c, &(struct news){.kind = NEWS_DONE, .end = END_INTERRUPTED});
         assert_non_null(strstr(c.out.data, "\\\"x\\\": 1}"));
+        assert_non_null(strstr(c.out.data, "\"id\": \"call_mine\""));
         assert_non_null(strstr(c.out.data, "\"finish_reason\": \"tool_calls\""));
         assert_null(strstr(c.out.data, "another"));
         assert_null(strstr(c.out.data, "later"));
@@ -468,6 +485,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_question__texts_and_lists_of_parts_are_the_same, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__arguments_that_are_no_object_are_taken_as_text, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__results_and_calls_that_match_nothing_are_taken, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_question__results_come_in_the_order_of_their_calls, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__a_refusal_names_the_message_and_what_is_wrong_with_it, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__pictures_are_refused_in_words_that_programs_know, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__tools_are_functions, setup, teardown),

@@ -70,12 +70,12 @@ static void fill(struct transcript *t)
     transcript_add(t, ROLE_USER, "a\0b \xc3\xa9\n\"\\\x01", 10);
     struct entry *m = transcript_add(t, ROLE_ASSISTANT, "", 0);
     entry_reasoning(m, "why", 3);
-    entry_call(m, "clock", "{}", 2);
-    entry_call(m, "x", "{\"a\": 1}", 8);
+    entry_call(m, "call_1", "clock", "{}", 2);
+    entry_call(m, "call_2", "x", "{\"a\": 1}", 8);
     ids_add(&m->ids, 7);
     ids_add(&m->ids, 248046);
     m->stopped = true;
-    entry_tool(transcript_add(t, ROLE_TOOL, "noon", 4), "clock");
+    entry_tool(transcript_add(t, ROLE_TOOL, "noon", 4), "clock", "call_1");
 }
 
 static struct session *save(const struct transcript *t)
@@ -124,9 +124,11 @@ static void test_session__what_was_saved_is_loaded(void **state)
     holds(m->m.reasoning, "why", 3);
     assert_int_equal(m->m.n_calls, 2);
     holds(m->m.calls[1].arguments, "{\"a\": 1}", 8);
+    holds(m->m.calls[1].id, "call_2", 6);
     assert_int_equal(m->ids.n, 2);
     assert_int_equal(m->ids.data[1], 248046);
     holds(back.entries[2]->tool, "clock", 5);
+    holds(back.entries[2]->m.call_id, "call_1", 6);
     session_close(s);
     transcript_free(&t);
     transcript_free(&back);
