@@ -146,6 +146,8 @@ void prompt_join(struct buf *prompt, const char *text, size_t n)
 {
     struct buf all = {0};
     const char *p = buf_str(prompt), *hole = strstr(p, "{}");
+    while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
     if (!n)
         return;
     if (!hole) {
@@ -154,8 +156,6 @@ void prompt_join(struct buf *prompt, const char *text, size_t n)
         buf_add(prompt, text, n);
         return;
     }
-    while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
-        n--;
     for (; hole; p = hole + 2, hole = strstr(p, "{}")) {
         buf_add(&all, p, (size_t)(hole - p));
         buf_add(&all, text, n);

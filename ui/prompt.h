@@ -9,8 +9,8 @@
 #include "chat/chat.h"
 #include "ui/process.h"
 
-/* Replaces every {} of the words by stdin, without its last line ends; without {} appends stdin after an empty line.
- * An empty stdin leaves {} as it is, for then it was probably meant so. */
+/* Replaces every {} of the words by the text of stdin without its last line ends; without {} appends the text after an empty line.  An empty stdin
+ * leaves {} as it is, since {} was probably meant literally. */
 void prompt_join(struct buf *prompt, const char *text, size_t n);
 
 /* Reads stdin to its end and joins it.  If there are words and not a byte comes, it says so after two seconds and ends after the

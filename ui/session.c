@@ -112,7 +112,7 @@ int session_list(const struct args *a)
         if (n < s.n)
             buf_addf(&out, "... and %d older ones: --all lists them; words after the command search titles and texts\n", s.n - n);
         status = print(&out, !json);
-        if (!s.n && isatty(1))
+        if (!s.n && !json)
             tell(find.len ? "no saved conversation has all these words" : "no saved conversation yet");
     } else {
         status = refused(&e);
@@ -204,7 +204,7 @@ static int list_trash(void)
         for (int i = 0; i < s.n; i++)
             sessions_line(&s.items[i], time(NULL), &out);
         status = print(&out, true);
-        if (!s.n && isatty(1))
+        if (!s.n)
             tell("the trash is empty");
     } else {
         status = refused(&e);
@@ -223,8 +223,14 @@ int session_restore(const struct args *a)
         return list_trash();
     for (int i = 0; i < args_n_words(a); i++) {
         struct err e = {0};
-        if (!trash_take(args_word(a, i), &e))
+        if (trash_take(args_word(a, i), &e)) {
+            struct buf line = {0};
+            buf_addf(&line, "%s is restored", args_word(a, i));
+            tell(line.data);
+            buf_free(&line);
+        } else {
             status = refused(&e);
+        }
     }
     return status;
 }

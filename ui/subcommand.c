@@ -417,12 +417,13 @@ bool subcommand_meant(const char *words, struct buf *line)
             return false;
         snprintf(word[n++], sizeof *word, "%.*s", (int)strcspn(p, " "), p);
     }
-    for (const struct sub_row *g = NULL; n && (g = sub_next(g, SUB_GROUP));)
-        if (strcmp(g->name, "debug"))
-            add_meant(g, word, n, line);
     for (int i = 0; i < N_MEANT && !line->len && n < 3; i++)
         if (!strcmp(word[0], meant[i].word))
             buf_adds(line, meant[i].line);
+    const bool known = line->len > 0;
+    for (const struct sub_row *g = NULL; n && !known && (g = sub_next(g, SUB_GROUP));)
+        if (strcmp(g->name, "debug"))
+            add_meant(g, word, n, line);
     return line->len > 0;
 }
 

@@ -153,12 +153,20 @@ static bool begins(const char *word, const char *name)
     return n >= 4 && !strncmp(word, name, n - 1);
 }
 
+/* True if two neighbours of the one are swapped in the other. */
+static bool is_swapped(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a && a[0] == b[1] && a[1] == b[0] && !strcmp(a + 2, b + 2);
+}
+
 const char *nearest_name(const char *word, const char *const *names, int n)
 {
-    const char *best = NULL;
-    int least = (int)strlen(word) / 3 + 2;      /* one slip in a short word, more in a long one */
+    const char *best = NULL, *positive = !strncmp(word, "no-", 3) || !strncmp(word, "no_", 3) ? word + 3 : word;
+    int least = ((int)strlen(word) + 1) / 3 + 1;        /* about a third of the letters may be wrong: one slip in a short word, more in a long one */
     for (int i = 0; i < n; i++) {
-        int d = names[i] ? distance(word, names[i]) : least;
+        int d = !names[i] ? least : !strcmp(positive, names[i]) ? 0 : is_swapped(word, names[i]) ? 1 : distance(word, names[i]);
         if (d < least) {
             least = d;
             best = names[i];
@@ -167,14 +175,6 @@ const char *nearest_name(const char *word, const char *const *names, int n)
     for (int i = 0; i < n && !best; i++)
         best = names[i] && begins(word, names[i]) ? names[i] : NULL;
     return best;
-}
-
-/* True if two neighbours of the one are swapped in the other. */
-static bool is_swapped(const char *a, const char *b)
-{
-    while (*a && *a == *b)
-        a++, b++;
-    return *a && a[0] == b[1] && a[1] == b[0] && !strcmp(a + 2, b + 2);
 }
 
 bool nearest_is(const char *word, const char *name)

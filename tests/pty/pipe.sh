@@ -256,6 +256,9 @@ ask --save trip Hello < /dev/null
 is "... never over another one" "$rc $(cat out err)" "2 q35chat: the conversation trip exists; -r trip continues it"
 ask --no-think -n 8 -c more < /dev/null
 is "... and -c finds it" "$rc $(grep -c '"role":"user"' state/q35chat/sessions/trip.jsonl)" "0 2"
+echo 'with a line end' > in
+ask --no-think -n 8 -c < in
+is "... and a message from stdin is kept without its last line end" "$rc $(grep -c '"with a line end"' state/q35chat/sessions/trip.jsonl)" "0 1"
 ask --save more -c Hello < /dev/null
 is "--save is not for -c" "$rc" 2
 ask -r < /dev/null

@@ -59,7 +59,7 @@ refused "\"a/b/c\" is not the name of a repository; expected ORG/NAME" model get
 refused "\"../x\" is not a revision; expected a branch, a tag or a commit" model get a/b@../x
 
 run sessions
-is "sessions alone is session list" "$rc $(cat out err)" "0 "
+is "sessions alone is session list" "$rc $(cat out err)" "0 q35chat: no saved conversation yet"
 run models
 has "models alone is model list" "$rc $(cat out)" "0 "
 run models --json
@@ -84,6 +84,7 @@ meant "q35chat session list or q35chat model list" list
 meant "q35chat session" sesions
 meant "q35chat -m MODEL" run
 meant "q35chat model get" pull 35b
+meant "q35chat --version" version
 for words in hello 'tell me' 'run a test' 'list some models' 'a session' 'help me'; do
     Q35CHAT_MODEL=nosuch run $words
     lacks "'$words' is a prompt" "$(cat err)" "did you mean"

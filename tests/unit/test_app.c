@@ -847,7 +847,7 @@ static void test_app__a_full_context_comes_with_advice(void **state)
     stage_answer();
     assert_shows("! failed: This model's maximum context length is 40 tokens; the prompt has ");
     assert_shows("shorten it");
-    assert_shows(" too long for the context; the reason is above");            /* in the status line */
+    assert_shows(" too long: 1.5k of 40");   /* in the status line */
     assert_hides("/drop");              /* nothing was said that could be dropped */
     for (int i = 0; i < 3; i++) {
         stage_key("Enter");
@@ -1332,10 +1332,16 @@ static void test_app__sessions_of_the_same_title_show_the_last_question_or_the_a
     assert_shows("2 turns  just now");
     stage_key("Esc");
     stage_type("/resume sto");
-    assert_shows("Tell me a story: A fox and a crow., just now");
-    assert_shows("Tell me a story: What did it do?, just now");
+    assert_shows("Tell me a story: A fox and a crow.");
+    assert_shows("Tell me a story: What did it do?");
+    assert_shows("just now");
     stage_type("ry nobody");
     assert_hides("just now");
+    stage_keys("Ctrl-U");
+    stage_say("/rename A story that has a title of so many words that there is no room for all of them on a row");
+    stage_type("/resume sto");
+    assert_shows("A story that has a title of so many");
+    assert_shows("just now");                   /* the title is cut, not the time */
     stage_keys("Ctrl-U");
     stage_type("/resume story");
     stage_keys("Tab Tab Enter Enter");          /* the older one */

@@ -747,6 +747,7 @@ static void test_nearest__a_slip_is_found_and_another_word_is_not(void **state)
     assert_string_equal(nearest_name("temprature", names, 4), "temperature");
     assert_string_equal(nearest_name("sede", names, 4), "seed");
     assert_null(nearest_name("banana", names, 4));
+    assert_null(nearest_name("nope", (const char *const[]){"copy", "note"}, 1));      /* two of four letters are wrong */
     assert_null(nearest_name("", names, 4));
 }
 

@@ -1,7 +1,10 @@
 #include "ui/tui/app.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/unicode.h"
+#include "ui/tui/figure.h"
 #include "ui/tui/input.h"
 #include "ui/tui/panel.h"
 #include "ui/tui/picker.h"
@@ -77,6 +80,19 @@ static void call_user(struct host *h, const struct chat_event *ev)
         bell_call(&h->bell, options_text(h->o, OPT_bell), what, chat_title(h->chat), h->ms);
 }
 
+/* Shows by how much the draft, which is taken back, is too long: "too long: 102k of 32k". */
+static void hint_too_long(struct host *h, const struct chat_event *ev)
+{
+    const char *message = ev->taken_back ? ev->taken_back : "";
+    struct buf text = {0};
+    buf_adds(&text, "too long: ");
+    figure_tokens(&text, chat_context_used(h->chat).tokens + chat_count_tokens(h->chat, message, strlen(message)));
+    buf_adds(&text, " of ");
+    figure_window(&text, chat_info(h->chat) ? chat_info(h->chat)->n_ctx : 0);
+    host_hint(h, "%s", chat_info(h->chat) && chat_info(h->chat)->n_ctx ? text.data : "too long for the context");
+    buf_free(&text);
+}
+
 static void on_event(struct app *a, const struct chat_event *ev)
 {
     struct host *h = &a->host;
@@ -89,7 +105,7 @@ static void on_event(struct app *a, const struct chat_event *ev)
     if (ev->kind == CHAT_FATAL)
         on_fatal(a, ev);
     if (ev->kind == CHAT_DONE && ev->end == END_TOO_LONG)
-        host_hint(h, "too long for the context; the reason is above");
+        hint_too_long(h, ev);
     else if (ev->kind == CHAT_DONE && end_failed(ev->end))
         host_hint(h, "failed: %s", ev->text);
     if (ev->kind == CHAT_READY)         /* until now these were estimates */

@@ -403,8 +403,10 @@ static void fill(struct suggest *s, const struct buf *before)
         const struct complete_item *item = &s->found.items[i];
         bool command = *item->help;     /* its argument stands behind it, or its value, then its help */
         const char *value = sets ? value_of(s, item->word) : NULL, *after = value ? value : item->note;
+        const char *time = s->found.whole ? strrchr(item->note, ',') : NULL;    /* of a conversation: its title is cut, not its time */
         s->rows[i].text = command && *after ? arena_printf(&s->mem, "%s %s", item->word, after) : item->word;
-        s->rows[i].note = command ? item->help : *item->note ? item->note : NULL;
+        s->rows[i].note = time ? time + 2 : command ? item->help : *item->note ? item->note : NULL;
+        s->rows[i].more = time ? arena_strndup(&s->mem, item->note, (size_t)(time - item->note)) : NULL;
         sentences |= command;
     }
     const char *help = s->found.note.len ? s->found.note.data : s->found.n > POPUP_ROWS ? "Tab completes  Enter accepts  Esc closes" : NULL;
