@@ -28,7 +28,7 @@
 
 /* --- completion ------------------------------------------------------------------------------------------------------ */
 
-/* What the last word of a line may become: a command, an argument of its command, or a file. */
+/* Possible completions of the last word of a line: commands, arguments of its command, or files. */
 struct choices {
     int    n;
     const char *word;                   /* the word, in the line */

@@ -31,7 +31,7 @@ bool lineedit_gone(const struct lineedit *l);           /* there is no terminal 
 void lineedit_remember(struct lineedit *l, const char *text);
 /* The next line begins with that, if it is libedit that edits. */
 void lineedit_put(struct lineedit *l, const struct buf *text);
-/* What was typed ahead does not count. */
+/* Discards keys that were typed ahead. */
 void lineedit_forget(struct lineedit *l);
 
 /* While an answer runs, what is typed is not echoed and waits for the next line. */

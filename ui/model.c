@@ -24,9 +24,9 @@
 #include "session/list.h"
 #include "ui/process.h"
 #include "ui/subcommand.h"
-#include "ui/tui/figure.h"
 #include "ui/tui/look.h"
-#include "ui/tui/progress.h"
+#include "ui/tui/numbers.h"
+#include "ui/tui/phase.h"
 
 /* `q35chat model list`: what is on this machine. */
 
@@ -74,7 +74,7 @@ static void add_state(const struct models_item *it, struct buf *out)
         buf_adds(out, e.msg);
     else {
         buf_adds(out, "fits, with ");
-        figure_window(out, plan.n_ctx);
+        number_context(out, plan.n_ctx);
         buf_adds(out, " tokens of context");
     }
     if (!it->complete && it->place == MODELS_HUB)
@@ -472,7 +472,7 @@ static json_t *verify_json(const struct verify_report *r, const char *dir)
                      "findings", list);
 }
 
-/* Of faults of one kind the first few: a directory that lacks a shard lacks thousands of tensors. */
+/* Prints the first few faults of each kind: a directory that lacks a shard lacks thousands of tensors. */
 static void print_findings(const struct verify_report *r)
 {
     enum { EACH = 10 };
@@ -521,7 +521,7 @@ int model_verify(const struct args *a)
 
 /* --- build-hybrid ------------------------------------------------------------------------------------------------- */
 
-/* arg: lines are only added; then its end alone is told. */
+/* Shows the progress on stderr; arg: lines are only added, and then only the end is shown. */
 static void show_progress(void *arg, uint64_t done, uint64_t total)
 {
     bool adds = *(bool *)arg;

@@ -28,7 +28,7 @@ static int fail(int status, const char *why)
 
 /* ---- start ---- */
 
-/* Config file, environment, then the flags of the command that are options of a chat, too. */
+/* Reads the config file, the environment, then the flags that are options of a chat, too. */
 static int read_options(struct options *o, const struct args *a, struct err *e)
 {
     static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "draft", "conversations"};
@@ -65,7 +65,7 @@ static enum server_state loop(struct server *s, struct err *e)
     return state;
 }
 
-/* serve.key beside the config file, unless another file was given. */
+/* Reads the key from serve.key beside the config file, unless another file was given. */
 static bool read_key(const struct args *a, struct buf *key, struct err *e)
 {
     struct buf path = {0};
@@ -85,7 +85,7 @@ static bool read_key(const struct args *a, struct buf *key, struct err *e)
     return ok;
 }
 
-/* The sockets that it listens on: those that systemd opened, else its own one; and that of --listen. */
+/* The sockets to listen on: those that systemd opened, else our own; and that of --listen. */
 struct doors {
     int  fds[MAX_DOORS], n;
     int  lock;                          /* of its own one; -1: none */
@@ -166,7 +166,7 @@ static void doors_close(struct doors *d)
     close(d->lock);
 }
 
-/* The server closes those that it has taken. */
+/* Hands the sockets to the server, which closes them. */
 static bool listen_on(struct server *s, struct doors *d, struct err *e)
 {
     while (d->n && server_listen(s, d->fds[d->n - 1], e))
@@ -186,7 +186,7 @@ static int serve(struct server *s, const struct doors *d)
     return state == SERVER_FAILED ? fail(EXIT_MODEL, e.msg) : EXIT_ANSWERED;
 }
 
-/* What can be refused without the model is refused before it loads. */
+/* Checks everything that needs no model before the model loads. */
 static int start_on(const struct args *a, struct options *o, struct doors *d)
 {
     struct err e = {{0}};

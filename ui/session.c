@@ -30,7 +30,7 @@ static int refused(const struct err *e)
     return EXIT_FAILED;
 }
 
-/* What stands in files takes no orders from them to a terminal; a pipe gets it as it is. */
+/* Prints text from files: a terminal gets it without control characters, a pipe gets it as it is. */
 static int print(const struct buf *text, bool always_safe)
 {
     struct buf safe = {0};
@@ -55,7 +55,7 @@ static json_t *text_json(const char *s)
     return json_text(s, strlen(s));             /* file names can hold any bytes */
 }
 
-/* A line each, as `jq` likes it. */
+/* Appends a JSON object on a line, as jq expects. */
 static void add_json(const struct sessions_item *item, struct buf *out)
 {
     json_t *j = json_object();
@@ -80,7 +80,7 @@ static void add_name(const char *name, void *out)
         buf_addf(out, "%s\n", name);
 }
 
-/* A line each, for the shells' completion. */
+/* Prints a name per line, for the completion of shells. */
 static int names(bool in_trash)
 {
     struct buf out = {0};

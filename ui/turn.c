@@ -11,8 +11,8 @@
 #include "base/unicode.h"
 #include "base/when.h"
 #include "ui/process.h"
-#include "ui/tui/figure.h"
 #include "ui/tui/look.h"
+#include "ui/tui/numbers.h"
 
 void turn_init(struct turn *t, struct chat *c, struct options *o)
 {
@@ -194,19 +194,19 @@ static void approve(struct turn *t, const struct chat_event *ev)
 
 static void add_figures(struct buf *line, const struct stats *s)
 {
-    figure_turn(line, s->n_prompt - s->n_cached, s->prefill_ms, s->n_tokens, s->decode_ms);
+    number_turn(line, s->n_prompt - s->n_cached, s->prefill_ms, s->n_tokens, s->decode_ms);
     buf_addf(line, ", %.1f tok/s, ", stats_tok_s(s));
     if (stats_acceptance(s) >= 0)
         buf_addf(line, "accept %.0f %%, ", 100 * stats_acceptance(s));
     buf_adds(line, "ctx ");
-    figure_tokens(line, s->ctx_used);
+    number_tokens(line, s->ctx_used);
     if (s->ctx_total) {
         buf_addc(line, '/');
-        figure_window(line, s->ctx_total);
+        number_context(line, s->ctx_total);
     }
     if (s->joules > 0) {
         buf_adds(line, ", ");
-        figure_joules(line, s->joules);
+        number_joules(line, s->joules);
     }
 }
 

@@ -9,7 +9,7 @@
 #include "ui/tui/look.h"
 
 enum {
-    SOON_MS = 500, LONG_MS = 1000,      /* of waits whose end can be foreseen, and of others */
+    SOON_MS = 500, LONG_MS = 1000,      /* for waits with a known end, and for others */
     REWRITE_MS = 100, ADD_MS = 10000,
 };
 
@@ -64,7 +64,7 @@ void waiting_follow(struct waiting *w, const struct chat_event *ev, int64_t ms)
         begin(w, ms);
 }
 
-/* Whether there is so much left that a line about it can be read. */
+/* True if the wait is long enough for a line about it to be read. */
 static bool is_worth(const struct waiting *w, int64_t ms)
 {
     const struct progress *p = &w->phase.progress;

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "ui/tui/progress.h"
+#include "ui/tui/phase.h"
 
 static uint32_t seed;
 

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "ui/tui/figure.h"
-#include "ui/tui/rate.h"
+#include "ui/tui/numbers.h"
+#include "ui/tui/phase.h"
 #include "ui/tui/status.h"
 
 static struct buf shown;
@@ -220,23 +220,23 @@ static void test_figure__numbers_as_people_read_them(void **state)
     };
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
         buf_reset(&b);
-        figure_tokens(&b, figures[i].n);
+        number_tokens(&b, figures[i].n);
         assert_string_equal(b.data, figures[i].tokens);
         buf_reset(&b);
-        figure_rate(&b, figures[i].n);
+        number_rate(&b, figures[i].n);
         assert_string_equal(b.data, figures[i].rate);
     }
     buf_reset(&b);
     for (long n = 0; n < 10000000; n = 10 * n + 12)
-        figure_count(&b, n), buf_addc(&b, ' ');
+        number_count(&b, n), buf_addc(&b, ' ');
     assert_string_equal(b.data, "0 12 132 1,332 13,332 133,332 1,333,332 ");
     buf_reset(&b);
     for (int s = 0; s < 20000; s = 10 * s + 9)
-        figure_clock(&b, s), buf_addc(&b, ' ');
+        number_clock(&b, s), buf_addc(&b, ' ');
     assert_string_equal(b.data, "0:00 0:09 1:39 16:39 2:46:39 ");
     buf_reset(&b);
-    figure_window(&b, 131072);
-    figure_window(&b, 131073);
+    number_context(&b, 131072);
+    number_context(&b, 131073);
     assert_string_equal(b.data, "128k131k");
     buf_free(&b);
 }

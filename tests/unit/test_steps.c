@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "ui/tui/steps.h"
+#include "ui/tui/figures.h"
 
 static struct stats after(int steps, double ms)
 {

@@ -83,7 +83,7 @@ static bool same_key(const struct binding *a, const struct binding *b)
     return a->code == b->code && a->mods == b->mods && a->behind_ctrl_x == b->behind_ctrl_x;
 }
 
-/* Another key of the same action that is told in the help instead, now that the one that was is gone. */
+/* After the key with the help was unbound, moves the help to another key of the same action. */
 static void pass_help(struct actions *a, const struct binding *gone)
 {
     for (int i = 0; i < a->n; i++) {
@@ -116,7 +116,7 @@ static void bind(struct actions *a, enum context context, struct binding b, cons
     b.action = row->action;
     b.fn = row->fn;
     b.help = row->help;
-    for (int i = 0; i < N_ROWS && !*b.help; i++)        /* what the row is another key for */
+    for (int i = 0; i < N_ROWS && !*b.help; i++)        /* the row with the help of this action */
         if (rows[i].fn == row->fn)
             b.help = rows[i].help;
     for (int i = 0; i < a->n; i++)
@@ -126,7 +126,7 @@ static void bind(struct actions *a, enum context context, struct binding b, cons
     a->bindings[a->n++] = b;
 }
 
-/* Where one writes a plain character is text, but in an empty draft. */
+/* True if the key is no plain character of a context in which text is typed. */
 static bool can_be_key(enum context context, const struct binding *key)
 {
     bool plain = key->code < KEY_NONE && !key->mods && !key->behind_ctrl_x;
@@ -149,7 +149,7 @@ static bool take_key(struct actions *a, char **words, int n, struct binding *b, 
     return true;
 }
 
-/* In the contexts of the action, or of the key if it shall do nothing; or in the one that was named. */
+/* Binds the key in the contexts of the action (for `none`: of the key), or in the one that was named. */
 static bool bind_words(struct actions *a, char **words, int n, struct err *e)
 {
     const char *action = n ? words[n - 1] : "";

@@ -4,13 +4,13 @@
 
 #include "base/log.h"
 #include "base/unicode.h"
-#include "ui/tui/figure.h"
 #include "ui/tui/input.h"
+#include "ui/tui/numbers.h"
 #include "ui/tui/panel.h"
 #include "ui/tui/picker.h"
 #include "ui/tui/window.h"
 
-/* Those of the config file; what cannot be bound is told, and nothing else suffers. */
+/* Binds the keys of the options; a key that cannot be bound is reported, and the others are bound. */
 static void bind_keys(struct host *h)
 {
     int n;
@@ -47,7 +47,7 @@ void app_close(struct app *a)
 
 /* --- events ----------------------------------------------------------------------------------------------------- */
 
-/* Who has said nothing yet loses nothing, and wants to read why in the shell. */
+/* Keeps the reason; leaves at once if nothing was said yet, so that the reason is read in the shell. */
 static void on_fatal(struct app *a, const struct chat_event *ev)
 {
     struct host *h = &a->host;
@@ -57,14 +57,14 @@ static void on_fatal(struct app *a, const struct chat_event *ev)
         h->wishes |= WISH_LEAVE;
 }
 
-/* A message that is sent next by itself begins another turn, which calls at its own end. */
+/* True if another turn follows by itself; the bell then rings at the end of that turn. */
 static bool another_follows(const struct host *h)
 {
     const struct input *in = input_state(h);
     return in->steer || (in->queue.n && !in->queue.held);
 }
 
-/* A tool waits for a yes, a long turn has ended, or the model has. */
+/* Rings the bell: a tool waits for approval, a long turn has ended, or the model has. */
 static void call_user(struct host *h, const struct chat_event *ev)
 {
     enum { LONG_MS = 20000 };
@@ -86,9 +86,9 @@ static void hint_too_long(struct host *h, const struct chat_event *ev)
     const char *message = ev->taken_back ? ev->taken_back : "";
     struct buf text = {0};
     buf_adds(&text, "too long: ");
-    figure_tokens(&text, chat_context_used(h->chat).tokens + chat_count_tokens(h->chat, message, strlen(message)));
+    number_tokens(&text, chat_context_used(h->chat).tokens + chat_count_tokens(h->chat, message, strlen(message)));
     buf_adds(&text, " of ");
-    figure_window(&text, chat_info(h->chat) ? chat_info(h->chat)->n_ctx : 0);
+    number_context(&text, chat_info(h->chat) ? chat_info(h->chat)->n_ctx : 0);
     host_hint(h, "%s", chat_info(h->chat) && chat_info(h->chat)->n_ctx ? text.data : "too long for the context");
     buf_free(&text);
 }
@@ -108,7 +108,7 @@ static void on_event(struct app *a, const struct chat_event *ev)
         hint_too_long(h, ev);
     else if (ev->kind == CHAT_DONE && end_failed(ev->end))
         host_hint(h, "failed: %s", ev->text);
-    if (ev->kind == CHAT_READY)         /* until now these were estimates */
+    if (ev->kind == CHAT_READY)         /* until now the counts were estimates */
         feed_recount(&h->feed);
     h->recount = h->recount || ev->kind == CHAT_DONE || ev->kind == CHAT_READY;
 }
@@ -194,14 +194,14 @@ static bool press(struct host *h, uint32_t code, uint8_t mods)
     h->typing.code = code;
     action_fn *fn = actions_find(h->actions, &where, code, mods, behind);
     if (fn) {
-        buf_reset(&h->hint.text);            /* it was about the key before */
+        buf_reset(&h->hint.text);            /* the hint was about the key before */
         fn(h);
     }
     return fn || behind;
 }
 
-/* Characters: keys where one only looks, text where one writes.  There only a single one can be a key ("?" of an empty draft):
- * of several at once none is, they are a word, or one emoji. */
+/* Handles typed characters: keys in windows without an editor, text in others, where a single character may still be a key ("?" of an empty
+ * draft). Several at once are text: a word, or one emoji. */
 static void typed(struct host *h, const char *text, size_t n)
 {
     for (size_t at = 0, took; at < n; at += took) {
@@ -228,7 +228,7 @@ static void literally(struct host *h, const struct key_event *ev)
         insert(h, "\n", 1);
 }
 
-/* Windows that look at everything that comes, from the topmost on. */
+/* Offers the event to the windows that see all events, from the topmost on. */
 static bool some_window_takes(struct host *h, const struct key_event *ev)
 {
     for (int i = 0; i < N_WINDOWS; i++) {
@@ -241,7 +241,7 @@ static bool some_window_takes(struct host *h, const struct key_event *ev)
 
 /* --- the mouse --------------------------------------------------------------------------------------------------- */
 
-/* The user wants what only the terminal can do: select, paste, open a menu.  It gets the mouse, for the next try. */
+/* Gives the mouse to the terminal until the next key, so that it can select, paste, or open a menu. */
 static void lend_mouse(struct host *h)
 {
     h->looks.lent = true;
@@ -249,8 +249,7 @@ static void lend_mouse(struct host *h)
     host_hint(h, "Do it again: the terminal has the mouse until your next key. With Shift it always has; Alt-M turns the mouse off");
 }
 
-/* A key comes while the terminal has the mouse, and the program takes it back.  True: it was not a key but the wheel, which the terminal turned into
- * an arrow key. */
+/* Takes the mouse back when a key comes.  True: the key was the wheel, which the terminal turned into an arrow key. */
 static bool take_mouse_back(struct host *h, const struct key_event *ev)
 {
     if (!h->looks.lent)
@@ -263,7 +262,7 @@ static bool take_mouse_back(struct host *h, const struct key_event *ev)
     return wheel;
 }
 
-/* A second click on the same text, where clicks do nothing, is meant to select a word. */
+/* True if this is the second click on the same text where clicks do nothing, which is meant to select a word. */
 static bool selects_word(struct host *h, const struct key_event *ev)
 {
     enum { TWICE_MS = 400 };
@@ -409,14 +408,14 @@ void act_tables(struct host *h)
 void act_bare(struct host *h)
 {
     h->looks.bare = !h->looks.bare;
-    h->wishes |= WISH_MOUSE;            /* the terminal's own selection must work */
+    h->wishes |= WISH_MOUSE;            /* the selection of the terminal must work */
 }
 
 void act_panel(struct host *h)
 {
     int columns = h->at.input.cols;
     h->looks.panel = !h->looks.panel;
-    if (h->looks.panel && columns && columns < PANEL_MIN_SCREEN) {       /* it is there as soon as the window is wide enough */
+    if (h->looks.panel && columns && columns < PANEL_MIN_SCREEN) {       /* the panel appears as soon as the window is wide enough */
         host_hint(h, "the panel needs %d columns, this screen has %d", PANEL_MIN_SCREEN, columns);
         h->hint.columns = PANEL_MIN_SCREEN;
     }
@@ -442,7 +441,7 @@ void act_heat(struct host *h)
         host_hint(h, "colours off");
 }
 
-/* While it reasons: the answer begins now.  Else: whether the next one reasons. */
+/* While the model reasons: starts the answer now.  Else: switches reasoning for the next answer. */
 void act_think(struct host *h)
 {
     struct err e = {0};

@@ -8,7 +8,6 @@
 #define Q35_UI_TUI_APP_H
 
 #include "ui/tui/figures.h"
-#include "ui/tui/summary.h"
 #include "ui/tui/window.h"
 
 struct app {

@@ -1,5 +1,5 @@
-/* A tool wants to run: the question, in the input's place.  Whoever says yes has seen all of it, and typed the answer while it
- * stood there whole and had done so for a while. */
+/* The question whether a tool may run, in place of the input.  An answer counts only if all of the call was in view, and if the key was typed some
+ * time after the question appeared. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,21 +13,21 @@ enum { AROUND = 2 };                    /* rows above and below the arguments */
 
 static const struct look PLAIN = {STYLE_text, 0}, BOLD = {STYLE_tool, LOOK_BOLD}, DIM = {STYLE_dim, 0};
 
-/* What the answer needs before it is given: other arguments, or a reason. */
+/* The text that is typed before the answer is given: other arguments, or a reason. */
 enum approve_asks { APPROVE_ASKS, APPROVE_EDITS, APPROVE_REFUSES };
 
 struct approve {
     enum approve_asks asks;
     struct editor *reply;               /* where arguments or a reason are typed; NULL until it is needed */
-    int64_t deaf_until;                 /* keys before that were meant for something else; INT64_MAX: it does not stand there whole */
-    int64_t guard_until;                /* of the last question: an Enter before that was meant for it */
+    int64_t deaf_until;                 /* keys before that are ignored; INT64_MAX: the question is not completely in view */
+    int64_t guard_until;                /* after the last question: until then Enter does not send the draft */
     struct buf name, arguments;         /* of the tool */
-    struct buf command;                 /* what would run, and where; empty: it is built in */
+    struct buf command;                 /* what would run, and where; empty: the tool is built in */
     struct lines lines;                 /* of the arguments and the command, */
     int  columns;                       /* for so many */
     int  top;                           /* the first line in view */
-    int  shown;                         /* lines that were in view when it was drawn last */
-    bool seen;                          /* down to the last line */
+    int  shown;                         /* lines in view at the last draw */
+    bool seen;                          /* the last line was in view */
 };
 
 static struct approve *approve(const struct host *h)
@@ -65,7 +65,7 @@ static void free_approve(struct host *h)
     editor_close(q->reply);
 }
 
-/* One types into `reply`. */
+/* True while arguments or a reason are typed. */
 static bool replies(const struct approve *q)
 {
     return q->asks != APPROVE_ASKS;
@@ -97,10 +97,10 @@ static void scroll_by(struct approve *q, int lines)
         q->top = 0;
 }
 
-/* The longest that fits, from the longest to the shortest. */
+/* Returns the longest text that fits; the texts come from the longest to the shortest. */
 static const char *fitting(const char *const *texts, int n, int columns)
 {
-    while (n > 1 && (int)strlen(*texts) >= columns)     /* the cursor stands behind it */
+    while (n > 1 && (int)strlen(*texts) >= columns)     /* the cursor is after it */
         texts++, n--;
     return *texts;
 }
@@ -255,7 +255,7 @@ static struct editor *reply_line(struct host *h)
     return replies(approve(h)) ? approve(h)->reply : NULL;
 }
 
-/* A question has just appeared: what is typed belongs to what one was writing.  Only stopping is always meant. */
+/* True while keys are ignored because the question has just appeared; text goes to the draft, and Ctrl-C always works. */
 static bool is_deaf(struct host *h, const struct key_event *ev)
 {
     struct approve *q = approve(h);
@@ -269,7 +269,7 @@ static bool is_deaf(struct host *h, const struct key_event *ev)
     return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
 }
 
-/* Whoever answers a question by a key and Enter does not mean to send the draft. */
+/* True for an Enter right after the answer, which is part of the answer and must not send the draft. */
 static bool is_by_habit(struct host *h, const struct key_event *ev)
 {
     struct approve *q = approve(h);
@@ -285,7 +285,7 @@ static bool is_mouse(const struct key_event *ev)
     return ev->kind == KEYS_KEY && ev->code >= KEY_WHEEL_UP;
 }
 
-/* A paste approves nothing, nor do keys that follow it at once, since some terminals let a false end of it through; nor does the rest of a paste that
+/* Takes keys that cannot be meant as an answer: a paste, keys right after it, since some terminals pass on a false end, and the rest of a paste that
  * stalled for so long that keys.c ended it. */
 static bool take_unmeant(struct host *h, const struct key_event *ev)
 {
@@ -304,7 +304,7 @@ static bool turn_wheel(struct host *h, int rows)
     return scrolls;
 }
 
-/* Back to the question; or no, and the answer stops. */
+/* Returns to the question, else refuses the call and stops the answer. */
 static bool back_or_stop(struct host *h, bool escape)
 {
     (void)escape;
@@ -335,7 +335,6 @@ static void ask_or_end(struct host *h, const struct chat_event *ev)
     buf_free(&command);
 }
 
-/* Keys do not count. */
 static void stay_deaf(struct host *h)
 {
     be_deaf(approve(h));

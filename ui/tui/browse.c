@@ -58,14 +58,14 @@ static bool marks_take(struct marks *m, struct pane *p, uint32_t code, struct bu
 
 /* --- view mode ------------------------------------------------------------------------------------------------------ */
 
-enum { WHEEL_LINES = 3, KEPT_LINES = 2 };       /* of a page that stay in view */
+enum { WHEEL_LINES = 3, KEPT_LINES = 2 };       /* lines of a page that stay in view */
 
 struct browse {
     struct marks marks;
-    bool searching;                     /* there was a search: n and N move */
+    bool searching;                     /* a search is under way: n and N move */
     int  direction;                     /* of the search: 1 down, -1 up */
     int  n_hits;
-    int  hit;                           /* one stands at this one of them */
+    int  hit;                           /* number of the current hit */
 };
 
 static struct browse *browse(const struct host *h)
@@ -82,7 +82,7 @@ bool browse_search(const struct host *h, int *hit, int *n_hits)
 
 /* --- scrolling -------------------------------------------------------------------------------------------------- */
 
-/* In view mode the message that commands mean is marked; `again`: another one may be nearer now. */
+/* Marks the message that commands of view mode act on; again: chooses it afresh, since another one may be nearer now. */
 static void choose_here(struct host *h, bool again)
 {
     if (window_front(h) != WINDOW_view)
@@ -132,7 +132,7 @@ void act_to_end(struct host *h)
     choose_here(h, true);
 }
 
-/* From message to message; the one that is reached stands at the top, where there is enough below it. */
+/* Goes to the next message, which is then in the top row if enough text follows. */
 static void jump_to_message(struct host *h, int direction, bool users_only)
 {
     int item = pane_here(h->pane), n = pane_n(h->pane);
@@ -170,7 +170,7 @@ void act_browse(struct host *h)
 
 ACT(browse_end, window_close(h, WINDOW_view))
 
-/* A folded paste under the cursor comes first, for it is what one looks at while writing. */
+/* Unfolds a folded paste at the cursor, else toggles a fold of the transcript. */
 void act_details(struct host *h)
 {
     if (window_active(h) == WINDOW_input && editor_do(input_editor(h), EDIT_UNFOLD))
@@ -212,7 +212,7 @@ static void find_again(struct host *h, int direction)
 static void find_text(struct host *h, const char *what, int direction)
 {
     browse(h)->direction = direction;
-    if (*what) {                        /* an empty one repeats the search before */
+    if (*what) {                        /* an empty text repeats the search before */
         browse(h)->n_hits = pane_find(h->pane, what);
         browse(h)->searching = true;
     }
@@ -285,7 +285,7 @@ void act_copy_all(struct host *h)
 
 /* --- branches --------------------------------------------------------------------------------------------------- */
 
-/* The message that is meant; -1 with a word why if the conversation cannot change now. */
+/* Returns the message that commands act on; -1 with a hint if the conversation cannot change now. */
 static int message_here(struct host *h)
 {
     int item = pane_here(h->pane);
@@ -305,7 +305,7 @@ static bool is_user(const struct host *h, int message)
     return !strcmp(chat_message(h->chat, message).role, "user");
 }
 
-/* The first message of the user behind this one, or -1. */
+/* Returns the first message of the user after this one, or -1. */
 static int user_after(const struct host *h, int message)
 {
     for (int i = message + 1; i < chat_n_messages(h->chat); i++)
@@ -314,7 +314,7 @@ static int user_after(const struct host *h, int message)
     return -1;
 }
 
-/* Leaves what follows the turn of this message beside the path. */
+/* Cuts the path after the turn of this message; the rest stays as a branch. */
 static bool end_path_behind(struct host *h, int message)
 {
     struct err e = {0};
@@ -388,7 +388,6 @@ void act_to_mark(struct host *h)
     host_hint(h, "type a mark, or ' for the previous position");
 }
 
-/* A letter that names a mark. */
 static bool take_mark(struct host *h, uint32_t code)
 {
     struct buf told = {0};
@@ -408,7 +407,7 @@ static bool click_item(struct host *h, int row, int col)
     return false;
 }
 
-/* Ctrl-C stops the answer that one reads. */
+/* Closes view mode; Ctrl-C rather stops an answer under way. */
 static bool close_view(struct host *h, bool escape)
 {
     if (!escape && host_busy(h))

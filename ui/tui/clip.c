@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "session/export.h"
 #include "option/paths.h"
-#include "ui/tui/figure.h"
+#include "session/export.h"
+#include "ui/tui/numbers.h"
 
 enum { LIMIT_MS = 2000, NAP_NS = 2000000 };
 
@@ -142,7 +142,7 @@ static bool to_state_file(const char *text, size_t n, struct buf *path, struct e
 
 static void count_bytes(size_t n, struct buf *said)
 {
-    figure_count(said, (long)n);
+    number_count(said, (long)n);
     buf_adds(said, n == 1 ? " byte" : " bytes");
 }
 

@@ -12,8 +12,8 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/command.h"
-#include "ui/tui/figure.h"
 #include "ui/tui/glyph.h"
+#include "ui/tui/numbers.h"
 
 enum { MAX_SCAN = 10000, MAX_IGNORE_FILE = 1 << 16 };
 #define BYTES_PER_TOKEN 3.5
@@ -47,7 +47,7 @@ static int by_kind_and_name(const void *a, const void *b)
     return order ? order : strcmp(x->s, y->s);
 }
 
-/* One line of a .gitignore, in the simple sense: a name or *.ext, with a slash behind for directories only. */
+/* True if a line of a .gitignore names the file.  Understands only a name or *.ext, with a slash at its end for directories only. */
 static bool line_names(const char *line, size_t n, const char *name, bool is_dir)
 {
     while (n && strchr(" \t\r", line[n - 1]))
@@ -59,7 +59,7 @@ static bool line_names(const char *line, size_t n, const char *name, bool is_dir
     size_t len = strlen(name);
     if (!n || *line == '#' || (dirs_only && !is_dir))
         return false;
-    if (n > 1 && *line == '*')          /* a star in the rest is no wildcard here, and then no name ends so */
+    if (n > 1 && *line == '*')          /* a star in the rest is no wildcard, and no name ends so */
         return len >= n - 1 && !memcmp(name + len - (n - 1), line + 1, n - 1);
     return len == n && !memcmp(name, line, n);
 }
@@ -75,7 +75,7 @@ static bool ignored(const struct buf *rules, const char *name, bool is_dir)
     return false;
 }
 
-/* No control characters, which would be lost in the draft, and not what a path with blanks cannot hold. */
+/* True if a draft can hold the name: no control characters, and no quote, which a path with blanks cannot hold. */
 static bool can_be_typed(const char *name)
 {
     for (const char *s = name; *s; s++)
@@ -110,10 +110,10 @@ static void read_names(struct names *names, DIR *d, const char *base, const stru
 
 /* --- paths ------------------------------------------------------------------------------------------------------ */
 
-/* A path in the draft: what stands before it ("@", "@\"") and whether it is to be attached. */
+/* A path in the draft, without the "@" or "@\"" before it, and whether it is to be attached. */
 struct path { const char *s; bool attach, quoted; const struct complete_counter *counter; };
 
-enum { MOST_SECONDS = 100 * 60 * 60 };  /* more is no time that helps */
+enum { MOST_SECONDS = 100 * 60 * 60 };  /* longer times are not shown */
 
 static void describe(int dir, const char *name, const struct path *p, int n_dir, struct buf *note)
 {
@@ -123,7 +123,7 @@ static void describe(int dir, const char *name, const struct path *p, int n_dir,
     buf_reset(note);
     if (fstatat(dir, name, &st, 0) || !S_ISREG(st.st_mode))
         return;
-    figure_bytes(note, (size_t)st.st_size);
+    number_bytes(note, (size_t)st.st_size);
     if (!p->attach)
         return;
     buf_addf(&path, "%.*s%s", n_dir, p->s, name);
@@ -131,11 +131,11 @@ static void describe(int dir, const char *name, const struct path *p, int n_dir,
         tokens = p->counter->count(p->counter->arg, path.data, &st);
     buf_adds(note, tokens < 0 ? "  ~" : "  ");
     tokens = tokens < 0 ? (double)st.st_size / BYTES_PER_TOKEN : tokens;
-    figure_tokens(note, tokens);
+    number_tokens(note, tokens);
     buf_adds(note, " tok");
     if (p->counter && p->counter->tok_s > 0 && tokens >= p->counter->tok_s && tokens < MOST_SECONDS * p->counter->tok_s) {
         buf_adds(note, ", ");
-        figure_about(note, (int)(tokens / p->counter->tok_s + 0.5));
+        number_about(note, (int)(tokens / p->counter->tok_s + 0.5));
     }
     buf_free(&path);
 }
@@ -153,7 +153,7 @@ static void add_names(struct complete *c, const struct path *p, int n_dir, const
     struct buf word = {0}, note = {0};
     bool quoted = p->quoted;
     for (int i = 0; i < names->n && p->attach; i++)
-        quoted = quoted || strpbrk(names->at[i].s, BLANKS);     /* all of them, so that they begin alike */
+        quoted = quoted || strpbrk(names->at[i].s, BLANKS);     /* all are quoted then, so that they begin alike */
     for (int i = 0; i < names->n && i < COMPLETE_MAX; i++) {
         const struct name *f = &names->at[i];
         buf_reset(&word);
@@ -199,7 +199,7 @@ static void add_files(struct complete *c, const struct path *p)
 
 /* --- which word --------------------------------------------------------------------------------------------------- */
 
-/* Where the last word of the draft begins: behind a blank or a chip. */
+/* Returns the start of the last word of the draft: after a blank or a chip. */
 static size_t word_start(const char *before)
 {
     size_t at = strlen(before);
@@ -208,7 +208,7 @@ static size_t word_start(const char *before)
     return at;
 }
 
-/* @"a path that goes on: its place, or -1. */
+/* Returns the start of an open @"path, or -1. */
 static long open_quote(const char *before)
 {
     const char *quote = strrchr(before, '"');
@@ -241,7 +241,7 @@ static void add_command(const char *word, const char *note, void *arg)
     add(c, word, note ? note : argument, help ? help : "");
 }
 
-/* Words for an argument may mean all of it or only its last word; what was typed tells. */
+/* Completes a command or its argument.  Words for an argument may replace all of it or only its last word, which the text that was typed decides. */
 static void find_command(struct complete *c, const char *before)
 {
     size_t name = strcspn(before, BLANKS), argument = before[name] ? name + strspn(before + name, BLANKS) : 0;
@@ -258,7 +258,7 @@ static void find_command(struct complete *c, const char *before)
 static void find_common(struct complete *c)
 {
     if (c->whole && c->n > 1)
-        return;                         /* one is chosen by its title: the beginning of its name would hide the others */
+        return;                         /* conversations match by title: a common beginning of names would hide some */
     for (int i = 0; i < c->n; i++) {
         const char *word = c->items[i].word;
         size_t same = 0;
@@ -305,7 +305,7 @@ void complete_free(struct complete *c)
 
 /* --- tokens of files --------------------------------------------------------------------------------------------- */
 
-enum { LOOK_BYTES = 256 << 10, MAX_COUNTED = 512 };     /* counting more would be felt at a key */
+enum { LOOK_BYTES = 256 << 10, MAX_COUNTED = 512 };     /* more would delay a key noticeably */
 
 struct counted { char *path; off_t bytes; struct timespec changed; int tokens; };
 
@@ -364,15 +364,14 @@ void suggest_close(struct suggest *s)
     empty(s);
 }
 
-/* Is it a command that can run as it stands? */
+/* True if the draft is a command that can run as it is. */
 static bool runs(const struct buf *before)
 {
     const char *s = buf_str(before), *argument;
     return *s == '/' && s[1] != '/' && command_name(s, &argument);
 }
 
-/* The row that Enter takes if nobody moves the choice: what is typed, else the first; none where Enter runs a command, whatever
- * further words it could have. */
+/* Returns the row that Enter takes if nobody moves the choice: the typed word, else the first; -1 if Enter runs a command. */
 static int first_choice(const struct suggest *s, const struct buf *before)
 {
     const char *typed = buf_str(before) + (s->found.start <= before->len ? s->found.start : before->len);
@@ -384,7 +383,7 @@ static int first_choice(const struct suggest *s, const struct buf *before)
     return s->found.n ? 0 : -1;
 }
 
-/* The value of an option, the first words of a long one; NULL: that is no option. */
+/* Returns the value of an option, cut to its first words; NULL: the word names no option. */
 static const char *value_of(struct suggest *s, const char *word)
 {
     enum { MOST = 24 };
@@ -401,7 +400,7 @@ static void fill(struct suggest *s, const struct buf *before)
     s->rows = memory_zeroed((size_t)s->found.n + 1, sizeof *s->rows);
     for (int i = 0; i < s->found.n; i++) {
         const struct complete_item *item = &s->found.items[i];
-        bool command = *item->help;     /* its argument stands behind it, or its value, then its help */
+        bool command = *item->help;     /* the row has its argument or its value, then its help */
         const char *value = sets ? value_of(s, item->word) : NULL, *after = value ? value : item->note;
         const char *time = s->found.whole ? strrchr(item->note, ',') : NULL;    /* of a conversation: its title is cut, not its time */
         s->rows[i].text = command && *after ? arena_printf(&s->mem, "%s %s", item->word, after) : item->word;
@@ -414,7 +413,7 @@ static void fill(struct suggest *s, const struct buf *before)
     s->open = s->found.n > 0;
 }
 
-/* The first word of a command, or a path behind "@". */
+/* True for the first word of a command and for a path after "@". */
 static bool opens_itself(const struct editor *e, const struct buf *before)
 {
     struct buf word = {0};
@@ -425,7 +424,7 @@ static bool opens_itself(const struct editor *e, const struct buf *before)
     return yes;
 }
 
-/* How fast the last prompt was read, if that can be told. */
+/* Remembers how fast the last prompt was read, if it was long enough. */
 static void learn_rate(struct suggest *s)
 {
     enum { LEAST = 64 };
@@ -435,7 +434,7 @@ static void learn_rate(struct suggest *s)
         s->tok_s = n * 1000 / t->prefill_ms;
 }
 
-/* Looks again; true if there is anything. */
+/* Finds the completions again; true if there are any. */
 static bool look(struct suggest *s, const struct buf *before)
 {
     empty(s);
@@ -463,7 +462,7 @@ void suggest_update(struct suggest *s, const struct editor *e)
     buf_free(&before);
 }
 
-/* Puts `text` in the place of what was typed of the word. */
+/* Replaces the part of the word that was typed by `text`. */
 static void put(struct suggest *s, struct editor *e, const char *text, bool blank)
 {
     struct buf before = {0}, with = {0};

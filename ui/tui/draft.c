@@ -10,7 +10,7 @@
 
 struct change {
     size_t at;
-    struct buf out, in;                 /* what was there, what came */
+    struct buf out, in;                 /* the removed and the inserted text */
     size_t before, after;               /* the cursor */
     enum step step;
 };
@@ -64,7 +64,7 @@ static void splice(struct buf *b, size_t at, size_t removed, const char *text, s
     b->data[b->len] = 0;
 }
 
-/* The newest change, if this one only carries it on. */
+/* Returns the newest change if this one continues it, else NULL. */
 static struct change *joined(struct draft *d, size_t at, size_t removed, size_t n, enum step step)
 {
     struct change *c = d->n_done ? &d->changes[d->n_done - 1] : NULL;
@@ -139,11 +139,11 @@ bool draft_redo(struct draft *d, struct edited *what)
 
 void draft_clean(struct buf *out, const char *text, size_t n)
 {
-    size_t from = 0;                    /* what lies between from and i goes in as it is */
+    size_t from = 0;                    /* bytes between from and i are copied as they are */
     for (size_t i = 0; i < n;) {
         unsigned char c = (unsigned char)text[i];
         if (c < 0x80 ? c >= ' ' && c != 0x7F : c >= 0xE0 && i + 2 < n && unicode_valid(text + i, 3)) {
-            i += c < 0x80 ? 1 : 3;      /* most of all text */
+            i += c < 0x80 ? 1 : 3;      /* most text */
             continue;
         }
         uint32_t cp;
@@ -192,7 +192,7 @@ size_t draft_unit(const struct draft *d, size_t at, int *columns)
         *columns = glyph_columns(chip->label, strlen(chip->label));
         return (size_t)(strchr(s, CHIP_END) + 1 - s);
     }
-    /* The byte behind the end is 0.  What follows a control character never joins it. */
+    /* The byte after the end is 0.  Text after a control character never joins it. */
     if (!(s[0] & 0x80) && (!(s[1] & 0x80) || s[0] < ' ')) {
         *columns = s[0] != '\n';
         return 1;
@@ -239,7 +239,7 @@ int rows_step(const struct rows *r, const struct draft *d, size_t at, int column
     return w < r->width ? w : r->width;
 }
 
-/* Where the next row begins, or NO_MORE.  Looks at the text from `start` to the first unit that does not fit. */
+/* Returns the start of the next row, or NO_MORE.  Reads the text from `start` to the first unit that does not fit. */
 static size_t next_row(const struct rows *r, const struct draft *d, size_t start)
 {
     size_t at = start, may_break = start, n;
@@ -281,7 +281,7 @@ void rows_width(struct rows *r, const struct draft *d, int width)
     }
 }
 
-/* Whether a unit ends at `to` when one walks from the begin of a row. */
+/* True if a unit ends at `to` when one walks from the start of a row. */
 static bool ends_unit(const struct draft *d, size_t from, size_t to)
 {
     int w;
@@ -290,15 +290,15 @@ static bool ends_unit(const struct draft *d, size_t from, size_t to)
     return from == to;
 }
 
-/* Where an old row begins after the edit. */
+/* Returns the start of an old row after the edit. */
 static size_t moved(const struct rows *r, int old, struct edited e)
 {
     return r->start[old] - e.removed + e.added;
 }
 
-/* A row depends on the text from its begin to the first unit that does not fit, and on the character behind that: what is
- * edited in row i may change rows i-2 and on.  It ends where a new row begins at an old one's place behind the edit; in a text
- * without blanks that may never be, so after ENOUGH rows one is cut short there. */
+/* Lays out the rows that an edit moves.  A row depends on the text from its start to the first unit that does not fit, and on the character after
+ * that, so an edit in row i may change rows from i-2 on.  The work ends where a new row starts at the place of an old one after the edit; in a
+ * text without blanks that may never happen, so after ENOUGH rows one is cut short there. */
 void rows_edit(struct rows *r, const struct draft *d, struct edited e)
 {
     struct rows fresh = {.width = r->width};
@@ -362,14 +362,13 @@ size_t rows_place(const struct rows *r, const struct draft *d, int row, int colu
     size_t end = rows_end(r, d, row), at = r->start[row], n;
     for (int here = 0; at < end && d->text.data[at] != '\n'; at += n) {
         here += rows_step(r, d, at, here, &n);
-        /* behind the last unit of a row that goes on, the cursor would stand in the next one */
+        /* after the last unit of a row that continues, the cursor would be in the next one */
         if (here > column || (at + n == end && row + 1 < r->n))
             break;
     }
     return at;
 }
 
-/* Rows begin where units do. */
 size_t rows_unit_before(const struct rows *r, const struct draft *d, size_t at)
 {
     int w;

@@ -1,7 +1,7 @@
-/* The text of a draft: its bytes, its chips, and all changes for undo and redo.  The lower half of editor.c, without keys and rows.
- *
- * The text is valid UTF-8 whose only control characters are \n, \t and those of chips.  A chip is CHIP_BEGIN, a number in digits, CHIP_END; no other
- * text looks like that, and no grapheme cluster reaches across its ends.  A unit is what the cursor steps over at once: a glyph or a chip. */
+/* The text of a draft: its bytes, its chips, all changes for undo and redo, and the rows that it fills on the screen.  The lower half of editor.c,
+ * without keys.  The text is valid UTF-8 whose only control characters are \n, \t and those of chips.  A chip is CHIP_BEGIN, a number in digits,
+ * CHIP_END; no other text looks like that, and no grapheme cluster reaches across its ends.  A unit is what the cursor steps over at once: a glyph
+ * or a chip. */
 #ifndef Q35_UI_TUI_DRAFT_H
 #define Q35_UI_TUI_DRAFT_H
 
@@ -13,8 +13,8 @@
 enum { CHIP_BEGIN = 1, CHIP_END = 2 };
 
 struct chip {
-    char *label;                /* what is shown */
-    struct buf text;            /* what is sent */
+    char *label;                /* text on the screen */
+    struct buf text;            /* text in the message */
 };
 
 /* Adjoining changes of the same kind, of the first three kinds, are one step for undo. */
@@ -27,7 +27,7 @@ struct draft {
     size_t cursor;              /* between two units */
     struct chip *chips;
     int n_chips, cap_chips;
-    struct change *changes;     /* the first n_done led to the present text; the others were undone */
+    struct change *changes;     /* the first n_done made the present text; the others were undone */
     int n_changes, n_done, cap_changes;
 };
 
@@ -54,9 +54,9 @@ void draft_expand(const struct draft *d, struct buf *out);              /* appen
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-/* Where the rows of a draft begin on the screen.  Rows break after blanks, around wide glyphs and chips, else anywhere; one column at the right stays
- * free for the cursor.  An edit lays out only the rows that it moves, at most some hundred; the row after these may then be short until the draft is
- * laid out for another width. */
+/* The rows of a draft on the screen.  Rows break after blanks, around wide glyphs and chips, else anywhere; one column at the right stays free for
+ * the cursor.  An edit lays out only the rows that it moves, at most some hundred; the row after these may then be short until the draft is laid
+ * out for another width. */
 
 struct rows {
     size_t *start;              /* [n] byte of the draft's text where each row begins; n >= 1 */
@@ -66,7 +66,7 @@ struct rows {
 
 void rows_free(struct rows *r);
 void rows_width(struct rows *r, const struct draft *d, int width);      /* >= 1; the first call makes the rows */
-void rows_edit(struct rows *r, const struct draft *d, struct edited e); /* follows an edit of the draft */
+void rows_edit(struct rows *r, const struct draft *d, struct edited e); /* updates the rows after an edit of the draft */
 
 int    rows_find(const struct rows *r, size_t at);      /* the row of a cursor before byte `at` */
 size_t rows_end(const struct rows *r, const struct draft *d, int row);

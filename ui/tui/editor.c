@@ -6,11 +6,11 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "ui/tui/draft.h"
-#include "ui/tui/figure.h"
+#include "ui/tui/numbers.h"
 
 enum { KILLS = 32, SIGN = 2, FOLD_LINES = 20, FOLD_BYTES = 2000, DEFAULT_COLUMNS = 80 };
 
-/* What the last action was, where that matters to the next one. */
+/* The last action, where its kind matters to the next one. */
 enum last { LAST_OTHER, LAST_TYPED, LAST_BACKSPACE, LAST_DELETE, LAST_KILL, LAST_YANK, LAST_VERTICAL };
 
 struct editor {
@@ -19,9 +19,9 @@ struct editor {
     enum last    last;
     struct buf   kills[KILLS];          /* the newest first */
     int          n_kills;
-    int          yanked;                /* LAST_YANK: this kill, */
-    size_t       yank_at, yank_n;       /* and where it went */
-    int          wish;                  /* LAST_VERTICAL: the column that up and down keep to */
+    int          yanked;                /* LAST_YANK: index of that kill, */
+    size_t       yank_at, yank_n;       /* and its place in the text */
+    int          wish;                  /* LAST_VERTICAL: the column that up and down keep */
     int          n_pastes;
     struct buf   gone, gone_text;       /* the last draft with chips that was reset; in full */
     int          indent, top;           /* columns before the rows; the first row that is drawn */
@@ -97,13 +97,14 @@ static uint32_t char_before(const struct editor *e, size_t at, size_t *n)
 
 static bool in_word(uint32_t cp, bool big)
 {
-    if (cp < 0x80)                      /* the only white space is that of clean text */
+    if (cp < 0x80)                      /* only blanks, tabs and newlines are white space in clean text */
         return big ? cp > ' ' : (cp | 0x20) - 'a' < 26 || cp - '0' < 10;
     enum unicode_class c = unicode_class(cp);
     return big ? c != UNICODE_SPACE : c == UNICODE_LETTER || c == UNICODE_NUMBER || c == UNICODE_MARK;
 }
 
-/* By characters, since a word may be long; only the result must be a place between units.  A chip is a word. */
+/* Returns the start of the word before `at`.  Walks by characters, since a word may be long; only the result must be between units.  A chip is a
+ * word. */
 static size_t word_left(const struct editor *e, size_t at, bool big)
 {
     bool found = false;
@@ -144,14 +145,14 @@ static void change(struct editor *e, size_t at, size_t removed, const char *with
     static const enum last joins[] = {[STEP_TYPED] = LAST_TYPED, [STEP_BACKSPACE] = LAST_BACKSPACE, [STEP_DELETE] = LAST_DELETE};
     bool join = step != STEP_OTHER && e->last == joins[step];
     rows_edit(&e->rows, &e->draft, draft_replace(&e->draft, at, removed, with, n, step, join));
-    /* What was typed may have joined the cluster that follows. */
+    /* The typed text may have joined the cluster that follows. */
     size_t end = rows_unit_end(&e->rows, &e->draft, e->draft.cursor);
     if (end != e->draft.cursor)
         draft_place_cursor(&e->draft, end);
     e->last = step == STEP_OTHER ? LAST_OTHER : joins[step];
 }
 
-/* False if there is nothing between the two. */
+/* Removes from .. to; false if that is empty. */
 static bool cut(struct editor *e, size_t from, size_t to, enum step step)
 {
     if (from == to)
@@ -200,7 +201,7 @@ static bool yank_pop(struct editor *e)
     return e->last == LAST_YANK && e->n_kills > 1 && yank(e, (e->yanked + 1) % e->n_kills, e->yank_at, e->yank_n);
 }
 
-/* Swaps what stands around the cursor; at the end of a line, the two before it. */
+/* Swaps the units around the cursor; at the end of a line, the two before it. */
 static bool transpose(struct editor *e)
 {
     size_t mid = e->draft.cursor, start = line_start(e, mid);
@@ -344,7 +345,7 @@ static void label_paste(struct buf *label, int number, const struct buf *s)
     for (size_t i = 0; i + 1 < s->len; i++)
         lines += s->data[i] == '\n';
     buf_addf(label, "[paste %d: %d line%s, ", number, lines, lines == 1 ? "" : "s");
-    figure_bytes(label, s->len);
+    number_bytes(label, s->len);
     buf_addc(label, ']');
 }
 
@@ -370,7 +371,7 @@ void editor_paste(struct editor *e, const char *s, size_t n)
     buf_free(&clean);
 }
 
-/* Blanks at the end do not count: a message is sent without them. */
+/* True if the texts are equal but for blanks at the end, without which a message is sent. */
 static bool same_but_blanks(const struct buf *s, const struct buf *kept)
 {
     if (s->len > kept->len || memcmp(s->data, kept->data, s->len))
@@ -378,7 +379,7 @@ static bool same_but_blanks(const struct buf *s, const struct buf *kept)
     return s->len + strspn(kept->data + s->len, " \t\n") == kept->len;
 }
 
-/* A message that is refused comes back, and its pastes are folded as they were. */
+/* Remembers the draft with its folds, in case the message is refused and comes back. */
 static void keep_folds(struct editor *e)
 {
     if (!memchr(text(e), CHIP_BEGIN, e->draft.text.len))
@@ -481,7 +482,7 @@ int editor_rows(struct editor *e, int columns)
     return e->rows.n;
 }
 
-/* Scrolls as little as brings the cursor into view and leaves no row of the area empty that could show text. */
+/* Scrolls as little as possible to bring the cursor into view, and leaves no row of the area empty that could show text. */
 static int scroll(struct editor *e, int row, int shown)
 {
     if (e->top > e->rows.n - shown)

@@ -6,7 +6,7 @@
 
 #include "base/when.h"
 #include "tool/tool.h"
-#include "ui/tui/figure.h"
+#include "ui/tui/numbers.h"
 
 enum { HEAD_EVERY_MS = 250 };
 
@@ -73,7 +73,7 @@ static int reasoning_tokens(const struct feed *f, int message)
     return count;
 }
 
-/* Of a message that was loaded nobody knows how long it took. */
+/* Sets the head of reasoning that was loaded, whose duration is not recorded. */
 static void loaded_thought_head(struct feed *f, int item, int message, size_t bytes)
 {
     enum { BYTES_PER_TOKEN = 4 };
@@ -86,7 +86,7 @@ static void loaded_thought_head(struct feed *f, int item, int message, size_t by
     pane_head(f->pane, item, head);
 }
 
-/* Shown at the side of a message: its time, if that is wanted, and its place among its siblings. */
+/* Sets the head of a message: its time, if that is wanted, and its place among its siblings. */
 static void message_head(struct feed *f, int item, int message)
 {
     struct buf head = {0};
@@ -99,14 +99,14 @@ static void message_head(struct feed *f, int item, int message)
     buf_free(&head);
 }
 
-/* "main.c  6.1 kB  1.9k tok" */
+/* Sets the head of a file: "main.c  6.1 kB  1.9k tok". */
 static void file_head(struct feed *f, int item, const struct chat_file *file)
 {
     struct buf head = {0};
     buf_addf(&head, "%s  ", file->path);
-    figure_bytes(&head, file->bytes);
+    number_bytes(&head, file->bytes);
     buf_adds(&head, file->estimated ? "  ~" : "  ");
-    figure_tokens(&head, file->tokens);
+    number_tokens(&head, file->tokens);
     buf_adds(&head, " tok");
     pane_head(f->pane, item, head.data);
     buf_free(&head);
@@ -114,7 +114,7 @@ static void file_head(struct feed *f, int item, const struct chat_file *file)
 
 /* --- what stands in the conversation ---------------------------------------------------------------------------- */
 
-/* The items from this one on go. */
+/* Removes the items from this one on. */
 static void cut(struct feed *f, int item)
 {
     if (item < pane_n(f->pane))
@@ -131,7 +131,7 @@ struct walk {
     struct buf source;
 };
 
-/* Whether the next item is this one.  Of a call its output is compared, and that its name stands there. */
+/* True if the next item is this one.  For a call its output is compared, and that it has this name. */
 static bool agrees(struct walk *w, enum item_kind kind, int message, const char *name, const char *text)
 {
     struct pane *p = w->f->pane;
@@ -149,7 +149,7 @@ static bool agrees(struct walk *w, enum item_kind kind, int message, const char 
     return len == n && !memcmp(source, text, n);
 }
 
-/* Goes on to the item that shows this; *fresh: there is none, and from here on all are made anew. */
+/* Returns the item that shows this; with *fresh there is none, and from here on all items are new. */
 static int expect(struct walk *w, enum item_kind kind, int message, const char *name, const char *text, bool *fresh)
 {
     struct pane *p = w->f->pane;
@@ -212,7 +212,7 @@ static void expect_message(struct walk *w, int i)
     if (!strcmp(m.role, "summary"))
         pane_head(f->pane, expect_text(w, ITEM_ANSWER, i, m.text, &fresh), "replaces everything above");
     if (strcmp(m.role, "assistant"))
-        return;                         /* a tool's words stand in its call */
+        return;                         /* the output of a tool is part of its call */
     if (*m.reasoning) {
         int item = expect_text(w, ITEM_REASONING, i, m.reasoning, &fresh);
         if (fresh) {
@@ -259,7 +259,7 @@ static void say_aside(struct feed *f, const char *question)
 void feed_turn(struct feed *f)
 {
     while (pane_n(f->pane) && pane_kind(f->pane, pane_n(f->pane) - 1) == ITEM_OUTPUT)
-        pane_cut(f->pane, pane_n(f->pane) - 1);         /* what commands said was read */
+        pane_cut(f->pane, pane_n(f->pane) - 1);         /* the output of commands was read */
     cut_aside(f);
     feed_sync(f);
     f->message = chat_n_messages(f->chat) - 1;
@@ -273,7 +273,7 @@ void feed_turn(struct feed *f)
     f->call = pane_n(f->pane);
 }
 
-/* Something of an answer comes in: whose message is it? */
+/* Notes the message that the next part of an answer belongs to. */
 static void begin_message(struct feed *f)
 {
     if (!f->complete)
@@ -338,7 +338,7 @@ static void on_call(struct feed *f, const struct chat_event *ev, int64_t ms)
     f->call_ms = ms;
 }
 
-/* The card of the call under way: results come in the order of the calls. */
+/* Finds the card of the call under way: results come in the order of the calls. */
 static bool find_call(struct feed *f)
 {
     while (f->call < pane_n(f->pane) && pane_kind(f->pane, f->call) != ITEM_CALL)
@@ -354,7 +354,7 @@ static void on_output(struct feed *f, const struct chat_event *ev)
     f->output += ev->n;
 }
 
-/* What the result adds to the output that stands there already; one that does not repeat it stands below it. */
+/* Appends the part of the result that is not shown yet; a result that does not repeat the output goes below it. */
 static void append_result(struct feed *f, const struct chat_event *ev)
 {
     struct buf source = {0};
@@ -379,12 +379,12 @@ static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
         pane_head(f->pane, f->call, head);
         pane_end(f->pane, f->call++);
     }
-    f->call_ms = ms;                    /* the next one begins now */
+    f->call_ms = ms;                    /* the next call begins now */
     f->complete = true;
     f->message += f->aside < 0;
 }
 
-/* The status line says what Enter does next, which depends on more than this turn.  A summary that was cancelled leaves nothing to speak of. */
+/* Returns the note about how the turn ended, or NULL.  The status line shows what Enter does next, which depends on more than this turn. */
 static const char *ended(const struct feed *f, enum end end)
 {
     switch (end) {
@@ -396,7 +396,7 @@ static const char *ended(const struct feed *f, enum end end)
     }
 }
 
-/* Removes what was written of the summary; an accepted one is a message now. */
+/* Removes the written summary; an accepted one is a message now. */
 void feed_decided(struct feed *f, bool taken)
 {
     cut_aside(f);
@@ -422,7 +422,7 @@ static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
     f->complete = true;
     if (f->summary && ev->end == END_INTERRUPTED)
         cut_aside(f);
-    feed_sync(f);                       /* what was taken back goes; signs; of another answer that got no word the older ones return */
+    feed_sync(f);                       /* removes what was taken back, updates signs, and shows the older answers again if the new one got no word */
     if (!ev->taken_back && ended(f, ev->end))
         feed_say(f, ITEM_NOTE, ended(f, ev->end));
     ask_summary(f);
@@ -468,7 +468,7 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
 
 void feed_recount(struct feed *f)
 {
-    enum { THOUGHTS = 200 };            /* the newest: each is taken apart into its tokens */
+    enum { THOUGHTS = 200 };            /* the newest ones: each is split into its tokens */
     struct buf source = {0};
     for (int i = pane_n(f->pane) - 1, n = 0; i >= 0 && n < THOUGHTS; i--) {
         if (pane_kind(f->pane, i) != ITEM_REASONING || pane_message(f->pane, i) < 0)

@@ -39,9 +39,9 @@ void find_free(struct find *f)
     *f = (struct find){0};
 }
 
-enum outcome { NO, YES, UNDECIDED };    /* undecided: the text ended before the search did */
+enum outcome { NO, YES, UNDECIDED };    /* UNDECIDED: the text ended before the search did */
 
-/* Does s[at..n) begin with it?  Its bytes go to *took. */
+/* Compares the text at s[at..n) with the search; *took: bytes of the hit. */
 static enum outcome match(const struct find *f, const char *s, size_t n, size_t at, bool marks, size_t *took)
 {
     size_t i = at;
@@ -69,7 +69,7 @@ static enum outcome match(const struct find *f, const char *s, size_t n, size_t 
     return YES;
 }
 
-/* The next byte from `i` on where a hit may begin: by its first byte alone. */
+/* Returns the next byte from `i` on where a hit may begin, judged by its first byte alone. */
 static size_t candidate(const struct find *f, const char *s, size_t n, size_t i)
 {
     uint32_t first = f->what[0];

@@ -44,7 +44,7 @@ static bool put_file(struct buf *path, const char *suffix, const char *text, siz
     return ok;
 }
 
-/* What the editor left; it may have made the file anew. */
+/* Reads the edited file, which the editor may have replaced by a new one. */
 static bool take_file(const char *path, const char *draft, struct buf *text, struct err *e)
 {
     struct stat st;
@@ -59,17 +59,16 @@ static bool take_file(const char *path, const char *draft, struct buf *text, str
     size_t n = strlen(draft);
     bool draft_ends = n && draft[n - 1] == '\n';
     if (text->len && text->data[text->len - 1] == '\n' && !draft_ends)
-        text->data[--text->len] = 0;    /* editors end the last line */
+        text->data[--text->len] = 0;    /* editors add a newline to the last line */
     return true;
 }
 
 /* --- the program ------------------------------------------------------------------------------------------------- */
 
-/* A Ctrl-C that the program takes for something else must not end the shell that waits for it.  In the program the signals do
- * what they usually do. */
+/* The shell that waits for the program must survive a Ctrl-C that the program handles.  In the program signals have their default actions. */
 #define SURVIVES "trap : INT QUIT; "
 
-/* sh -c with the path as "$1".  Returns the status of waitpid(), -1 with errno. */
+/* Runs sh -c with the path as "$1".  Returns the status of waitpid(); -1 with errno. */
 static int run(const char *command, const char *path)
 {
     extern char **environ;

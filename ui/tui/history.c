@@ -24,15 +24,15 @@ struct history {
     char **entries;                     /* oldest first */
     int    n, size;
     char  *path;                        /* NULL: in memory only */
-    int    n_lines;                     /* of the file, as far as we know */
+    int    n_lines;                     /* lines of the file, as far as known */
     size_t n_bytes;
-    int    back;                        /* walking: so many entries before the end are shown; 0: at rest */
+    int    back;                        /* walking: this many entries before the end is shown; 0: at rest */
     char  *draft;
 };
 
 /* --- entries ---------------------------------------------------------------------------------------------------- */
 
-/* Takes `text` over; false if it is the newest one already, or none is kept. */
+/* Adds `text`, which is ours now; false if it equals the newest entry, or no entries are kept. */
 static bool push(struct history *h, char *text)
 {
     if (!h->size || (h->n && !strcmp(h->entries[h->n - 1], text))) {
@@ -53,7 +53,7 @@ static char *copy(const char *s)
     return c;
 }
 
-/* The text of a line; NULL if it is not a JSON string. */
+/* Returns the text of a line; NULL if it is not a JSON string. */
 static char *line_text(const char *line, size_t n)
 {
     json_t *s = json_loadb(line, n, JSON_DECODE_ANY, NULL);
@@ -62,7 +62,7 @@ static char *line_text(const char *line, size_t n)
     return text;
 }
 
-/* Adds the entries of a file (h NULL: does not); returns its lines, *bad of which are no entries. */
+/* Adds the entries of a file (h NULL: only counts); returns the number of lines, *bad of which are no entries. */
 static int read_lines(struct history *h, const struct buf *file, int *bad)
 {
     int n = 0;
@@ -91,14 +91,14 @@ static void lose_file(struct history *h, const char *verb)
     h->path = NULL;
 }
 
-/* A lock that somebody sits on must not stop the keyboard: after a moment we write without it. */
+/* Locks the file, but only tries for a moment: a lock that another program keeps must not block the keyboard. */
 static void lock(int fd)
 {
     for (int i = 0; i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; i++)
         nanosleep(&(struct timespec){.tv_nsec = LOCK_WAIT_NS}, NULL);
 }
 
-/* The file, locked; -1 with errno.  Whoever waited for the lock may hold a file that was replaced meanwhile. */
+/* Opens and locks the file; -1 with errno.  While we waited for the lock, the file may have been replaced. */
 static int open_locked(const char *path)
 {
     for (int tries = 0;; tries++) {
@@ -125,7 +125,7 @@ static bool append(struct history *h, const char *text)
     off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
     char last = '\n';
     if (end > 0 && pread(fd, &last, 1, end - 1) == 1 && last != '\n')
-        buf_addc(&line, '\n');          /* behind a line that was torn */
+        buf_addc(&line, '\n');          /* after an incomplete line */
     buf_addf(&line, "%s\n", json);
     bool ok = fd >= 0 && buf_write(fd, line.data, line.len);
     int why = errno;
@@ -139,7 +139,7 @@ static bool append(struct history *h, const char *text)
     return ok;
 }
 
-/* Where the part of a file begins that is kept. */
+/* Returns where the part of a file that is kept begins. */
 static size_t tail(const struct buf *file, int lines)
 {
     size_t at = file->len;
@@ -153,7 +153,7 @@ static size_t tail(const struct buf *file, int lines)
     return at;
 }
 
-/* Others may have written: what is kept is read again, under the lock.  Not what looks like another kind of file. */
+/* Shortens the file.  Reads it again under the lock, since others may have written; leaves a file of another kind alone. */
 static void compact(struct history *h)
 {
     struct buf file = {0};
@@ -208,7 +208,7 @@ struct history *history_open(const char *path, int size)
     h->size = size;
     h->entries = size ? memory_zeroed((size_t)size, sizeof *h->entries) : NULL;
     if (path && size) {
-        h->path = realpath(path, NULL); /* a link stays one */
+        h->path = realpath(path, NULL); /* a symbolic link is kept */
         if (!h->path)
             h->path = copy(path);
         load(h);
@@ -262,7 +262,7 @@ const char *history_older(struct history *h, const char *draft)
     }
     int to = h->back + 1;
     if (to == 1 && h->n && !strcmp(h->entries[h->n - 1], draft))
-        to++;                           /* it is on the screen already */
+        to++;                           /* it is shown already */
     if (to > h->n)
         return NULL;
     h->back = to;

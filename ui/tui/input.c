@@ -106,7 +106,7 @@ struct editor *input_editor(const struct host *h)
     return input(h)->editor;
 }
 
-/* --- editing: whatever line is typed into ----------------------------------------------------------------------- */
+/* --- editing keys, for the line that has the focus ---------------------------------------------------------------- */
 
 static void edit_line(struct host *h, enum edit what)
 {
@@ -172,7 +172,7 @@ void act_newer(struct host *h)
     host_edited(h);
 }
 
-/* Several arrows at once are a wheel that the terminal turned into keys, which scrolls; a key that is held walks on through the history. */
+/* True for several arrows at once: a wheel that the terminal turned into keys, which scrolls; a key that is held walks on through the history. */
 static bool is_wheel(const struct host *h)
 {
     return h->typing.burst && !history_walks(input(h)->history);
@@ -216,7 +216,7 @@ void act_find_typed(struct host *h)
 
 /* --- completion ------------------------------------------------------------------------------------------------- */
 
-/* What completes the word at the cursor, or NULL. */
+/* Returns the list that completes the word at the cursor, or NULL. */
 static struct popup *open_completions(const struct host *h)
 {
     return window_active(h) == WINDOW_input && input(h)->suggest.open ? &input(h)->suggest.popup : NULL;
@@ -256,19 +256,19 @@ void input_tell(struct host *h)
 
 /* --- sending ---------------------------------------------------------------------------------------------------- */
 
-/* A message that was not answered returns. */
+/* Returns a message that was not answered to the draft. */
 static void give_back(struct host *h, const char *text)
 {
     if (editor_empty(input(h)->editor)) {
         editor_set(input(h)->editor, text);
         host_edited(h);
-    } else {                            /* something else is being written: Alt-Up gets at it */
+    } else {                            /* another draft is being written: Alt-Up fetches the message */
         queue_push_front(&input(h)->queue, text);
         input(h)->queue.held = true;
     }
 }
 
-/* What was restored has been sent, or the rest of it is kept: its file follows. */
+/* Updates the file of unsent text after restored text was sent. */
 static void follow_unsent(struct host *h)
 {
     struct buf draft = {0};
@@ -369,7 +369,7 @@ void act_unqueue(struct host *h)
         return;
     }
     buf_adds(&both, text);
-    if (!editor_empty(input(h)->editor)) {     /* in front of what is being written */
+    if (!editor_empty(input(h)->editor)) {     /* before the draft */
         buf_addc(&both, '\n');
         editor_text(input(h)->editor, &both);
     }
@@ -381,7 +381,7 @@ void act_unqueue(struct host *h)
 
 /* --- over the end of the program -------------------------------------------------------------------------------- */
 
-/* Where there is no conversation to come back to, the history has it. */
+/* Keeps unsent text beside the conversation; without a conversation it goes to the history. */
 void input_keep(struct host *h)
 {
     struct buf draft = {0};
@@ -409,7 +409,7 @@ void input_restore(struct host *h)
     struct buf draft = {0};
     const char *session = chat_saved_as(h->chat);
     int before = input(h)->queue.n;
-    if (!session || (input(h)->unsent && !strcmp(input(h)->unsent, session)))         /* it is here already */
+    if (!session || (input(h)->unsent && !strcmp(input(h)->unsent, session)))         /* it is restored already */
         return;
     unsent_load(session, &draft, &input(h)->queue);
     if (draft.len || input(h)->queue.n > before) {
@@ -426,7 +426,7 @@ ACT(handoff, h->wishes |= WISH_HANDOFF)
 
 /* --- an earlier message in the input ------------------------------------------------------------------------------ */
 
-/* Goes to the history, so that Up brings it back whatever becomes of it. */
+/* Empties the draft and returns its text, which also goes to the history, so that Up always brings it back. */
 static char *take_draft(struct host *h)
 {
     struct buf draft = {0};
@@ -494,7 +494,7 @@ static void input_contexts(struct host *h, struct contexts *where)
     contexts_add(where, CONTEXT_edit);
 }
 
-/* What works just now and what works everywhere first; how one writes, which most know, behind it. */
+/* Adds contexts in the order of the help: keys that work just now and everywhere first; editing keys, which most users know, last. */
 static void contexts_by_use(struct host *h, struct contexts *where)
 {
     bool empty = editor_empty(input(h)->editor);
@@ -537,7 +537,7 @@ static bool turn_wheel(struct host *h, int rows)
     return true;
 }
 
-/* The list of completions, or the summary that waits. */
+/* Closes the list of completions, or discards the summary that waits. */
 static bool close_completions(struct host *h, bool escape)
 {
     (void)escape;
@@ -554,7 +554,7 @@ static void take_back(struct host *h, const struct chat_event *ev)
         return;
     if (!input(h)->steer && (ev->end == END_INTERRUPTED || end_failed(ev->end)))
         input(h)->queue.held = true;
-    if (ev->taken_back && input(h)->steer) {   /* nothing was answered: the model gets both at once */
+    if (ev->taken_back && input(h)->steer) {   /* nothing was answered: the model gets both messages at once */
         buf_addf(&both, "%s\n\n%s", ev->taken_back, input(h)->steer);
         free(input(h)->steer);
         input(h)->steer = memory_strdup(both.data);
@@ -599,7 +599,7 @@ static int completion_rows(struct host *h, int rows)
     return list ? popup_height(list, rows) : 0;
 }
 
-/* The cursor stays where one types. */
+/* Draws the list; the cursor stays in the draft. */
 static void draw_completions(struct host *h, struct cells *c, struct area at)
 {
     int row = c->cursor_row, col = c->cursor_col;

@@ -13,7 +13,7 @@ struct inspect {
     int message;                        /* of chat_token(); -1: the answer under way */
     int token;
     int choice;                         /* of the token's alternatives */
-    struct area list;                   /* where they were drawn */
+    struct area list;                   /* their area on the screen */
 };
 
 static struct inspect *inspect(const struct host *h)
@@ -21,7 +21,7 @@ static struct inspect *inspect(const struct host *h)
     return window_state(h, WINDOW_inspect);
 }
 
-/* While an answer is under way its tokens are asked for as those of message -1. */
+/* Returns the message that chat_token() takes: -1 for the answer under way. */
 static int tokens_of(const struct host *h, int message)
 {
     return message < chat_n_messages(h->chat) ? message : -1;
@@ -42,7 +42,7 @@ static bool current_token(struct host *h, struct chat_token *t)
     return true;
 }
 
-/* The item that shows the token, so that it can be marked. */
+/* Marks the token in the item that shows it. */
 static void mark_token(struct host *h)
 {
     struct chat_token t;
@@ -57,7 +57,7 @@ static void mark_token(struct host *h)
         }
 }
 
-/* The choice that was made stands first under the cursor. */
+/* Goes to a token; the choice that was made is the first one under the cursor. */
 static void go_to_token(struct host *h, int token)
 {
     struct inspect *s = inspect(h);
@@ -85,7 +85,7 @@ static void inspect_message(struct host *h, int message)
     struct chat_token t;
     int n = chat_n_tokens(h->chat, tokens_of(h, message)), first = 0;
     while (first < n && chat_token(h->chat, tokens_of(h, message), first, &t) && (t.reasoning || is_blank(&t)))
-        first++;                        /* the answer is more interesting than how it was thought up */
+        first++;                        /* starts at the answer, not at its reasoning */
     *inspect(h) = (struct inspect){.message = message};
     window_open(h, WINDOW_inspect);
     go_to_token(h, first < n ? first : 0);
@@ -112,7 +112,7 @@ void inspect_answer(struct host *h, int nth)
     host_hint(h, "no answer to inspect yet");
 }
 
-/* The answer at hand, else the newest. */
+/* Inspects the answer in view mode, else the newest one. */
 void act_inspect(struct host *h)
 {
     int item = pane_here(h->pane), message = item >= 0 ? pane_message(h->pane, item) : -1;
@@ -133,7 +133,7 @@ ACT(choice_up, inspect(h)->choice--)
 
 void act_choice_down(struct host *h)
 {
-    inspect(h)->choice++;               /* current_token() holds it in, at both ends */
+    inspect(h)->choice++;               /* current_token() limits it at both ends */
 }
 
 void act_branch_token(struct host *h)
@@ -199,7 +199,7 @@ static bool click_choice(struct host *h, int row, int col)
 
 static bool turn_wheel(struct host *h, int rows)
 {
-    inspect(h)->choice += rows;         /* current_token() holds it in */
+    inspect(h)->choice += rows;         /* current_token() limits it */
     return true;
 }
 
@@ -236,7 +236,7 @@ static bool tell_token(struct host *h, char *out, size_t n)
     return true;
 }
 
-/* One row of the transcript stays. */
+/* Returns the rows of the inspector; one row of the transcript stays in view. */
 static int inspector_rows(struct host *h, int rows)
 {
     (void)h;

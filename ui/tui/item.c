@@ -6,7 +6,7 @@
 #include "base/least.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "ui/tui/figure.h"
+#include "ui/tui/numbers.h"
 
 enum {
     FOLD_ROWS = 12, FOLDED_ROWS = 10,   /* a longer message of the user shows its first rows */
@@ -23,7 +23,7 @@ void item_append(struct item *it, const char *text, size_t n)
 {
     buf_add(&it->source, text, n);
     if (!it->live)
-        item_drop(it);                  /* an answer that goes on is laid out again */
+        item_drop(it);                  /* an answer that continues is laid out again */
     else if (it->md)
         markdown_push(it->md, text, n);
     it->live = true;
@@ -46,7 +46,7 @@ void item_head(struct item *it, const char *text)
     it->head = copy;
     it->stale = true;
     if (it->kind == ITEM_USER)
-        it->wrapped = 0;                /* the text makes room for it */
+        it->wrapped = 0;                /* the text makes room for the head */
 }
 
 void item_drop(struct item *it)
@@ -134,7 +134,7 @@ static struct look body_look(const struct item *it)
     return (struct look){(uint8_t)style[it->kind], 0};
 }
 
-/* Where the rest of a long line of a command's output goes on: below its last column, else a bit further in. */
+/* Returns the column where the rest of a long line of a command's output continues: below its last column, else a bit further in. */
 static int hanging(const char *s, size_t n, int columns)
 {
     size_t lead = 0, at = 0;
@@ -147,7 +147,7 @@ static int hanging(const char *s, size_t n, int columns)
     return at && below <= columns / 2 ? below : (int)lead + 2 <= columns / 2 ? (int)lead + 2 : 0;
 }
 
-/* What stands before the first row, before all others, and before the rest of a broken line of output. */
+/* Makes the margins before the first row, before all others, and before the rest of a broken line of output. */
 static void make_margin(const struct item *it, struct lines *m)
 {
     bool user = it->kind == ITEM_USER, sign = user || it->kind == ITEM_ERROR, bar = it->kind == ITEM_REASONING && it->view.bars;
@@ -166,7 +166,7 @@ static void make_margin(const struct item *it, struct lines *m)
         lines_add(m, (struct look){STYLE_dim, 0}, LINES_GOES_ON, strlen(LINES_GOES_ON), LINES_NO_SOURCE);
 }
 
-/* Bytes of an order to change the colour ("ESC [ 1 ; 31 m") at s[0], or 0. */
+/* Returns the bytes of a sequence that changes the colour ("ESC [ 1 ; 31 m") at s[0], or 0. */
 static size_t colour_order(const char *s, size_t n)
 {
     size_t i = 2;
@@ -177,7 +177,7 @@ static size_t colour_order(const char *s, size_t n)
     return i < n && s[i] == 'm' ? i + 1 : 0;
 }
 
-/* Tools colour what they print even where nobody sees colours; that says nothing and is left out.  Other orders stay visible. */
+/* Adds output of a tool without its colours, which mean nothing here.  Other control sequences stay visible. */
 static void add_output(struct item *it, struct lines *one, size_t at, size_t end)
 {
     const char *s = it->source.data;
@@ -214,7 +214,7 @@ static void add_source_line(struct item *it, size_t at, size_t end, int columns)
     lines_free(&margin);
 }
 
-/* Lines of plain text.  Source lines that ended are kept, so a text that grows costs what was added. */
+/* Lays out plain text.  Lines of complete source lines are kept, so a growing text costs only what was added. */
 static void layout_own(struct item *it, size_t from, int columns)
 {
     size_t end = it->source.len;
@@ -259,14 +259,14 @@ static const struct lines *body_lines(const struct item *it)
 
 /* --- head and foot --- */
 
-struct part { const char *text; size_t n, source; struct look look; bool more; };      /* more: it goes on */
+struct part { const char *text; size_t n, source; struct look look; bool more; };      /* more: the text continues */
 
 static int columns_of(const struct part *p)
 {
     return glyph_columns(p->text, p->n);
 }
 
-/* A row with `left`, cut where `right` begins, and `right` at the right edge; returns how much of `left` is there. */
+/* Adds a row with `left`, cut where `right` begins, and `right` at the right edge; returns how many bytes of `left` are shown. */
 static size_t add_frame(struct item *it, int columns, int indent, const char *sign, struct part left, struct part right)
 {
     int taken = glyph_columns(sign, strlen(sign)), room = columns - indent - taken, wide = columns_of(&right);
@@ -300,7 +300,7 @@ static size_t add_frame(struct item *it, int columns, int indent, const char *si
 
 static const struct look dim = {STYLE_dim, 0};
 
-/* The line of a thought or of a file. */
+/* Adds the head row of reasoning or of a file. */
 static void add_fold_head(struct item *it, int columns)
 {
     const char *text = it->head ? it->head : it->live ? "thinking" : "thought";
@@ -330,7 +330,7 @@ static bool has_controls(const char *s, size_t n)
     return i < n;
 }
 
-/* Adds a result of one line that fits, "= 42", or how many lines there are.  True: there is no more to see. */
+/* Appends a result of one line that fits, "= 42", or the number of lines.  True: the result has no more text. */
 static bool short_result(const struct item *it, int room, struct buf *out)
 {
     const char *s = buf_str(&it->source) + it->body;
@@ -343,14 +343,14 @@ static bool short_result(const struct item *it, int room, struct buf *out)
         buf_adds(out, "= ");
         buf_add(out, s, n);
     } else if (lines) {
-        figure_count(out, lines);
+        number_count(out, lines);
         buf_adds(out, lines == 1 ? " line" : " lines");
     }
     return whole || !lines;
 }
 
-/* The right side of a card's line: its result, or how many lines that has; how the call ended; before them which key opens it; what there is room
- * for. */
+/* Appends the right side of a card's line: its result or the number of lines, how the call ended, and before these the key that opens it, as far
+ * as there is room. */
 static void call_summary(struct item *it, int columns, int left, bool more, struct buf *out)
 {
     enum { MOST = 40, SIGN = 2 };
@@ -395,7 +395,7 @@ static void add_user_foot(struct item *it, int hidden, int columns)
 {
     struct buf text = {0};
     buf_adds(&text, "... ");
-    figure_count(&text, hidden);
+    number_count(&text, hidden);
     buf_adds(&text, hidden == 1 ? " more line" : " more lines");
     buf_adds(&text, it->hinted ? ", Ctrl-O" : "");
     add_frame(it, columns, columns < 8 ? 0 : 2, "", (struct part){text.data, text.len, LINES_NO_SOURCE, dim}, (struct part){"", 0, 0, dim});
@@ -409,7 +409,7 @@ static int head_columns(const struct item *it)
     return it->head ? glyph_columns(it->head, strlen(it->head)) : 0;
 }
 
-/* A short head stands beside the message, which makes room for it; a long one above. */
+/* True if the head is short enough to be beside the message, which makes room for it; a long one is above. */
 static bool head_is_beside(const struct item *it, int columns)
 {
     return it->kind == ITEM_USER && it->head && head_columns(it) <= columns / 3;
@@ -457,7 +457,7 @@ static void rows_of_call(struct item *it, const struct item_view *v)
     bool open = item_is_open(it);
     if (!open && !it->live)
         return;
-    size_t from = open && it->shown < it->body - 1 ? 0 : it->body;      /* the whole line where the head row cuts it */
+    size_t from = open && it->shown < it->body - 1 ? 0 : it->body;      /* the whole line if the head row cuts it */
     if (from != it->from)
         it->wrapped = 0;
     layout_own(it, from, v->columns);
@@ -535,10 +535,10 @@ static size_t source_of(struct item *it, int row)
 {
     if (row < it->n_head)
         return 0;
-    return body_lines(it)->lines[it->first + row - it->n_head].source;  /* of a foot: where the hidden rows begin */
+    return body_lines(it)->lines[it->first + row - it->n_head].source;  /* for a foot: where the hidden rows begin */
 }
 
-/* The first row, from `row` back, that has the same byte. */
+/* Returns the first row, from `row` up, that has the same byte. */
 static int first_of(struct item *it, int row)
 {
     while (row > 0 && source_of(it, row - 1) == source_of(it, row))
@@ -585,7 +585,7 @@ bool item_hides(const struct item *it, size_t at)
 struct walk {
     const struct lines *lines;
     uint32_t run, end, i;       /* bytes of that run */
-    int col;                    /* behind the glyph */
+    int col;                    /* the column after the glyph */
     struct glyph glyph;
     size_t source;              /* of the glyph; LINES_NO_SOURCE */
 };
@@ -625,7 +625,7 @@ bool item_at(struct item *it, int row, int col, size_t *at)
     return any;
 }
 
-/* Which of n ascending pieces (structs of `size` bytes that begin as struct hit does) holds that byte; -1: none. */
+/* Returns the index of the piece that holds the byte among n ascending ones (structs of `size` bytes that begin as struct hit does); -1: none. */
 static int piece_at(const void *pieces, int n, size_t size, size_t at)
 {
     struct hit piece = {0};

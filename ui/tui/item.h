@@ -6,7 +6,7 @@
 #include "ui/tui/itemkind.h"
 #include "ui/tui/markdown.h"
 
-/* What the rows of items depend on, except the items themselves. */
+/* Everything that rows depend on, except the items themselves. */
 struct item_view {
     int  columns, rows;         /* of the pane; the rows bound the height of reasoning under way */
     int  measure;               /* columns of running text, at most `columns` */

@@ -107,7 +107,7 @@ struct spot items_move(struct items *s, struct spot from, long by)
         i++;
     }
     if (i < s->n && (rows = items_rows(s, i)) <= row) {
-        row = rows - 1;                 /* behind the end: the last row */
+        row = rows - 1;                 /* after the end: the last row */
         while (row < 0 && i > 0)
             row = items_rows(s, --i) - 1;
     }
@@ -134,7 +134,7 @@ static long guess_block(struct items *s, int block)
     return g->rows;
 }
 
-/* Rows of the items from `i` on, without a layout. */
+/* Returns an estimate of the rows from item `i` on, without a layout. */
 static long guess_from(struct items *s, int i)
 {
     long rows = 0;
@@ -177,5 +177,5 @@ void items_trim(struct items *s, int first, int last)
         it->cached = 0;
         item_drop(it);
     }
-    s->trim_at = s->cached * 2;         /* what is in view may be that large: no reason to look again at every draw */
+    s->trim_at = s->cached * 2;         /* the items in view may be that large: then the next draw need not look again */
 }

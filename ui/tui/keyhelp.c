@@ -9,7 +9,7 @@ static const struct look POPUP = {STYLE_popup, 0};
 
 struct keyhelp {
     int  top;                           /* first line of the list that is shown */
-    bool testing;                       /* keys are only told */
+    bool testing;                       /* keys are only shown */
     bool escape;                        /* the key before was Esc */
     struct buf told;                    /* while testing: a line for each key so far */
     struct buf sent;                    /* the bytes of the key that comes in */
@@ -149,13 +149,13 @@ static bool tell_pressed(struct host *h, const struct key_event *ev)
     buf_addf(out, "%s\n", ev->kind == KEYS_PASTE ? "a paste" : meaning(h, ev));
     buf_reset(&keyhelp(h)->sent);
     keyhelp(h)->escape = escape;
-    keyhelp(h)->top = 1 << 20;              /* the newest is in view */
+    keyhelp(h)->top = 1 << 20;              /* scrolls to the newest */
     return true;
 }
 
 /* --- drawing ---------------------------------------------------------------------------------------------------- */
 
-/* Lines of the help, what keys do wrapped in its column, beginning with the section at `p`; up to the one at `end`. */
+/* Adds the lines of the help from `p` to `end`; what keys do is wrapped in its column. */
 static void wrap_help(struct lines *lines, const char *p, const char *end, int columns)
 {
     enum { HELP_COLUMN = 24, LEAST_HELP = 12 };
@@ -176,7 +176,7 @@ static int count_newlines(const char *p, const char *end)
     return n;
 }
 
-/* Where the second of two columns begins: the section that leaves both about equally long. */
+/* Returns the section that begins the second column, so that both are about equally long. */
 static const char *middle_section(const char *help)
 {
     const char *end = help + strlen(help), *best = end;
@@ -191,7 +191,7 @@ static const char *middle_section(const char *help)
     return best;
 }
 
-/* The keys that work here, over the transcript: in two columns where there is room. */
+/* Draws the keys that work here over the transcript: in two columns if there is room. */
 static void draw_keys(struct host *h, struct cells *c, struct area at)
 {
     enum { TWO_COLUMNS = 100, GAP = 2 };
@@ -241,7 +241,6 @@ static const char *keyhelp_hint(struct host *h)
     return keyhelp(h)->testing ? "Esc Esc back" : "q back";
 }
 
-/* It covers all of the transcript. */
 static int cover_all(struct host *h, int rows)
 {
     (void)h;

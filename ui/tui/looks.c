@@ -15,7 +15,7 @@ static bool style_of(enum heat heat, const struct chat_token *t, enum style *sty
     return t->prob >= 0 && (t->prob < unsure || t->prob >= sure);
 }
 
-/* Of an item that shows one of the two texts of a message. */
+/* Colours an item that shows one of the two texts of a message. */
 static void tint_item(enum heat heat, struct pane *p, struct chat *c, int item, int message, bool reasoning)
 {
     int n = chat_n_tokens(c, message), used = 0;

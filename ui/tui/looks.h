@@ -15,7 +15,7 @@ enum heat { HEAT_NONE, HEAT_HOW, HEAT_PROBABILITY };
 struct heat_tint {
     enum heat shown;                    /* what the user wants */
     enum heat tinted;                   /* the colours that the pane has now, */
-    int  n_tokens, n_items;             /* ... for the first n_tokens of the answer under way and the first n_items items */
+    int  n_tokens, n_items;             /* for the first n_tokens of the answer under way and the first n_items items */
 };
 
 /* Colours the items as `shown` says; cheap when nothing changed. */
@@ -27,7 +27,7 @@ struct looks {
     bool bare;                          /* text alone, without status line and panel */
     bool raw;                           /* markdown as source */
     bool mouse;                         /* clicks and the wheel come as keys */
-    bool lent;                          /* but until the next key the terminal has the mouse: the user wants to select or paste with it */
+    bool lent;                          /* until the next key the terminal has the mouse: the user wants to select or paste with it */
     enum table_shape tables;
     struct heat_tint heat;
 };

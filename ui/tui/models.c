@@ -8,7 +8,7 @@
 #include "ui/tui/window.h"
 
 struct models {
-    struct editor *line;                /* what one types to narrow it */
+    struct editor *line;                /* the typed text that narrows the list */
     struct buf words;                   /* its text */
     struct popup popup;
     struct popup_row *rows;
@@ -29,7 +29,7 @@ static void forget_models(struct host *h)
     *m = (struct models){.line = m->line};
 }
 
-/* Those that there are now; the choice is the model that answers, or the first one. */
+/* Fills the list; the choice is the model that answers, or the first one. */
 static void put_models(struct host *h)
 {
     struct models *m = models(h);
@@ -53,7 +53,7 @@ static void put_models(struct host *h)
     popup_settle(&m->popup);
 }
 
-/* Who is writing, or reads another list, is not disturbed: the message that comes of it waits, and asks. */
+/* True if the user writes, or reads another list, which the list must not cover; the next message asks instead. */
 static bool is_disturbed(const struct host *h)
 {
     return !host_busy(h) && (window_active(h) != WINDOW_input || !editor_empty(input_editor(h)));
@@ -94,7 +94,7 @@ ACT(models_page_down, popup_move(&models(h)->popup, POPUP_ROWS - 1))
 
 /* --- the window -------------------------------------------------------------------------------------------------- */
 
-/* A message that waits for the choice comes back to the draft. */
+/* Closes the list; a message that waits for the choice comes back to the draft. */
 static bool leave_open(struct host *h, bool escape)
 {
     (void)escape;

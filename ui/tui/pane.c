@@ -57,7 +57,7 @@ static long search_set(struct search *s, struct items *items, const char *what)
     return n;
 }
 
-/* Before the first hit from that place on; it may be behind the last one of its item. */
+/* Puts the current hit before the first one from that place on, which may be after the last hit of its item. */
 static void begin_at(struct search *s, const struct items *items, struct pane_place from)
 {
     s->item = from.item >= 0 && from.item < items->n ? from.item : 0;
@@ -101,13 +101,13 @@ struct pane {
     struct area  area;          /* of the last draw */
     int  covered;               /* of its last rows */
     int  measure;               /* columns of running text; 0: all */
-    struct { int item; size_t at; } showing;            /* what pane_show() was asked for since; item -1: nothing */
+    struct { int item; size_t at; } showing;            /* the place of the last pane_show(); item -1: none */
 
-    /* The place in the top row.  While the view follows, it is a place from which the text does not move down again, though
-     * something below has folded; item -1: none. */
+    /* The place in the top row.  While the view follows, a place above which the text does not move down again, though something below has folded;
+     * item -1: none. */
     bool follows;
     struct pane_place top;
-    struct pane_place drawn;    /* what the last draw had there; item -1: there was none, or it does not count any more */
+    struct pane_place drawn;    /* the top row of the last draw; item -1: there was none, or it no longer counts */
 
     int chosen, opened;         /* opened: by the last pane_toggle(); -1: none */
     bool walks;                 /* the next pane_toggle() goes up from there */
@@ -285,8 +285,8 @@ static struct spot top_spot(struct pane *p)
     return items_before(end, held) ? held : end;
 }
 
-/* While the view follows, text only moves up: where something folded, rows at the bottom stay empty until new text fills
- * them.  That is not so over a change of size, which is how the end comes back to the bottom. */
+/* While the view follows, text only moves up: after a fold, rows at the bottom stay empty until new text fills them.  A change of size brings the
+ * end back to the bottom. */
 static void hold(struct pane *p)
 {
     if (!p->follows || p->drawn.item < 0)
@@ -305,7 +305,7 @@ static void stay_at(struct pane *p, struct spot s)
     p->showing.item = -1;
 }
 
-/* Is that row in view?  *at: which row of the view it is. */
+/* True if that row is in view.  *at: its row of the view. */
 static bool in_view(struct pane *p, struct spot s, int *at)
 {
     struct spot top = top_spot(p);
@@ -335,7 +335,7 @@ static void bring_into_view(struct pane *p, int item, size_t at)
         stay_at(p, items_move(&p->items, s, -(clear / 3)));
 }
 
-/* Of an item that begins above the view; else 0. */
+/* Returns the first row in view of an item that begins above the view; else 0. */
 static int first_row_in_view(struct pane *p, int item)
 {
     struct spot top = top_spot(p);
@@ -367,10 +367,10 @@ void pane_fade(struct pane *p, int message)
 
 static int next_fold(struct pane *p, int first);
 
-/* Only the fold that pane_toggle() means names the key. */
+/* Names the key only on the fold that the next pane_toggle() changes. */
 static void hint_fold(struct pane *p)
 {
-    enum { ABOVE = 16 };                /* items above the view that are looked at: they stay laid out */
+    enum { ABOVE = 16 };                /* items above the view that are searched: they stay laid out */
     int top = top_spot(p).item, fold = next_fold(p, top > ABOVE ? top - ABOVE : 0);
     if (fold == p->hinted)
         return;
@@ -488,7 +488,7 @@ void pane_choose(struct pane *p, int item)
 void pane_show(struct pane *p, int item, size_t at)
 {
     bring_into_view(p, item, at);
-    p->showing.item = item;             /* the next draw may have less room */
+    p->showing.item = item;             /* shown again by the next draw, which may have less room */
     p->showing.at = at;
 }
 
@@ -566,7 +566,7 @@ static bool head_in_view(struct pane *p, int i)
     return in_view(p, (struct spot){i, items_gap(&p->items, i)}, &row);
 }
 
-/* From `i` up to `first`; -1: there is none. */
+/* Returns the nearest fold from `i` up to `first`; -1: there is none. */
 static int fold_above(struct pane *p, int i, int first, bool shut)
 {
     while (i >= first && !(pane_folds(p, i) && !(shut && item_is_open(&p->items.at[i]))))
@@ -581,7 +581,7 @@ static int fold_below(struct pane *p, int i)
     return i < p->items.n ? i : -1;
 }
 
-/* The last item that begins in or above the view. */
+/* Returns the last item that begins in or above the view. */
 static int last_in_view(struct pane *p)
 {
     struct spot bottom = items_move(&p->items, top_spot(p), p->area.rows - 1);
@@ -590,7 +590,7 @@ static int last_in_view(struct pane *p)
     return bottom.item - (bottom.row < items_gap(&p->items, bottom.item));
 }
 
-/* What the next pane_toggle() opens or closes; -1: nothing, or it stands before the item `first`. */
+/* Returns the item that the next pane_toggle() opens or closes; -1: none, or it is before the item `first`. */
 static int next_fold(struct pane *p, int first)
 {
     int prefer[] = {p->chosen, p->opened}, last = last_in_view(p), i;
@@ -606,7 +606,7 @@ static int next_fold(struct pane *p, int first)
     return i < 0 && !first ? fold_below(p, last + 1) : i;
 }
 
-/* After a fold the top row stays: what was opened may push the end out of view, but not its head; and the end may come back. */
+/* Keeps the top row after a fold: the end may leave the view or come back, but the head stays in it. */
 static void keep_top(struct pane *p, struct pane_place place)
 {
     bool end_in_view = !items_before(spot_of(p, place), items_end(&p->items, p->area.rows));
@@ -616,7 +616,7 @@ static void keep_top(struct pane *p, struct pane_place place)
     p->top = p->drawn = place;
 }
 
-/* `other`: an item that folds at the same time, or -1. */
+/* Opens or closes an item.  other: an item that folds at the same time, or -1. */
 static void toggle(struct pane *p, int item, int other)
 {
     struct item *it = item_at_index(p, item);
@@ -734,7 +734,7 @@ static int blocks_of(struct pane *p, int i)
     return markdown_n_blocks(it->md);
 }
 
-/* The first item, from the top of the view down, of which a row in view is what `is` looks for; -1: there is none.  Rows are counted as its
+/* Returns the first item, from the top of the view down, with a row in view for which `is` returns true; -1: none.  Rows are counted as its
  * markdown counts them. */
 typedef bool row_fn(struct pane *p, int item, int row, void *found);
 static int find_in_view(struct pane *p, row_fn *is, void *found)

@@ -4,18 +4,18 @@
 
 #include "base/buf.h"
 #include "base/least.h"
-#include "ui/tui/figure.h"
+#include "ui/tui/numbers.h"
 
 static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0}, head = {STYLE_heading, 0}, bar = {STYLE_bar, 0},
     warn = {STYLE_status_warn, 0};
 
-/* Where the next row goes. */
+/* The place of the next row. */
 struct pen {
     struct cells *c;
     struct area a;              /* without the rule */
     int row;
-    const char *section;        /* its heading, which waits for a first row */
-    const char *figures;        /* to the right of it */
+    const char *section;        /* its heading, drawn before the first row */
+    const char *figures;        /* figures to the right of the heading */
 };
 
 static void section(struct pen *p, const char *name)
@@ -40,7 +40,7 @@ static void heading_alone(struct pen *p)
     p->section = NULL;
 }
 
-/* A section appears with its first row. */
+/* Returns the next row; the heading of a section appears with its first row. */
 static int next_row(struct pen *p)
 {
     if (p->section)
@@ -53,7 +53,7 @@ static void text_row(struct pen *p, struct look look, const char *text)
     cells_puts(p->c, p->a, next_row(p), 0, look, text);
 }
 
-/* "model   Qwen3.5-122B int4" */
+/* Draws a named value: "model   Qwen3.5-122B int4". */
 static void named_row(struct pen *p, const char *name, const char *value)
 {
     if (!value || !*value)
@@ -63,13 +63,13 @@ static void named_row(struct pen *p, const char *name, const char *value)
     cells_puts(p->c, p->a, row, 8, plain, value);
 }
 
-/* Text that ends at a column. */
+/* Draws text that ends at a column. */
 static void right_at(struct pen *p, int row, int end, struct look look, const char *text)
 {
     cells_puts(p->c, p->a, row, end - glyph_columns(text, strlen(text)), look, text);
 }
 
-/* A row for each format. */
+/* Draws a row for each format. */
 static void draw_recipe(struct pen *p, const char *recipe)
 {
     const char *name = "weights";
@@ -127,13 +127,13 @@ static void draw_part(struct pen *p, const struct panel_part *part)
     cells_puts(p->c, name, row, 0, dim, what);
     name.cols = label_end;
     cells_puts(p->c, name, row, *what ? LABEL : 0, plain, label);
-    figure_tokens(&tokens, part->tokens);
+    number_tokens(&tokens, part->tokens);
     right_at(p, row, note - 1, plain, tokens.data);
     cells_puts(p->c, p->a, row, note, dim, part->note ? part->note : "");
     buf_free(&tokens);
 }
 
-/* The largest parts, in their order, where there is no room for all. */
+/* Draws the largest parts, in their order, if there is no room for all. */
 static void draw_parts(struct pen *p, const struct panel *d, int room)
 {
     struct buf rest = {0};
@@ -173,16 +173,16 @@ static void draw_context(struct pen *p, const struct panel *d, int room)
         return;
     section(p, "CONTEXT");
     buf_adds(&figures, d->ctx_estimated ? "~" : "");
-    figure_tokens(&figures, d->ctx_used);
+    number_tokens(&figures, d->ctx_used);
     buf_adds(&figures, " of ");
-    figure_window(&figures, d->ctx_total);
+    number_context(&figures, d->ctx_total);
     buf_addf(&figures, "  %d%%", (int)(100.0 * d->ctx_used / d->ctx_total));
     p->figures = figures.data;
     draw_bar(p, d->ctx_used, d->ctx_total);
     draw_parts(p, d, room);
     if (d->not_counted > 0) {
         buf_adds(&text, "(thinking ");
-        figure_tokens(&text, d->not_counted);
+        number_tokens(&text, d->not_counted);
         buf_adds(&text, " not counted)");
         text_row(p, dim, text.data);
     }
@@ -200,7 +200,7 @@ static void figure(struct pen *p, int row, int end, double value, const char *fm
     else if (fmt)
         buf_addf(&text, fmt, value);    /* NOLINT: ours */
     else
-        figure_rate(&text, value);
+        number_rate(&text, value);
     right_at(p, row, end, value > 0 ? plain : dim, text.data);
     buf_free(&text);
 }
@@ -234,7 +234,7 @@ static void share_row(struct pen *p, const char *name, struct draft_count now, s
     buf_free(&text);
 }
 
-/* Step times, the highest sign for the longest step in view. */
+/* Draws step times; the highest sign is the longest step in view. */
 static void draw_steps(struct pen *p, const struct panel *d)
 {
     static const char sign[][4] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -296,14 +296,14 @@ static void draw_turn(struct pen *p, const struct panel *d)
         buf_addf(&text, "%.1f s", d->turn_s);
     if (d->turn_tokens > 0) {
         buf_adds(&text, text.len ? "   " : "");
-        figure_count(&text, d->turn_tokens);
+        number_count(&text, d->turn_tokens);
         buf_adds(&text, " tok");
     }
     if (text.len)
         text_row(p, plain, text.data);
     buf_reset(&text);
     if (d->joules > 0) {
-        figure_joules(&text, d->joules);
+        number_joules(&text, d->joules);
         buf_addf(&text, "%s   %.2f Wh", d->estimated ? " (est)" : "", d->joules / 3600);
         text_row(p, plain, text.data);
     }
@@ -324,7 +324,7 @@ static void draw_snapshots(struct pen *p, const struct panel *d)
     buf_reset(&text);
     if (d->undo_known) {
         buf_adds(&text, "undo this turn: ");
-        figure_tokens(&text, d->undo_refill);
+        number_tokens(&text, d->undo_refill);
         buf_adds(&text, " tok to read");
         text_row(p, plain, text.data);
     } else if (figures.len && p->section) {
@@ -334,7 +334,7 @@ static void draw_snapshots(struct pen *p, const struct panel *d)
     buf_free(&text);
 }
 
-/* All of it, with at most `parts` rows for the context; returns the rows it took. */
+/* Draws all sections, with at most `parts` rows for the context; returns the rows that they take. */
 static int draw_all(const struct panel *d, struct cells *c, struct area a, int parts)
 {
     struct pen p = {.c = c, .a = a};

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "option/paths.h"
-#include "ui/tui/figure.h"
 #include "ui/tui/input.h"
+#include "ui/tui/numbers.h"
 
 enum {
     PASTE_ASKS = 256 << 10,             /* bytes of a paste that opens the question */
@@ -16,8 +16,8 @@ enum {
 };
 
 struct paste {
-    struct buf coming;                  /* what has come of a paste so far */
-    struct buf asked;                   /* what the question is about */
+    struct buf coming;                  /* the part of a paste that has come */
+    struct buf asked;                   /* the paste that the question is about */
     size_t counted;                     /* bytes of it that `tokens` is for */
     double tokens;                      /* about */
     int    room;                        /* tokens that the context has left; 0: not known */
@@ -31,7 +31,7 @@ static struct paste *paste(const struct host *h)
 static void take_paste(struct host *h, const struct key_event *ev)
 {
     bool asks = window_is_open(h, WINDOW_paste);
-    if (asks)          /* another one while that question stands: both are in question */
+    if (asks)          /* another paste while the question is open: both are in question */
         buf_add(&paste(h)->asked, ev->text, ev->n);
     else
         buf_add(&paste(h)->coming, ev->text, ev->n);
@@ -52,7 +52,7 @@ static void take_paste(struct host *h, const struct key_event *ev)
     host_edited(h);
 }
 
-/* Counts the tokens of its beginning, and takes the rest to be alike. */
+/* Estimates the tokens of the paste from those of its beginning. */
 static void count_tokens(struct host *h)
 {
     enum { SAMPLE = 256 << 10 };
@@ -81,15 +81,15 @@ static void draw_paste(struct host *h, struct cells *c, struct area at)
     count_tokens(h);
     bool narrow = at.cols < 60, fits = !paste(h)->room || paste(h)->tokens <= paste(h)->room;
     buf_adds(&line, narrow ? "" : fits ? "This paste is large: " : "This paste is too long: ");
-    figure_bytes(&line, paste(h)->asked.len);
+    number_bytes(&line, paste(h)->asked.len);
     buf_adds(&line, ", ");
-    figure_count(&line, count_lines(&paste(h)->asked));
+    number_count(&line, count_lines(&paste(h)->asked));
     buf_adds(&line, narrow ? " lines, ~" : " lines, about ");
-    figure_tokens(&line, paste(h)->tokens);
+    number_tokens(&line, paste(h)->tokens);
     buf_adds(&line, " tok");
     if (!fits) {
         buf_adds(&line, narrow ? " of " : ", and ");
-        figure_tokens(&line, paste(h)->room);
+        number_tokens(&line, paste(h)->room);
         buf_adds(&line, narrow ? "" : " still fit");
     }
     cells_blank(c, at, plain);
@@ -111,7 +111,7 @@ static void end_question(struct host *h)
     host_edited(h);
 }
 
-/* A new file of the state directory, for the owner only. */
+/* Writes the text to a new file of the state directory that only the user can read. */
 static bool keep_as_file(const struct buf *text, struct buf *path, struct err *e)
 {
     char name[64];

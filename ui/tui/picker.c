@@ -15,9 +15,9 @@
 #include "session/title.h"
 #include "session/trash.h"
 #include "ui/tui/excerpt.h"
-#include "ui/tui/figure.h"
 #include "ui/tui/input.h"
 #include "ui/tui/lines.h"
+#include "ui/tui/numbers.h"
 #include "ui/tui/popup.h"
 #include "ui/tui/prompt.h"
 #include "ui/tui/window.h"
@@ -25,22 +25,22 @@
 enum { LINE = 2048 };                   /* bytes of a text that a list shows at most */
 
 struct picked {
-    const char *name, *title;           /* of a session, name also an address; NULL: the row is none */
+    const char *name, *title;           /* of a session; name is also an address; NULL: the row is no session */
     int id;                             /* index of the message or node, number of the part */
 };
 
 struct picker {
     enum picker_kind kind;
-    struct editor *line;                /* what one types to narrow it */
+    struct editor *line;                /* the typed text that narrows the list */
     struct popup popup;
     struct popup_row *rows;
     struct picked *of;                  /* [n] what the rows stand for */
-    int  n;                             /* rows there are, */
-    int  cap;                           /* and have room */
+    int  n;                             /* number of rows */
+    int  cap;                           /* rows allocated */
     int  doomed;                        /* the row that the next Ctrl-D deletes, or -1 */
     struct scan scan;                   /* searches texts for the words of the filter */
     struct arena hits;                  /* the lines that it found */
-    int  n_scanned;                     /* rows whose texts are searched; `n`: nothing is left to search */
+    int  n_scanned;                     /* rows whose texts were searched; `n`: all */
     bool preview;                       /* the text of the chosen session is shown above */
     int  previewed;                     /* the row whose text `lines` has, */
     int  preview_columns;               /* for so many columns */
@@ -103,7 +103,7 @@ static void end_list(struct picker *p, int chosen)
     popup_settle(&p->popup);
 }
 
-/* "3 turns  today 14:02" */
+/* Returns "3 turns  today 14:02". */
 static const char *session_note(struct picker *p, const struct sessions_item *item, int64_t now_s)
 {
     struct buf note = {0};
@@ -155,15 +155,15 @@ static void put_messages(struct picker *p, const struct chat *c)
 /* The tree as links between its nodes. */
 struct link { int parent, first, next, n_children, depth; };
 
-/* A node stands deeper than its parent only where that has several children: most conversations are straight. */
+/* Links the nodes to a tree.  A node is deeper than its parent only if that has several children: most conversations are straight. */
 static struct link *link_nodes(const struct chat *c, int n)
 {
     struct link *l = memory_zeroed((size_t)n + 1, sizeof *l);
     for (int k = 0; k <= n; k++)
         l[k].first = l[k].next = -1;
-    for (int k = n - 1; k >= 0; k--) {                  /* backward: the first child made is the first in the list */
+    for (int k = n - 1; k >= 0; k--) {                  /* backward, so that the first child made is the first in the list */
         int parent = l[k].parent = chat_node(c, k).parent;
-        struct link *up = &l[parent < 0 ? n : parent];  /* roots hang on one more */
+        struct link *up = &l[parent < 0 ? n : parent];  /* node n is the parent of roots */
         l[k].next = up->first;
         up->first = k;
         up->n_children++;
@@ -196,7 +196,7 @@ static void put_tree(struct picker *p, const struct chat *c)
     int n = chat_n_nodes(c);
     struct link *l = link_nodes(c, n);
     begin_list(p, PICK_NODE, "the tree of this conversation", "Enter goes there  Esc closes");
-    for (int k = l[n].first; k >= 0;) {                 /* what grew from a node stands below it */
+    for (int k = l[n].first; k >= 0;) {                 /* children are below their node */
         add_node(p, c, k, l[k].depth);
         if (l[k].first >= 0) {
             k = l[k].first;
@@ -225,16 +225,16 @@ static void put_urls(struct picker *p, const char *text, size_t n)
     end_list(p, 0);
 }
 
-/* "812 tok  pinned", "4 tok  dropped, 1.2k without" */
+/* Returns "812 tok  pinned", "4 tok  dropped, 1.2k without". */
 static const char *part_note(struct picker *p, const struct chat_part *part)
 {
     static const char *const signs[] = {[CHAT_PLAIN] = "", [CHAT_DROPPED] = "  dropped: ", [CHAT_PINNED] = "  pinned"};
     struct buf note = {0};
     buf_adds(&note, part->estimated ? "~" : "");
-    figure_tokens(&note, part->tokens);
+    number_tokens(&note, part->tokens);
     buf_addf(&note, " tok%s", signs[part->mark]);
     if (part->mark == CHAT_DROPPED)
-        figure_tokens(&note, part->whole);
+        number_tokens(&note, part->whole);
     const char *text = arena_strdup(&p->mem, buf_str(&note));
     buf_free(&note);
     return text;
@@ -245,10 +245,10 @@ static const char *context_title(struct picker *p, struct chat *c)
     struct buf title = {0};
     struct chat_count used = chat_context_used(c);
     buf_addf(&title, "context: %s", used.estimated ? "~" : "");
-    figure_tokens(&title, used.tokens);
+    number_tokens(&title, used.tokens);
     if (chat_info(c) && chat_info(c)->n_ctx) {
         buf_adds(&title, " of ");
-        figure_window(&title, chat_info(c)->n_ctx);
+        number_context(&title, chat_info(c)->n_ctx);
     }
     const char *text = arena_strdup(&p->mem, buf_str(&title));
     buf_free(&title);
@@ -277,7 +277,7 @@ static bool is_narrowed(const struct picker *p)
     return p->kind != PICK_PART;
 }
 
-/* The list says whether the search has ended. */
+/* Settles the choice; an empty list says whether the search has ended. */
 static void settle_list(struct picker *p)
 {
     p->popup.empty = p->kind != PICK_SESSION ? p->popup.empty : p->n_scanned < p->n ? "searching ..." : "no matching conversation";
@@ -304,7 +304,7 @@ static bool searches(const struct host *h)
     return picker(h)->n_scanned < picker(h)->n;
 }
 
-/* A key waits no longer than this. */
+/* Searches texts for a few milliseconds, so that no key waits longer. */
 static void search_on(struct host *h)
 {
     enum { SLICE_MS = 4 };
@@ -327,7 +327,7 @@ static void search_on(struct host *h)
 
 /* --- what was said in a session --------------------------------------------------------------------------------- */
 
-/* Anew where the choice or the width has changed. */
+/* Makes the preview again if the choice or the width has changed. */
 static void make_preview(struct picker *p, int columns)
 {
     struct buf text = {0};
@@ -400,7 +400,7 @@ void picker_find(struct host *h, const char *words)
     filter_list(picker(h), words);
 }
 
-/* Of the message that view mode stands at; Esc goes back there. */
+/* Lists the addresses in the message of view mode; Esc goes back there. */
 void act_urls(struct host *h)
 {
     struct buf text = {0};
@@ -454,7 +454,7 @@ void act_picker_take(struct host *h)
     if (p->kind == PICK_URL)
         copy_url(h, p->of[row].name);
     else if (p->kind == PICK_SESSION && p->rows[row].here)
-        pane_to_end(h->pane);           /* it is open already */
+        pane_to_end(h->pane);           /* the session is open already */
     else if (p->kind == PICK_SESSION)
         load_session(h, p->of[row].name);
     else if (p->kind == PICK_MESSAGE)
@@ -468,7 +468,7 @@ void act_picker_take(struct host *h)
 
 /* --- the context ------------------------------------------------------------------------------------------------- */
 
-/* The chosen part gets that mark, or loses it. */
+/* Sets the mark of the chosen part, or removes it. */
 static void mark_part(struct host *h, enum chat_mark wanted)
 {
     struct err e = {0};
@@ -504,7 +504,7 @@ ACT(picker_down, move_choice(h, 1))
 ACT(picker_page_up, move_choice(h, -POPUP_ROWS + 1))
 ACT(picker_page_down, move_choice(h, POPUP_ROWS - 1))
 
-/* The list anew, with the same session chosen, or what has taken its place. */
+/* Makes the list again, with the same session chosen, or the one in its place. */
 static void list_again(struct host *h, int row)
 {
     struct picker *p = picker(h);
@@ -568,7 +568,7 @@ void act_picker_rename(struct host *h)
     struct picker *p = picker(h);
     if (p->kind != PICK_SESSION || p->popup.chosen < 0)
         return;
-    editor_reset(picker(h)->line);        /* the list is whole again afterwards */
+    editor_reset(picker(h)->line);        /* the whole list is shown afterwards */
     filter_list(p, "");
     prompt_open(h, &ask, p->of[p->popup.chosen].title);
 }
@@ -616,13 +616,13 @@ static void free_picker(struct host *h)
     editor_close(picker(h)->line);
 }
 
-/* While a tool asks the list is not shown: the keys are the question's. */
+/* True if the list is shown; while a tool asks, the keys belong to the question. */
 static bool is_shown(const struct host *h)
 {
     return window_active(h) == WINDOW_picker;
 }
 
-/* What is shown above the list needs some rows. */
+/* Returns the rows of the list; a preview above it needs some, too. */
 static int picker_rows(struct host *h, int rows)
 {
     return is_shown(h) ? popup_height(&picker(h)->popup, picker(h)->preview ? rows / 2 : rows) : 0;

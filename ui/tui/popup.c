@@ -9,7 +9,7 @@ enum { LEAST_NOTE = 12 };
 
 static const struct look plain = {STYLE_popup, 0}, dim = {STYLE_popup, LOOK_DIM}, bold = {STYLE_popup, LOOK_BOLD};
 
-/* Does the row have all words of the filter? */
+/* True if the row has all words of the filter. */
 static bool passes(const struct popup_row *row, const char *filter)
 {
     while (filter && *(filter += strspn(filter, " "))) {
@@ -47,7 +47,7 @@ int popup_listed(const struct popup *p)
     return n;
 }
 
-/* The next row that can be chosen, from `row` (itself counted) in a direction; -1: none. */
+/* Returns the next row that can be chosen, from `row` (which counts) in a direction; -1: none. */
 static int choosable(const struct popup *p, int row, int step)
 {
     while (row >= 0 && row < p->n && (p->rows[row].head || !listed(p, row)))
@@ -81,7 +81,7 @@ bool popup_click(struct popup *p, int row, int col)
     return i == before;
 }
 
-/* `top` counts listed rows. */
+/* Scrolls by listed rows. */
 static void scroll(struct popup *p, int by)
 {
     int most = popup_listed(p) - POPUP_ROWS;
@@ -122,7 +122,7 @@ int popup_height(const struct popup *p, int rows)
     return n < rows ? n : rows > 0 ? rows : 0;
 }
 
-/* Which rows of the popup hold what, when it has `rows`: title and help go first when there is no room. */
+/* The rows of title, list and help; title and help are left out first. */
 struct layout { bool title, help; int list; };
 
 static struct layout lay_out(const struct popup *p, int rows)
@@ -142,7 +142,7 @@ static struct area box(const struct popup *p, struct area a)
     return (struct area){a.row + a.rows - rows, a.col, rows, a.cols};
 }
 
-/* The place of a row among those that are listed. */
+/* Returns the place of a row among the listed ones. */
 static int place_of(const struct popup *p, int row)
 {
     int n = 0;
@@ -162,12 +162,12 @@ static void keep_in_view(struct popup *p, int list)
         p->top = n - list;
     if (p->top < 0)
         p->top = 0;
-    /* a heading right above the first row comes along */
+    /* a heading right above the first row is shown with it */
     if (p->chosen >= 0 && at == p->top && p->top > 0 && p->chosen > 0 && p->rows[p->chosen - 1].head && list > 1)
         p->top--;
 }
 
-/* "4 of 30" at the right edge of a row, behind column `col`. */
+/* Draws "4 of 30" at the right edge of a row, after column `col`. */
 static void draw_count(const struct popup *p, struct cells *c, struct area a, int row, int col)
 {
     struct buf count = {0};
@@ -197,7 +197,7 @@ static int columns_of(const char *text)
     return glyph_columns(text, strlen(text));
 }
 
-/* What is the same for all rows: where texts begin, behind the marks, and notes (0: at the right edge). */
+/* The columns where texts begin, after the marks, and notes (0: at the right edge); equal for all rows. */
 struct stops { int text, note; };
 
 static struct stops stops_of(const struct popup *p, int columns)

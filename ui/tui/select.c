@@ -7,8 +7,8 @@
 struct selection {
     struct buf source;                  /* of `item` */
     int  item;
-    int  line;                          /* where one stands */
-    int  from;                          /* where the selection begins, -1: with that line */
+    int  line;                          /* the current line */
+    int  from;                          /* the first line of the selection; -1: the current one */
     int  n;                             /* lines of the source */
 };
 
@@ -17,7 +17,7 @@ static struct selection *selection(const struct host *h)
     return window_state(h, WINDOW_select);
 }
 
-/* Where line i begins; behind the text if there is none. */
+/* Returns the start of line i, or the end of the text if there is no such line. */
 static size_t line_begin(const struct selection *s, int i)
 {
     const char *text = buf_str(&s->source), *p = text;
@@ -134,7 +134,7 @@ static void free_selection(struct host *h)
     buf_free(&selection(h)->source);
 }
 
-/* What it selects lines of may be gone. */
+/* Closes the window: its message may be gone. */
 static void end_selection(struct host *h)
 {
     window_close(h, WINDOW_select);

@@ -10,7 +10,7 @@
 #include "ui/tui/keyhelp.h"
 #include "ui/tui/picker.h"
 
-enum { SPLIT_ALT_MS = 150 };            /* an Alt-Enter that a slow line took apart is Esc, then Enter */
+enum { SPLIT_ALT_MS = 150 };            /* Esc, then Enter within this time is an Alt-Enter that a slow line split */
 
 /* --- commands ---------------------------------------------------------------------------------------------------- */
 
@@ -23,7 +23,7 @@ static void show_output(struct host *h, const struct buf *out)
         lines += out->data[i] == '\n';
     feed_say(&h->feed, ITEM_OUTPUT, out->data);
     pane_to_end(h->pane);
-    if (lines >= h->at.pane.rows)          /* it is read from its beginning */
+    if (lines >= h->at.pane.rows)          /* shows its beginning */
         pane_go(h->pane, (struct pane_place){.item = pane_n(h->pane) - 1});
 }
 
@@ -40,7 +40,7 @@ static void show_keys(struct host *h, const char *which)
     buf_free(&all);
 }
 
-/* What only a front end with a screen can do. */
+/* Runs a command that only a front end with a screen has. */
 static void do_on_screen(struct host *h, const char *name, const char *argument)
 {
     if (!strcmp(name, "resume"))
@@ -70,7 +70,7 @@ static void take_result(struct host *h, enum command_result r, const char *messa
     case COMMAND_MOVED:
         show_output(h, out);
         if (!host_busy(h))
-            input_restore(h);           /* it may be another conversation now */
+            input_restore(h);           /* this may be another conversation now */
         break;
     case COMMAND_TURN:
         host_began(h, true, NULL);
@@ -93,7 +93,7 @@ static void take_result(struct host *h, enum command_result r, const char *messa
     }
 }
 
-/* Elsewhere these commands print a list; here one can choose from it.  False: it is none of them. */
+/* Opens a list for a command that prints one in other front ends.  False: it is no such command. */
 static bool opens_list(struct host *h, const char *text)
 {
     const char *argument = "", *name = command_name(text, &argument);
@@ -174,7 +174,7 @@ void act_send(struct host *h)
         input_remember(h, text.data);
         editor_reset(input_editor(h));
         host_edited(h);
-        input_tell(h);                  /* what is sent is no draft any more */
+        input_tell(h);                  /* the message is no longer a draft */
         run_typed(h, text.data);
     } else {
         act_go_on(h);
@@ -182,7 +182,7 @@ void act_send(struct host *h)
     buf_free(&text);
 }
 
-/* Where nothing is left to take the list was only a help. */
+/* Takes the choice; if nothing is left to take, Enter sends the message. */
 void act_popup_enter(struct host *h)
 {
     if (!input_take_suggestion(h))

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "ui/tui/figure.h"
+#include "ui/tui/numbers.h"
 
 enum {
     TINY = 60,                          /* columns below which only what matters most is shown, in short */
@@ -14,7 +14,7 @@ enum {
     MAX_ITEMS = 24,
 };
 
-/* Something to say, in a long form and maybe a short one. */
+/* An item of the line, in a long form and maybe a short one. */
 struct saying {
     int  priority;
     bool right, shown, brief;
@@ -40,8 +40,7 @@ static const char *const part_names[] = {
 #undef PART
 };
 
-/* The next item to fill.  Priorities are those of status.h, but that state and signs come before all else; of equal ones the
- * first has the better place. */
+/* Returns the next item to fill.  Priorities are those of status.h, but state and signs come first; of equal ones the first gets the better place. */
 static struct saying *say(struct row *r, int priority)
 {
     struct saying *s = &r->at[r->n++];
@@ -55,7 +54,7 @@ static void say_text(struct row *r, int priority, const char *text)
         buf_adds(&say(r, priority)->text, text);
 }
 
-/* Begins an item that the user may have left out. */
+/* Begins an item that the option `status` may leave out. */
 static struct saying *say_part(struct row *r, int priority, enum part part)
 {
     size_t n = strlen(part_names[part]);
@@ -65,7 +64,7 @@ static struct saying *say_part(struct row *r, int priority, enum part part)
     return say(r, chosen ? priority : HIDDEN);
 }
 
-/* Two forms with a tab between; without one it is the long form. */
+/* Splits a text at its tab into the long and the short form; without a tab it is the long form. */
 static void say_long_and_short(struct saying *it, const char *both)
 {
     const char *tab = strchr(both, '\t');
@@ -82,7 +81,7 @@ static void say_state(struct row *r, const struct status *s)
     buf_adds(&it->less, state);
     if (s->timed) {
         buf_addc(&it->text, ' ');
-        figure_clock(&it->text, s->state_s);
+        number_clock(&it->text, s->state_s);
     }
     if (s->percent > 0)
         buf_addf(&say(r, 2)->text, "%d%%", s->percent);
@@ -94,7 +93,7 @@ static void say_speed(struct row *r, const struct status *s)
     double rate = s->read_tok_s > 0 ? s->read_tok_s : s->tok_s;
     if (rate > 0) {
         struct buf *text = &say_part(r, 3, PART_speed)->text;
-        figure_rate(text, rate);
+        number_rate(text, rate);
         buf_adds(text, " tok/s");
     }
     for (int by = 0; by < DRAFT_SOURCES; by++)
@@ -107,7 +106,7 @@ static void say_speed(struct row *r, const struct status *s)
         buf_addf(&say_part(r, 8, PART_traffic)->text, s->gb_token < 0.1 ? "%.1f MB/tok" : "%.1f GB/tok", s->gb_token * (s->gb_token < 0.1 ? 1e3 : 1));
 }
 
-/* The percentage says what the bar shows, but for the first look. */
+/* Adds the context.  The percentage repeats what the bar shows, for the first look. */
 static void say_context(struct row *r, const struct status *s, int columns)
 {
     if (s->ctx_total <= 0)
@@ -116,9 +115,9 @@ static void say_context(struct row *r, const struct status *s, int columns)
     struct saying *it = say_part(r, 2, PART_ctx);
     it->look.style = percent >= 90 ? STYLE_status_bad : percent >= 75 ? STYLE_status_warn : STYLE_figures;
     buf_adds(&it->text, s->ctx_estimated ? "ctx ~" : "ctx ");
-    figure_tokens(&it->text, s->ctx_used);
+    number_tokens(&it->text, s->ctx_used);
     buf_addc(&it->text, '/');
-    figure_window(&it->text, s->ctx_total);
+    number_context(&it->text, s->ctx_total);
     buf_addf(&it->text, " %d%%", percent);
     buf_addf(&it->less, "%d%%", percent);
     if (columns < WIDE)
@@ -168,9 +167,9 @@ static void say_view(struct row *r, const struct status *s)
     if (s->below > 0) {
         struct saying *it = say(r, 1);
         buf_adds(&it->text, "-- ");
-        figure_count(&it->text, s->below);
+        number_count(&it->text, s->below);
         buf_adds(&it->text, s->below == 1 ? " more line, End to follow --" : " more lines, End to follow --");
-        figure_count(&it->less, s->below);
+        number_count(&it->less, s->below);
         buf_adds(&it->less, " below");
     }
     say_text(r, 1, s->search);
@@ -221,7 +220,7 @@ static int least(const struct saying *s, int cut)
     return s->elastic && n > cut ? cut : n;
 }
 
-/* Of what is shown, with the title cut to so many columns. */
+/* Returns the width of the items that are shown, with the title cut to `cut` columns. */
 static int width(const struct row *r, int cut)
 {
     int n = 2;                          /* a blank at either end */
@@ -234,7 +233,7 @@ static int width(const struct row *r, int cut)
     return n;
 }
 
-/* Shows the items of a priority, those that fit beside a title that is cut to so many columns; false: not all did. */
+/* Shows the items of a priority that fit beside a title of `cut` columns; false: not all did. */
 static bool show(struct row *r, int priority, bool brief, int columns, int cut)
 {
     bool all = true;
@@ -253,7 +252,7 @@ static bool show(struct row *r, int priority, bool brief, int columns, int cut)
     return all;
 }
 
-/* First everything that matters, in short; then in full; then the rest, until something does not fit. */
+/* Chooses items and forms: first everything that matters, in short; then in full; then the rest, until an item does not fit. */
 static void fit(struct row *r, int columns)
 {
     for (int priority = 0; priority < 5; priority++)
@@ -270,7 +269,7 @@ static void fit(struct row *r, int columns)
             show(r, r->at[i].priority, false, columns, GOOD_SESSION);
 }
 
-/* What does not look like a figure has a blank of its own look at either side. */
+/* Draws an item; items that do not look like figures get a blank of their own look at either side. */
 static int put(struct cells *c, struct area a, int col, const struct saying *s, int columns)
 {
     const char *text = buf_str(form(s));
@@ -291,7 +290,7 @@ static int put(struct cells *c, struct area a, int col, const struct saying *s, 
 static void draw(struct row *r, struct cells *c, struct area a)
 {
     int room = a.cols - width(r, LEAST_SESSION), used = 0, cut = room < 0 ? -room : 0, take[MAX_ITEMS] = {0};
-    for (int i = 0; i < r->n; i++) {                    /* what is left over goes to those that were cut, from the left */
+    for (int i = 0; i < r->n; i++) {                    /* columns left over go to the items that were cut, from the left */
         const struct saying *s = &r->at[i];
         int most = s->shown ? columns_of(s) : 0, few = s->shown ? least(s, LEAST_SESSION) : 0;
         take[i] = room <= 0 ? few : most > few + room ? few + room : most;

@@ -40,7 +40,7 @@ static const struct { int sig; unsigned what; } taken[] = {
 };
 enum { N_TAKEN = sizeof taken / sizeof *taken };
 
-static int ends[2] = {-1, -1};          /* of the pipe; a handler has no other way to know it */
+static int ends[2] = {-1, -1};          /* the pipe; global, since a signal handler uses it */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct buf waiting;              /* lines of the log, under the lock */
 
@@ -48,7 +48,7 @@ static void wake(int sig)
 {
     int before = errno;
     char byte = (char)sig;
-    if (write(ends[1], &byte, 1) < 0) {}        /* full: somebody will look anyway */
+    if (write(ends[1], &byte, 1) < 0) {}        /* full: the loop wakes anyway */
     errno = before;
 }
 
@@ -73,7 +73,7 @@ static void handle(int sig)
     struct sigaction a;
     memset(&a, 0, sizeof a);
     a.sa_sigaction = on_signal;
-    a.sa_flags = SA_SIGINFO | SA_RESTART;       /* of the loop only poll() waits, which returns all the same */
+    a.sa_flags = SA_SIGINFO | SA_RESTART;       /* only poll() waits in the loop, and returns all the same */
     sigemptyset(&a.sa_mask);
     sigaction(sig, &a, NULL);
 }
@@ -142,10 +142,10 @@ struct tui {
     struct keys  *keys;
     struct cells  cells;
     int     wake_fd;
-    int     frame_ms;                   /* not more often than that */
-    int64_t drawn_ms, resize_ms;        /* resize_ms: when the size is looked at; 0: it has not changed */
+    int     frame_ms;                   /* the least time between frames */
+    int64_t drawn_ms, resize_ms;        /* resize_ms: when the size will be read; 0: it has not changed */
     bool    dirty;                      /* something has happened since the last frame */
-    bool    typed;                      /* by a key */
+    bool    typed;                      /* a key has come since the last frame */
     int     ending;                     /* SIGHUP or SIGTERM came */
     int     theme;
 };
@@ -175,8 +175,8 @@ static void resize(struct tui *t)
     t->dirty = true;
 }
 
-/* Until the next frame may come.  One that a key asks for takes the place of the frame behind it, so that what is typed shows at
- * once and there are no more frames than before. */
+/* Returns the time until the next frame.  A frame for a key takes the place of the next one, so typed text shows at once and there are no more
+ * frames than before. */
 static int64_t frame_wait(const struct tui *t, int64_t ms)
 {
     int64_t wait = t->drawn_ms + (t->typed ? 0 : t->frame_ms) - ms;
@@ -186,10 +186,10 @@ static int64_t frame_wait(const struct tui *t, int64_t ms)
 static void draw(struct tui *t, int64_t ms)
 {
     struct buf title = {0};
-    bool ready = term_ready(t->term);   /* and what waits goes */
+    bool ready = term_ready(t->term);   /* also sends output that waits */
     if (t->resize_ms && ms >= t->resize_ms) {
         resize(t);
-        term_redraw(t->term);           /* there and back: the same size, but the terminal may have lost what was outside */
+        term_redraw(t->term);           /* even if the size is the same: the terminal may have lost what was outside */
     }
     if (!t->dirty || t->resize_ms || frame_wait(t, ms) || !ready)
         return;
@@ -205,7 +205,7 @@ static void draw(struct tui *t, int64_t ms)
 
 /* --- what the app wishes ---------------------------------------------------------------------------------------- */
 
-/* Text that anybody may have written, on the usual screen. */
+/* Prints text of any origin on the usual screen. */
 static void print_safe(const char *text, size_t n)
 {
     struct buf safe = {0};
@@ -215,7 +215,7 @@ static void print_safe(const char *text, size_t n)
     buf_free(&safe);
 }
 
-/* Or a signal, which the loop then takes. */
+/* Waits for Enter, or for a signal, which the loop then handles. */
 static void await_enter(const struct tui *t)
 {
     struct pollfd fds[2] = {{.fd = 0, .events = POLLIN}, {.fd = t->wake_fd, .events = POLLIN}};
@@ -352,7 +352,7 @@ static void read_wake(struct tui *t)
         t->resize_ms = now_ms() + RESIZE_MS;
     if (what & WAKE_STOP)
         t->app.host.wishes |= WISH_SUSPEND;
-    if (what & WAKE_CONTINUE) {         /* somebody else may have had the terminal */
+    if (what & WAKE_CONTINUE) {         /* another program may have changed the terminal */
         term_leave(t->term);
         term_enter(t->term);
     }
@@ -415,14 +415,14 @@ static void loop(struct tui *t)
 
 /* --- the end ---------------------------------------------------------------------------------------------------- */
 
-/* What the answer has so far is kept; a message that got no word comes back, and is kept with the draft. */
+/* Keeps the answer so far; a message without an answer comes back, and is kept with the draft. */
 static void stop_and_save(struct tui *t)
 {
     int64_t until = now_ms() + SAVE_MS;
     int n;
     t->app.closing = true;
     chat_interrupt(t->app.host.chat);
-    chat_interrupt(t->app.host.chat);        /* no tool may take its time now */
+    chat_interrupt(t->app.host.chat);        /* tools end at once now */
     while (chat_busy(t->app.host.chat) && now_ms() < until) {
         chat_wait(t->app.host.chat, -1, (int)(until - now_ms()));
         const struct chat_event *ev = chat_drain(t->app.host.chat, &n);
@@ -450,7 +450,7 @@ static void print_exchange(const struct chat *c, int from)
     }
 }
 
-/* The alternate screen is gone: what one may still want to read stays in the shell's scrollback. */
+/* Prints what the user may still want to read, which stays in the shell's scrollback. */
 static void print_farewell(const struct tui *t)
 {
     const char *how = options_text(t->o, OPT_exit_print);
@@ -474,7 +474,7 @@ static bool resume(struct tui *t, struct err *e)
 {
     struct buf note = {0};
     bool ok = chat_resume(t->app.host.chat, &note, e);
-    if (chat_n_messages(t->app.host.chat))  /* else what was said about terminal and keys would go */
+    if (chat_n_messages(t->app.host.chat))  /* else notes about terminal and keys would be lost */
         host_changed(&t->app.host);
     else
         t->app.host.recount = true;
@@ -503,14 +503,14 @@ static bool open_chat(struct tui *t, struct err *e)
     return true;
 }
 
-/* Servers often lack the locale that the user's own machine sent along; the terminal at its end speaks UTF-8 all the same. */
+/* Sets the locale.  Servers often lack the one that the user's machine sent; the terminal at its end speaks UTF-8 all the same. */
 static void choose_locale(void)
 {
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
         setlocale(LC_CTYPE, "C.UTF-8");
 }
 
-/* They stand on the usual screen, too, which is hidden now. */
+/* Repeats the warnings, which are also on the usual screen, hidden now. */
 static void note_warnings(struct tui *t)
 {
     for (const char *p = options_warnings(t->o), *end; (end = strchr(p, '\n')); p = end + 1) {
@@ -556,7 +556,7 @@ static bool open_screen(struct tui *t, struct err *e)
     t->drawn_ms = t->app.host.ms - 1000;
     buf_free(&history);
     resize(t);
-    draw(t, now_ms());                  /* before the model's files are looked at, which may take a while */
+    draw(t, now_ms());                  /* before the model's files are read, which may take a while */
     return true;
 }
 
@@ -569,7 +569,7 @@ static void close_screen(struct tui *t)
     wake_close();
 }
 
-/* The signal that ended the chat is not to end what stays of it: a shell sends SIGHUP to all that it started, which may come late. */
+/* Ignores SIGHUP: a shell sends it to all that it started, maybe late, and the rest of the chat must survive. */
 static void survive(struct tui *t)
 {
     sigset_t hangup;
@@ -600,7 +600,7 @@ int tui_run(struct options *o, const struct opening *first)
         loop(&t);
     if (open)
         stop_and_save(&t);
-    if (t.app.host.chat)                /* while signals still wait: another one must not end this */
+    if (t.app.host.chat)                /* while signals are still caught: another one must not end this */
         status = goodbye_status(t.app.host.chat, t.ending, status, &said);
     const bool stays = open && chat_others(t.app.host.chat);
     stays ? survive(&t) : close_screen(&t);

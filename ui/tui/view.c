@@ -5,8 +5,8 @@
 
 #include "base/least.h"
 #include "ui/process.h"
+#include "ui/tui/figures.h"
 #include "ui/tui/input.h"
-#include "ui/tui/summary.h"
 
 enum { QUEUE_ROWS = 3, PROGRESS_AFTER_MS = 500 };
 
@@ -19,7 +19,7 @@ static bool starts(const struct app *a)
     return !a->host.chat || (!chat_n_messages(a->host.chat) && !host_busy(&a->host));
 }
 
-/* What a new user should know; gone with the first message. */
+/* Draws hints for new users; they go with the first message. */
 static void draw_welcome(const struct app *a, struct cells *c, struct area at)
 {
     static const char *const told[] = {
@@ -74,7 +74,7 @@ static void draw_progress(const struct app *a, struct cells *c, struct area at)
         progress_draw_prompt(&a->figures.progress, a->host.ms, c, at);
 }
 
-/* It takes the rows above the status line as well that it needs: the end of a sentence may be what matters. */
+/* Draws a hint that needs several rows, over the rows above the status line, since the end of a sentence may matter. */
 static void draw_long_hint(const struct app *a, struct cells *c, struct area at)
 {
     static const struct look look = {STYLE_status, 0};
@@ -90,7 +90,7 @@ static void draw_long_hint(const struct app *a, struct cells *c, struct area at)
     lines_free(&lines);
 }
 
-/* A word about the last key has the row for itself: it says what could not be guessed, and is soon gone. */
+/* Draws the status line.  A hint about the last key has the row for itself: it cannot be guessed, and is soon gone. */
 static void draw_status(struct app *a, struct cells *c, struct area at)
 {
     static const struct look look = {STYLE_status, 0};
@@ -111,7 +111,7 @@ static void draw_status(struct app *a, struct cells *c, struct area at)
     }
 }
 
-/* What the colours mean, each word in its own, as long as they are shown. */
+/* Draws the legend of the colours, each word in its own. */
 static void draw_legend(const struct app *a, struct cells *c, struct area at)
 {
     static const struct { enum heat heat; enum style style; const char *text; } words[] = {
@@ -146,7 +146,7 @@ static const struct window *in_place_of_input(const struct app *a)
     return window_at(window_in_place_of_input(&a->host));
 }
 
-/* On a tiny screen a tool's question takes the status line's row as well: all of it must be seen. */
+/* True if there is a status line.  On a tiny screen a tool's question takes its row: all of the question must be seen. */
 static bool has_status(const struct app *a, const struct cells *c)
 {
     return !a->host.looks.bare && !(in_place_of_input(a)->takes_status && cells_are_tiny(c));
@@ -158,7 +158,7 @@ static int input_rows(struct app *a, const struct cells *c)
     return most(least(in_place_of_input(a)->input_rows(&a->host, c), c->rows - above), 1);
 }
 
-/* Rows at the end of the transcript that something stands over. */
+/* Returns the rows at the end of the transcript that are covered. */
 static int cover_rows(struct app *a, int rows)
 {
     return front(a)->cover_rows ? front(a)->cover_rows(&a->host, rows) : 0;

@@ -1,6 +1,6 @@
-#include "ui/tui/figure.h"
+#include "ui/tui/numbers.h"
 
-void figure_tokens(struct buf *out, double n)
+void number_tokens(struct buf *out, double n)
 {
     if (n < 999.5)
         buf_addf(out, "%.0f", n);
@@ -12,25 +12,25 @@ void figure_tokens(struct buf *out, double n)
         buf_addf(out, "%.1fM", n / 1e6);
 }
 
-void figure_window(struct buf *out, int n)
+void number_context(struct buf *out, int n)
 {
     if (n >= 1024 && n % 1024 == 0)
         buf_addf(out, "%dk", n / 1024);
     else
-        figure_tokens(out, n);
+        number_tokens(out, n);
 }
 
-void figure_count(struct buf *out, long n)
+void number_count(struct buf *out, long n)
 {
     if (n >= 1000) {
-        figure_count(out, n / 1000);
+        number_count(out, n / 1000);
         buf_addf(out, ",%03ld", n % 1000);
     } else {
         buf_addf(out, "%ld", n);
     }
 }
 
-void figure_bytes(struct buf *out, size_t n)
+void number_bytes(struct buf *out, size_t n)
 {
     if (n < 1000)
         buf_addf(out, "%zu byte%s", n, n == 1 ? "" : "s");
@@ -40,15 +40,15 @@ void figure_bytes(struct buf *out, size_t n)
         buf_addf(out, "%.1f MB", (double)n / 1e6);
 }
 
-void figure_rate(struct buf *out, double per_s)
+void number_rate(struct buf *out, double per_s)
 {
     if (per_s < 99.95)
         buf_addf(out, "%.1f", per_s);
     else
-        figure_tokens(out, per_s);
+        number_tokens(out, per_s);
 }
 
-void figure_joules(struct buf *out, double n)
+void number_joules(struct buf *out, double n)
 {
     if (n < 999.5)
         buf_addf(out, "%.0f J", n);
@@ -56,18 +56,18 @@ void figure_joules(struct buf *out, double n)
         buf_addf(out, "%.1f kJ", n / 1e3);
 }
 
-void figure_turn(struct buf *out, int n_read, double read_ms, int n_tokens, double answer_ms)
+void number_turn(struct buf *out, int n_read, double read_ms, int n_tokens, double answer_ms)
 {
     if (n_read > 0) {
         buf_adds(out, "read ");
-        figure_tokens(out, n_read);
+        number_tokens(out, n_read);
         buf_addf(out, " in %.1f s, ", read_ms / 1000);
     }
-    figure_count(out, n_tokens);
+    number_count(out, n_tokens);
     buf_addf(out, " tok in %.1f s", answer_ms / 1000);
 }
 
-void figure_about(struct buf *out, int seconds)
+void number_about(struct buf *out, int seconds)
 {
     if (seconds < 100)
         buf_addf(out, "about %d s", seconds);
@@ -75,7 +75,7 @@ void figure_about(struct buf *out, int seconds)
         buf_addf(out, "about %d min", (seconds + 59) / 60);
 }
 
-void figure_clock(struct buf *out, int seconds)
+void number_clock(struct buf *out, int seconds)
 {
     if (seconds < 0)
         seconds = 0;
