@@ -1,4 +1,4 @@
-#include "ui/batch.h"
+#include "ui/pipe.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -9,25 +9,20 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/unicode.h"
 #include "chat/chat.h"
 #include "option/flags.h"
-#include "ui/answer.h"
 #include "ui/process.h"
 #include "ui/prompt.h"
+#include "ui/reply.h"
 #include "ui/responder.h"
 
 struct batch {
-    struct options *o;
-    struct chat *chat;
+    struct reply a;                    /* first: functions of the form get back from it to us */
     const struct buf *words;
-    struct reply reply;
-    int      line;                      /* number of the one under way, from 1 */
-    json_t  *id;                        /* as it gave it; NULL: none */
+    int      line;                      /* number of the current line, from 1 */
+    char     about[32];                 /* "line 3: " */
+    json_t  *id;                        /* the id that the line gave; NULL: none */
     struct buf prompt;
-    int64_t  deadline_ns;               /* of this line; 0: none */
-    bool     timed_out;
-    int      status;                    /* of this line; -1: not known yet */
     bool     failed;                    /* some line failed */
     bool     unreadable;                /* the rest of the input is */
     bool     over;                      /* the model, the output or the user ended it */
@@ -35,38 +30,41 @@ struct batch {
 
 /* --- output ------------------------------------------------------------------------------------------------------ */
 
-static void put(struct batch *b, json_t *answer)
+static void put(struct batch *b, json_t *answer, int status)
 {
     json_t *head = json_pack("{s:i}", "line", b->line);
     struct buf text = {0}, rest = {0};
     if (b->id)
         json_object_set(head, "id", b->id);
-    json_object_set_new(answer, "exit", json_integer(b->status));
+    json_object_set_new(answer, "exit", json_integer(status));
     json_print(&text, head, JSON_COMPACT);              /* apart, since an id keeps all its digits */
     json_print(&rest, answer, JSON_COMPACT | JSON_REAL_PRECISION(10));
     text.data[text.len - 1] = ',';
     buf_add(&text, rest.data + 1, rest.len - 1);
+    buf_addc(&text, '\n');
     buf_free(&rest);
     json_decref(head);
     json_decref(answer);
-    if (puts(text.data) < 0 || fflush(stdout)) {
-        fprintf(stderr, "q35chat: cannot write an answer: %s\n", strerror(errno));
-        b->over = true;
-    }
+    b->a.status = -1;                   /* reply_write() sets it on failure */
+    reply_write(&b->a, text.data, text.len);
+    b->over |= b->a.status >= 0;
     buf_free(&text);
-    b->failed |= b->status != EXIT_ANSWERED;
+    b->failed |= status != EXIT_ANSWERED;
 }
 
-static void fail(struct batch *b, int status, const char *why)
+static void batch_done(struct reply *a, const struct chat_event *ev, int status)
 {
-    b->status = status;
-    put(b, json_pack("{s:o}", "error", json_text(why, strlen(why))));
-    fprintf(stderr, "q35chat: line %d: ", b->line);
-    struct buf safe = {0};
-    unicode_safe(&safe, why, strlen(why));
-    fprintf(stderr, "%s\n", buf_str(&safe));
-    buf_free(&safe);
+    put((struct batch *)a, reply_object(a, ev), status);
 }
+
+static void batch_failed(struct reply *a, const char *why, int status)
+{
+    struct batch *b = (struct batch *)a;
+    put(b, json_pack("{s:o}", "error", json_text(why, strlen(why))), status);
+    b->over |= status == EXIT_MODEL;
+}
+
+static const struct reply_form reply_batch = {.done = batch_done, .failed = batch_failed};
 
 /* --- a JSON line ------------------------------------------------------------------------------------------------- */
 
@@ -83,21 +81,21 @@ static bool set_option(struct batch *b, enum option_id id, const json_t *value, 
 {
     char number[64];
     if (json_is_string(value))
-        return options_set(b->o, id, json_string_value(value), FROM_SET, e);
+        return options_set(b->a.o, id, json_string_value(value), FROM_SET, e);
     if (json_is_boolean(value))
-        return options_set(b->o, id, json_is_true(value) ? "on" : "off", FROM_SET, e);
+        return options_set(b->a.o, id, json_is_true(value) ? "on" : "off", FROM_SET, e);
     if (json_is_integer(value))
         snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     else if (json_is_real(value))
         snprintf(number, sizeof number, "%.17g", json_real_value(value));
     else
         return err_set(e, "%s must be text, a number, true or false", options_key(id));
-    return options_set(b->o, id, number, FROM_SET, e);
+    return options_set(b->a.o, id, number, FROM_SET, e);
 }
 
 static bool set_list(struct batch *b, enum option_id id, const json_t *list, struct err *e)
 {
-    bool ok = options_set(b->o, id, "", FROM_SET, e);
+    bool ok = options_set(b->a.o, id, "", FROM_SET, e);
     for (size_t i = 0; ok && i < json_array_size(list); i++)
         ok = set_option(b, id, json_array_get(list, i), e);
     return ok;
@@ -120,13 +118,13 @@ static bool take_option(struct batch *b, const char *key, const json_t *value, s
 
 static bool take_files(struct batch *b, const json_t *files, struct err *e)
 {
-    if (files && !options_on(b->o, OPT_batch_files))
+    if (files && !options_on(b->a.o, OPT_batch_files))
         return err_set(e, "files is allowed only with --batch-files");
     if (files && !json_is_array(files))
         return err_set(e, "files must be a list of paths");
     for (size_t i = 0; i < json_array_size(files); i++) {
         const char *path = json_string_value(json_array_get(files, i));
-        if (!path || !chat_attach(b->chat, path, e))
+        if (!path || !chat_attach(b->a.chat, path, e))
             return path ? false : err_set(e, "files must be a list of paths");
     }
     return true;
@@ -143,14 +141,14 @@ static bool take_messages(struct batch *b, const json_t *messages, struct err *e
             return err_set(e, "message %zu needs a role and a content, both text", i + 1);
         bool user = !strcmp(role, "user"), last = i + 1 == n;
         if (!strcmp(role, "system") && !i) {
-            if (!options_set(b->o, OPT_system, text, FROM_SET, e))
+            if (!options_set(b->a.o, OPT_system, text, FROM_SET, e))
                 return false;
         } else if (!user && strcmp(role, "assistant")) {
             return err_set(e, "message %zu has the role %s, expected user or assistant, or system in the first one", i + 1, role);
         } else if (last) {
             buf_add(&b->prompt, text, json_string_length(content));
             return user || err_set(e, "the last message must be the user's");
-        } else if (!chat_recall(b->chat, role, text, json_string_length(content), e)) {
+        } else if (!chat_recall(b->a.chat, role, text, json_string_length(content), e)) {
             return false;
         }
     }
@@ -181,7 +179,7 @@ static bool take_object(struct batch *b, const json_t *j, struct err *e)
 /* With words on the command line a line is text, whatever it begins with: it may come from somebody else. */
 static bool is_object(const struct batch *b, const char *line)
 {
-    return options_on(b->o, OPT_batch_json) || (!b->words->len && *line == '{');
+    return options_on(b->a.o, OPT_batch_json) || (!b->words->len && *line == '{');
 }
 
 static bool take_line(struct batch *b, const char *line, size_t n, struct err *e)
@@ -203,84 +201,27 @@ static bool take_line(struct batch *b, const char *line, size_t n, struct err *e
     return ok;
 }
 
-/* --- an answer --------------------------------------------------------------------------------------------------- */
-
-static void done(struct batch *b, const struct chat_event *ev)
-{
-    struct buf why = {0};
-    b->status = ev->end != END_INTERRUPTED ? (int)reply_status(&b->reply, ev, options_on(b->o, OPT_strict))
-              : b->timed_out ? EXIT_TIMEOUT : EXIT_SIGNAL + interrupt_signal();
-    if (b->timed_out)
-        buf_adds(&why, "--timeout was reached");
-    else
-        reply_complaint(&b->reply, ev, &why);
-    if (why.len)
-        fprintf(stderr, "q35chat: line %d: %s\n", b->line, why.data);
-    put(b, reply_json(&b->reply, b->chat, ev));
-    buf_free(&why);
-}
-
-static void take(struct batch *b, const struct chat_event *ev)
-{
-    reply_take(&b->reply, ev);
-    if (ev->kind == CHAT_DONE)
-        done(b, ev);
-    if (ev->kind == CHAT_FATAL) {
-        fail(b, EXIT_MODEL, ev->text);
-        b->over = true;
-    }
-}
-
-static void answer(struct batch *b)
-{
-    enum { KILL_MS = 3000 };            /* a tool that does not end when it is asked to */
-    while (b->status < 0) {
-        int n;
-        chat_wait(b->chat, interrupt_fd(), b->timed_out ? KILL_MS : prompt_ms_left(b->deadline_ns));
-        if (interrupt_taken()) {
-            b->over = true;
-            chat_interrupt(b->chat);
-        }
-        if (b->deadline_ns && !prompt_ms_left(b->deadline_ns)) {
-            b->timed_out = true;
-            chat_interrupt(b->chat);
-        }
-        const struct chat_event *ev = chat_drain(b->chat, &n);
-        for (int i = 0; i < n && b->status < 0; i++)
-            take(b, &ev[i]);
-    }
-}
-
-static bool attach_files(struct batch *b, struct err *e)
-{
-    int n;
-    const char *const *files = options_list(b->o, OPT_file, &n);
-    for (int i = 0; i < n; i++)
-        if (!chat_attach(b->chat, files[i], e))
-            return false;
-    return true;
-}
+/* --- the lines --------------------------------------------------------------------------------------------------- */
 
 static void one(struct batch *b, const char *line, size_t n)
 {
     struct err e = {0};
-    double seconds = options_real(b->o, OPT_timeout);
-    options_push(b->o);
-    reply_reset(&b->reply);
+    double seconds = options_real(b->a.o, OPT_timeout);
+    options_push(b->a.o);
+    reply_reset(&b->a);
     buf_reset(&b->prompt);
     b->id = NULL;
-    b->status = -1;
-    b->timed_out = false;
-    b->deadline_ns = seconds > 0 ? clock_ns() + (int64_t)(seconds * 1e9) : 0;
-    bool ok = chat_new(b->chat, &e) && take_line(b, line, n, &e) && attach_files(b, &e);
+    b->a.deadline_ns = seconds > 0 ? clock_ns() + (int64_t)(seconds * 1e9) : 0;
+    bool ok = chat_new(b->a.chat, &e) && take_line(b, line, n, &e) && reply_attach_files(&b->a, &e);
     if (ok && prompt_is_blank(&b->prompt))
         ok = err_set(&e, "the prompt is empty");
-    if (ok && chat_submit(b->chat, buf_str(&b->prompt), b->prompt.len, &e))
-        answer(b);
+    if (ok && chat_submit(b->a.chat, buf_str(&b->prompt), b->prompt.len, &e))
+        reply_run(&b->a);
     else
-        fail(b, EXIT_USAGE, e.msg);
+        reply_fail(&b->a, e.msg, EXIT_USAGE);
+    b->over |= b->a.stopped;
     json_decref(b->id);
-    options_pop(b->o);
+    options_pop(b->a.o);
 }
 
 /* Reads the next line and answers it unless it is blank.  False at the end of the input, for whatever reason. */
@@ -292,12 +233,13 @@ static bool next(struct batch *b, struct buf *line)
     while ((got = buf_read_line(line, stdin, LONGEST)) == BUF_LINE_INTERRUPTED && !interrupt_signal())
         ;
     b->line += got == BUF_LINE || got == BUF_LINE_TOO_LONG;
+    snprintf(b->about, sizeof b->about, "line %d: ", b->line);
     b->id = NULL;
     b->unreadable = got == BUF_LINE_UNREADABLE || got == BUF_LINE_TOO_LONG;
     if (got == BUF_LINE_UNREADABLE)
         fprintf(stderr, "q35chat: cannot read line %d of stdin: %s\n", b->line + 1, strerror(errno));
     if (got == BUF_LINE_TOO_LONG)
-        fail(b, EXIT_USAGE, "longer than 16 MiB; the rest of the input was not read");
+        reply_fail(&b->a, "longer than 16 MiB; the rest of the input was not read", EXIT_USAGE);
     while (line->len && strchr("\r\n", line->data[line->len - 1]))
         line->data[--line->len] = 0;
     if (got == BUF_LINE && !prompt_is_blank(line))
@@ -308,23 +250,24 @@ static bool next(struct batch *b, struct buf *line)
 int batch_run(struct options *o, const struct buf *words)
 {
     static const struct chat_front front = {.tools = "none"};
-    struct batch b = {.o = o, .words = words};
+    struct batch b = {.a = {.form = &reply_batch, .o = o, .strict = options_on(o, OPT_strict)}, .words = words};
     struct err e = {0};
     struct buf line = {0};
     interrupt_open();
-    b.chat = chat_open(ui_responder(o, &e), o, &front, &e);  /* loads while the first line is read */
-    if (!b.chat) {
+    b.a.about = b.about;
+    b.a.chat = chat_open(ui_responder(o, &e), o, &front, &e);  /* loads while the first line is read */
+    if (!b.a.chat) {
         prompt_say(e.msg);
         return EXIT_MODEL;
     }
-    reply_init(&b.reply);
+    reply_init(&b.a);
     while (!b.over && next(&b, &line))
         ;
     int status = interrupt_signal() ? EXIT_SIGNAL + interrupt_signal()
                : b.unreadable ? EXIT_USAGE : b.failed || b.over ? EXIT_FAILED : EXIT_ANSWERED;
     buf_free(&line);
-    reply_free(&b.reply);
+    reply_free(&b.a);
     buf_free(&b.prompt);
-    chat_close(b.chat);
+    chat_close(b.a.chat);
     return status;
 }

@@ -1,10 +1,9 @@
-#include "ui/completions.h"
+#include "ui/subcommand.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "option/options.h"
-#include "ui/subcommand.h"
 
 /* Returns the choices for the value of an option, with blanks between them, or "". */
 static const char *choices(const char *key, enum value_type type, const char *arg)

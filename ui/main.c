@@ -21,8 +21,6 @@
 #include "session/file.h"
 #include "session/list.h"
 #include "tool/tool.h"
-#include "ui/batch.h"
-#include "ui/completions.h"
 #include "ui/line.h"
 #include "ui/model.h"
 #include "ui/pipe.h"

@@ -50,6 +50,9 @@ int  subcommand_main(int argc, char **argv);            /* the exit status */
 /* Appends the usage of a command, of a group (command NULL), or of all (both NULL). */
 void subcommand_help(const struct sub_row *group, const struct sub_row *command, struct buf *out);
 
+/* Appends the script of --print-completions SHELL (completions.c), which completes the command line in bash, zsh or fish. */
+void completions_print(const char *shell, struct buf *out);
+
 #define GROUP(name, help)
 #define SUBCOMMAND(name, arguments, completes, function, help) int function(const struct args *a);
 #define FLAG(...)

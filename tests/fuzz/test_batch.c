@@ -13,7 +13,7 @@
 #include "base/unicode.h"
 #include "responder/responder.h"
 #include "tests/fuzz/mutate.h"
-#include "ui/batch.h"
+#include "ui/pipe.h"
 #include "ui/process.h"
 #include "ui/responder.h"
 
