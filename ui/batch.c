@@ -17,7 +17,7 @@
 #include "ui/responder.h"
 
 struct batch {
-    struct reply a;                    /* first: functions of the form get back from it to us */
+    struct reply a;                    /* first: functions of the form cast it back to struct batch */
     const struct buf *words;
     int      line;                      /* number of the current line, from 1 */
     char     about[32];                 /* "line 3: " */
@@ -176,7 +176,7 @@ static bool take_object(struct batch *b, const json_t *j, struct err *e)
     return true;
 }
 
-/* With words on the command line a line is text, whatever it begins with: it may come from somebody else. */
+/* True if the line is a JSON object.  With words on the command line it is text, whatever it begins with: it may come from a stranger. */
 static bool is_object(const struct batch *b, const char *line)
 {
     return options_on(b->a.o, OPT_batch_json) || (!b->words->len && *line == '{');

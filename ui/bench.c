@@ -29,7 +29,7 @@ static struct bench_options options(const struct args *a)
     };
 }
 
-/* The signal is not taken: a second one ends the program at once. */
+/* True if a signal has come, which is not taken: a second one ends the program at once. */
 static bool stopped(void) { return interrupt_signal(); }
 
 static int run(const struct args *a, struct bench_options *o, int (*fn)(const struct bench_options *o))
@@ -81,7 +81,7 @@ int run_bench_health(const struct args *a)
     if (o.synthetic || o.model_dir || o.n_sms)
         return args_refuse(a, "measures the machine: --synthetic, --model and --sms are for other measurements");
     struct buf path = {0};
-    struct err ignored;                 /* then it says that the figure could not be remembered */
+    struct err ignored;                 /* the measurement reports that it cannot store the figure */
     paths_state(&path, "reads", &ignored);              /* makes the folder */
     buf_free(&path);
     return run(a, &o, bench_health);

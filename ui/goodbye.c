@@ -11,7 +11,7 @@
 #include "session/held.h"
 #include "ui/process.h"
 
-/* Quoted for a shell, after a blank. */
+/* Appends a blank and the word, quoted for a shell. */
 static void add_word(const char *s, void *arg)
 {
     struct buf *out = arg;
@@ -27,7 +27,7 @@ static void add_word(const char *s, void *arg)
     buf_addc(out, '\'');
 }
 
-/* Whether -r alone would choose another model: the file names another one, none, or a server in a file that is not trusted with it. */
+/* True if -r alone would choose another model: the file names another one, none, or a server in a file that is not trusted with it. */
 static bool needs_model(const struct chat *c, const struct options *o, const char *name)
 {
     struct buf was = {0};
@@ -57,7 +57,7 @@ void goodbye_add(const struct chat *c, const struct options *o, struct buf *out)
     buf_free(&line);
 }
 
-/* The first of these places that takes it. */
+/* Saves the conversation in the first of these places that works. */
 static bool save_elsewhere(struct chat *c, struct buf *path)
 {
     const char *const places[] = {getenv("HOME"), "/var/tmp", getenv("TMPDIR"), "/tmp"};

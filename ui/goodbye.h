@@ -5,12 +5,12 @@
 #include "base/buf.h"
 #include "chat/chat.h"
 
-/* "resume with: q35chat -r NAME", with a line end; nothing if the conversation is not kept or has no message.  The command line is one for a shell:
- * the program as it was started, the options that lead to this model if -r alone does not, words quoted. */
+/* Appends "resume with: q35chat -r NAME" and a line end; nothing if the conversation is not kept or has no message.  The command line is for a
+ * shell: the program as it was started, the options that lead to this model if -r alone does not, words quoted. */
 void goodbye_add(const struct chat *c, const struct options *o, struct buf *out);
-/* The last attempt to save what is not saved.  Who is ended by a signal (`ending`, or 0) could not choose another place: then it goes
- * into a file of HOME, or of a directory for temporary files.  `said`, a line for stderr, tells where it is; or that it is not saved and
- * why, and the program's status is EXIT_FAILED. */
+/* Tries a last time to save a conversation that is not saved.  If a signal ends the program (`ending`, else 0), so that the user cannot choose
+ * another place, the conversation goes into a file of HOME or of a directory for temporary files.  Appends to `said` a line for stderr with the
+ * place, or the reason why nothing is saved; returns EXIT_FAILED then, else `status`. */
 int goodbye_status(struct chat *c, int ending, int status, struct buf *said);
 
 #endif

@@ -18,7 +18,7 @@
 #include "ui/turn.h"
 
 struct line {
-    struct turn turn;                   /* first: `ask_approval` gets back from it to us */
+    struct turn turn;                   /* first: ask_approval() casts it back to struct line */
     struct options *o;
     struct chat *chat;
     struct lineedit *edit;
@@ -87,13 +87,6 @@ static void ask_about_summary(struct line *l)
 
 /* --- the loop --------------------------------------------------------------------------------------------------- */
 
-static void answer_turn(struct line *l)
-{
-    lineedit_rest(l->edit);
-    turn_run(&l->turn);
-    lineedit_resume(l->edit);
-}
-
 /* Shows a line that was to be edited, on a terminal that edits its lines itself and cannot be given one. */
 static void say_again(struct line *l, const struct buf *text)
 {
@@ -131,7 +124,7 @@ static bool choose_model(struct line *l, const char *name)
     return ok;
 }
 
-/* False: no model was chosen.  A line that names none is a message that came too soon: it is put back. */
+/* Asks for one of the models.  False: none was chosen.  A line that names no model is a message that came too soon, and is put back. */
 static bool ask_model(struct line *l)
 {
     const char *const *names, *meant = NULL;
@@ -171,7 +164,7 @@ static void choose_in_turn(struct turn *t)
 
 /* --- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Says what sending does while an earlier message is edited. */
+/* Explains what sending does while an earlier message is edited. */
 static void tell_edit(struct line *l)
 {
     struct buf told = {0};
@@ -240,14 +233,16 @@ static bool say_refused(struct line *l, const struct err *e)
     return false;
 }
 
-/* The answer to the message that was just accepted. */
+/* Shows the answer to the message that was accepted. */
 static void answer_message(struct line *l)
 {
-    answer_turn(l);
+    lineedit_rest(l->edit);
+    turn_run(&l->turn);
+    lineedit_resume(l->edit);
     ask_about_summary(l);
 }
 
-/* False to end the program. */
+/* Runs a command or sends a message.  False: the program ends. */
 static bool take_message(struct line *l, const char *typed)
 {
     struct buf out = {0};

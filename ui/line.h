@@ -5,7 +5,7 @@
 #include "option/options.h"
 #include "ui/prompt.h"
 
-/* The exit status. */
+/* Returns the exit status. */
 int line_run(struct options *o, const struct opening *first);
 
 #endif

@@ -106,12 +106,12 @@ struct lineedit {
     History  *history;                  /* libedit's, filled from the one of both front ends: */
     struct history *past;
     const char *prompt;
-    const struct buf *message;          /* what there is of the one that is typed: its lines before this one; NULL: none is */
+    const struct buf *message;          /* the lines of the message that is typed, before this one; NULL: no message is typed */
     struct buf typed;                   /* bytes that were read and not yet given to libedit */
     bool in_paste, broken_line;         /* inside a bracketed paste; the line just read was ended by its newline */
-    bool quoted;                        /* the next character goes in as it is */
+    bool quoted;                        /* the next character is inserted as it is */
     bool typed_only;                    /* of lineedit_answer() */
-    bool dropped;                       /* something was pasted all the same, or typed before: nothing counts until no key comes for a while */
+    bool dropped;                       /* keys were pasted or typed before: no key counts until there is a pause */
     bool interrupted, hung_up;
     bool asks_model;                    /* of lineedit_asks_model() */
     bool pastes;                        /* the terminal brackets them */
@@ -161,7 +161,7 @@ static bool is_empty_draft(const struct lineedit *l)
     return l->message && !l->message->len && !l->typed.len && (!info || info->lastchar == info->buffer);
 }
 
-/* Does not ask a user who is typing: the message will wait for the choice. */
+/* Notes that a model must be chosen, unless the user is typing: the message will wait for the choice. */
 static void take_models(struct lineedit *l)
 {
     const char *const *names;
@@ -244,7 +244,7 @@ static void tell_draft(struct lineedit *l)
     buf_free(&text);
 }
 
-/* Follows the size of the terminal, for which libedit asks only once. */
+/* Updates the size of the terminal, which libedit reads only once. */
 static bool follow_size(struct lineedit *l)
 {
     struct winsize now;
@@ -277,7 +277,7 @@ static int next_key(EditLine *el, wchar_t *c)
             *c = '\n';                  /* the line ends, to be refused */
             return 1;
         }
-        if (follow_size(l)) {           /* libedit takes the new screen for an empty one */
+        if (follow_size(l)) {           /* libedit expects an empty screen */
             fputc('\r', stdout);
             el_set(l->el, EL_REFRESH);
         }
@@ -530,7 +530,7 @@ void lineedit_resume(struct lineedit *l)
 void lineedit_forget(struct lineedit *l)
 {
     struct pollfd in = {.fd = 0, .events = POLLIN};
-    l->dropped = l->typed.len || poll(&in, 1, 0) > 0;   /* more of it may come */
+    l->dropped = l->typed.len || poll(&in, 1, 0) > 0;   /* more may come */
     tcflush(0, TCIFLUSH);
     buf_reset(&l->typed);
     if (!l->el)

@@ -109,7 +109,7 @@ static bool agree(const struct options *o, const char *first_word, struct err *e
     return true;
 }
 
-/* Returns the option that asks for a chat; OPT_batch: there is none. */
+/* Returns the option that opens a chat; OPT_batch: none was given. */
 static enum option_id chat_option(const struct options *o)
 {
     static const enum option_id asks[] = {OPT_interactive, OPT_tui, OPT_line};
@@ -119,7 +119,7 @@ static enum option_id chat_option(const struct options *o)
     return OPT_batch;
 }
 
-/* Whether a chat opens; otherwise the program gives one answer, or one for each line of --batch. */
+/* True if a chat opens; otherwise the program gives one answer, or one for each line of --batch. */
 static bool opens_chat(const struct options *o, const struct buf *prompt)
 {
     static const enum option_id answers[] = {OPT_json, OPT_jsonl, OPT_batch};
@@ -177,7 +177,7 @@ static bool read_system(struct options *o, struct err *e)
 
 static bool read_options(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
 {
-    /* The command line is read twice: it names the config file, and it is stronger than the config file. */
+    /* Reads all options.  The command line is read twice: it names the config file, and overrides it. */
     struct options *first = options_open();
     const char *word;
     bool ok = options_read_args(first, argc, argv, prompt, &word, e) && agree(first, word, e);
@@ -225,16 +225,6 @@ static int tell(const struct options *o)
     return fflush(stdout) || ferror(stdout) ? EXIT_FAILED : status;
 }
 
-/* Opens /dev/null for a closed stdin, stdout or stderr, since the next file that is opened would take its number.  Reading then finds an end,
- * writing an answer fails, messages go nowhere. */
-static void hold_closed(void)
-{
-    static const int modes[] = {O_RDWR, O_RDONLY, O_WRONLY};
-    for (int fd = 0; fd < 3; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) < 0)
-            _exit(EXIT_FAILED);
-}
-
 /* Gives threads a stack of the usual size: what the shell allows to the first one may be little. */
 static void set_default_stack_size(void)
 {
@@ -246,7 +236,7 @@ static void set_default_stack_size(void)
     pthread_attr_destroy(&a);
 }
 
-/* Full screen if the terminal allows it, otherwise line by line after a line that says why. */
+/* Opens the full screen if the terminal allows it, otherwise line mode, after a line with the reason. */
 static int talk(struct options *o, const struct opening *first)
 {
     struct err why = {0};
@@ -265,16 +255,11 @@ static int talk(struct options *o, const struct opening *first)
     return line_run(o, first);
 }
 
-static bool may_be_shared(const struct options *o)
-{
-    return options_on(o, OPT_attach) && options_on(o, OPT_share) && !*options_text(o, OPT_endpoint);
-}
-
 static int chat(struct options *o, struct buf *prompt)
 {
     struct opening first = {0};
     int status = prompt_opening(o, prompt, &first);
-    if (!status && may_be_shared(o))
+    if (!status && options_on(o, OPT_attach) && options_on(o, OPT_share) && !*options_text(o, OPT_endpoint))
         waiter_start();
     if (!status)
         status = talk(o, &first);
@@ -282,7 +267,7 @@ static int chat(struct options *o, struct buf *prompt)
     return status;
 }
 
-/* Shows what a prompt that looks like a mistyped sub-command was probably meant to be, before a model is loaded for it; on a terminal asks. */
+/* Suggests a sub-command for a prompt that looks like a mistyped one, before a model is loaded; on a terminal, asks whether to go ahead. */
 static bool confirm_prompt(int argc, char **argv, const struct buf *prompt)
 {
     struct buf line = {0};
@@ -318,11 +303,16 @@ static int run(struct options *o, struct buf *prompt)
 
 int main(int argc, char **argv)
 {
-    hold_closed();
+    /* A closed stdin, stdout or stderr becomes /dev/null, since the next file that is opened would take its number.  Reading then finds an end,
+     * writing an answer fails, messages are lost. */
+    static const int modes[] = {O_RDWR, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) < 0)
+            _exit(EXIT_FAILED);
     signal(SIGXFSZ, SIG_IGN);           /* a file that may not become longer (ulimit -f) is a write that fails, and not the end */
     set_default_stack_size();
     mapped_watch();
-    json_set_alloc_funcs(memory_alloc, free);           /* else it takes a lack of memory for an error in the text */
+    json_set_alloc_funcs(memory_alloc, free);           /* else jansson reports a lack of memory as an error in the text */
     struct options *o = options_open();
     struct buf prompt = {0};
     struct err e = {0};

@@ -133,8 +133,8 @@ struct show {
     bool             adds;              /* on the terminal lines are added, none is rewritten */
     bool             added;             /* there is one, */
     int64_t          added_ms;          /* the last one then */
-    int              n_files, n_lines;  /* n_lines: of the block that stands on the terminal */
-    enum get_state  *told;              /* by file: what was said of it */
+    int              n_files, n_lines;  /* n_lines: lines of the block on the terminal */
+    enum get_state  *told;              /* by file: the state that was shown */
     struct progress *files, all;
     uint64_t         total, done, had;
     int64_t          start_ms, json_ms;
@@ -224,7 +224,7 @@ static void add_line(struct buf *out, const char *name, const struct progress *p
     buf_free(&safe);
 }
 
-/* The files that are under way, then all of them. */
+/* Shows the files that are being downloaded, then all of them. */
 static void draw(struct show *s)
 {
     struct winsize size;
@@ -286,7 +286,7 @@ static void print_notes(struct show *s)
     buf_free(&safe);
 }
 
-/* From any thread.  Until the lists are there, tick() is not called. */
+/* Called from any thread, once the lists exist. */
 static void note(void *arg, const char *text)
 {
     struct show *s = arg;

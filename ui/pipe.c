@@ -13,7 +13,7 @@
 #include "ui/responder.h"
 
 struct pipe {
-    struct reply a;                    /* first: functions of the form get back from it to us */
+    struct reply a;                    /* first: functions of the form cast it back to struct pipe */
     bool terminal;                      /* stdout is one */
     bool streams, extract;
     bool show_reasoning, show_answer;

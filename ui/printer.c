@@ -17,7 +17,7 @@ bool printer_usable(const struct options *o)
 
 void printer_set(struct printer *p, int columns, int width, const char *theme, int colors)
 {
-    /* one column stays free: some terminals go on to the next line as soon as the last one is filled */
+    /* one column stays free: some terminals begin the next line as soon as the last column is filled */
     p->columns = columns > 1 ? columns - 1 : 1;
     p->measure = width > 0 && width < p->columns ? width : p->columns;
     p->colors = colors;
@@ -58,7 +58,7 @@ static void add_color(struct buf *out, int32_t color, int n, int base)
         buf_addf(out, ";%d;2;%d;%d;%d", base + 8, color >> 16 & 255, color >> 8 & 255, color & 255);
 }
 
-/* The sequence for a look, from none; "" for plain text. */
+/* Appends the sequence for a look, starting from none; nothing for plain text. */
 static void add_look(const struct printer *p, struct look look, struct buf *out)
 {
     static const struct { int mark, code; } codes[] = {
@@ -89,7 +89,7 @@ static void add_run(const struct printer *p, struct look look, const char *text,
 
 /* --- lines ------------------------------------------------------------------------------------------------------ */
 
-/* Bytes of a line's text; blanks at its end count only in code. */
+/* Returns the bytes of a line's text; blanks at its end count only in code. */
 static size_t length(const struct lines *l, const struct line *line)
 {
     size_t from = line->n_runs ? l->runs[line->first].at : 0, n = 0;

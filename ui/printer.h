@@ -17,18 +17,19 @@ struct printer {                        /* valid as {0} between printer_free() a
     int  colors;
     int  columns, measure;              /* of the page; of running text on it */
     struct markdown *text;              /* NULL: none is under way */
-    int  n_printed;                     /* of its lines; */
-    int  n_final;                       /* so many of these are so for good, */
-    struct buf early;                   /* and this is what the others say */
+    int  n_printed;                     /* lines printed so far */
+    int  n_final;                       /* lines among them that can no longer change */
+    struct buf early;                   /* text of the lines that can still change */
 };
 
-/* Whether answers are printed so: stdout is a terminal that can be, and nobody wants the plain text. */
+/* True if answers are printed like this: stdout is a terminal that can show it, and the options do not ask for plain text. */
 bool printer_usable(const struct options *o);
 void printer_open(struct printer *p, const struct options *o);
 void printer_free(struct printer *p);
-/* For a terminal of that many columns; `colors` as look_colors() tells, below 0: no looks at all.  width 0: running text has them all. */
+/* Prepares for a terminal with so many columns; colors: as look_colors() returns, below 0: no looks at all.  width: columns of running text, 0:
+ * all. */
 void printer_set(struct printer *p, int columns, int width, const char *theme, int colors);
 void printer_push(struct printer *p, const char *text, size_t n, struct buf *out);     /* `out` gets whole lines */
-void printer_end(struct printer *p, struct buf *out);           /* the rest; what is pushed next is a text of its own */
+void printer_end(struct printer *p, struct buf *out);           /* appends the rest; the next push begins another text */
 
 #endif

@@ -37,7 +37,7 @@ int prompt_ms_left(int64_t deadline_ns)
     return left < 0 ? 0 : left > 1 << 30 ? 1 << 30 : (int)left;
 }
 
-/* Whether the words name a file as "@path"; if so the sentence, which ends with the file, is shown. */
+/* True if the words name a file as "@path"; then shows the sentence, followed by the file. */
 static bool names_file(const struct buf *words, const char *sentence)
 {
     struct attached found = {0};
@@ -72,7 +72,7 @@ bool prompt_check_files(const struct options *o, struct err *e)
 
 /* --- stdin ------------------------------------------------------------------------------------------------------ */
 
-/* The sooner one of two waits for poll(); -1 is for ever. */
+/* Returns the shorter of two waits for poll(); -1: no limit. */
 static int sooner(int a, int b)
 {
     return a < 0 ? b : b < 0 || a < b ? a : b;
@@ -80,7 +80,7 @@ static int sooner(int a, int b)
 
 struct reading {
     int64_t start_ns, deadline_ns;
-    int  wait_ms;                       /* for the first byte; -1: for ever */
+    int  wait_ms;                       /* time for the first byte; -1: no limit */
     bool told;
 };
 
@@ -202,7 +202,7 @@ static bool add_file(struct buf *text, const char *path, struct err *e)
     return true;
 }
 
-/* Keys come from the terminal, and what stdin has is text. */
+/* Reads the text of stdin; keys then come from the terminal. */
 static int read_piped(const struct options *o, struct buf *prompt, struct opening *first)
 {
     int tty = open("/dev/tty", O_RDWR | O_CLOEXEC), status = EXIT_ANSWERED;
@@ -216,7 +216,7 @@ static int read_piped(const struct options *o, struct buf *prompt, struct openin
     first->piped = prompt->len > words;
     dup2(tty, 0);
     close(tty);
-    bool names = !status && first->piped        /* anybody may have written that text, and a chat attaches the files that a message names */
+    bool names = !status && first->piped        /* the text may come from a stranger, and a chat attaches the files that a message names */
               && names_file(prompt, "a file after @ is not attached with text from stdin; use -f FILE");
     return names ? EXIT_USAGE : status;
 }

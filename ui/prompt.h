@@ -1,4 +1,4 @@
-/* The prompt of pipe mode: the words of the command line and what comes on stdin. */
+/* The prompt of pipe mode: the words of the command line and the text of stdin. */
 #ifndef Q35_UI_PROMPT_H
 #define Q35_UI_PROMPT_H
 
@@ -18,10 +18,10 @@ void prompt_join(struct buf *prompt, const char *text, size_t n);
  * EXIT_SIGNAL + n for a signal. */
 int prompt_read_stdin(const struct options *o, struct buf *prompt, int64_t deadline_ns);
 
-/* Whether the words name a file as "@path", which pipe mode takes as text: says so on stderr. */
+/* True if the words name a file as "@path", which pipe mode takes as text; says so on stderr. */
 bool prompt_ignores_file(const struct buf *words);
 bool prompt_is_blank(const struct buf *b);
-bool prompt_check_files(const struct options *o, struct err *e);        /* those of -f can be attached, which is known before a model is loaded */
+bool prompt_check_files(const struct options *o, struct err *e);        /* true if the files of -f can be attached, before a model is loaded */
 
 /* The first message of a chat, as the command line and stdin give it. */
 struct opening {
@@ -32,7 +32,7 @@ struct opening {
 /* Makes it of the words in `prompt`.  If stdin is no terminal its text is read, unless --no-stdin is given, and stdin becomes the terminal. */
 int  prompt_opening(const struct options *o, struct buf *prompt, struct opening *first);        /* EXIT_ANSWERED, or the status after a sentence */
 bool prompt_submit(struct chat *c, const struct opening *first, struct err *e);
-void prompt_say(const char *text);                      /* "q35chat: TEXT" on stderr, safe for a terminal */
-int  prompt_ms_left(int64_t deadline_ns);               /* for poll(): -1 without a deadline */
+void prompt_say(const char *text);                      /* prints "q35chat: TEXT" on stderr, safe for a terminal */
+int  prompt_ms_left(int64_t deadline_ns);               /* ms until the deadline, for poll(): -1 without one */
 
 #endif

@@ -18,7 +18,7 @@
 #include "serve/server.h"
 #include "ui/process.h"
 
-/* Whether each word of `wanted` is among those of `there`. */
+/* True if each word of `wanted` is among those of `there`. */
 static bool has_all(const char *there, const char *wanted)
 {
     struct buf in = {0}, word = {0};
@@ -35,7 +35,7 @@ static bool has_all(const char *there, const char *wanted)
     return all;
 }
 
-/* Whether that server has loaded the model that would be loaded here, with the options that were given; those that were not may be any. */
+/* True if that server has loaded the model that would be loaded here, with the options that were given; the others may differ. */
 static bool is_same(const struct options *o, const struct control_state *s, const char *dir)
 {
     struct buf key = {0};
@@ -48,13 +48,13 @@ static bool is_same(const struct options *o, const struct control_state *s, cons
     return same;
 }
 
-/* One answer that no conversation keeps needs no tokens here: without a tokenizer it begins sooner. */
+/* True if tokens are needed here.  A single answer that no conversation keeps begins sooner without a tokenizer. */
 static bool needs_tokens(const struct options *o, bool whole)
 {
     return whole || options_name(o, OPT_save) || options_given(o, OPT_resume) || options_on(o, OPT_continue);
 }
 
-/* Whether it can be attached to; otherwise `instead` says what happens. */
+/* True if the server speaks our protocol; otherwise warns, and `instead` is what happens. */
 static bool speaks_our_protocol(const struct control_state *s, const char *instead)
 {
     if (s->protocol != RELAY_PROTOCOL)
@@ -69,7 +69,7 @@ static struct responder *attach_to(const struct options *o, bool whole, const ch
     return needs_tokens(o, whole) ? local_attach(socket, dir, tells, e) : remote_attach(o, socket, dir, tells, e);
 }
 
-/* Waits for a line of the terminal.  True: it says yes. */
+/* Waits for a line of the terminal.  True: it begins with y. */
 static bool says_yes(void)
 {
     struct pollfd p = {.fd = 0, .events = POLLIN};
@@ -80,7 +80,7 @@ static bool says_yes(void)
     return n > 0 && (*line == 'y' || *line == 'Y');
 }
 
-/* A server of the user's is there and cannot be asked.  A second model takes as much memory again, so it is loaded only if a person says so. */
+/* Asks whether to load a second model if a server of the user does not answer: it takes as much memory again. */
 static bool wants_second_model(const char *why, struct err *e)
 {
     struct termios t;
@@ -92,8 +92,8 @@ static bool wants_second_model(const char *why, struct err *e)
     return err_set(e, "%s; continue or end that program, or load the model here as well with --no-attach", why);
 }
 
-/* Opens the running server, if it has the model that the options mean, or they mean none and none is here; *failed: it was meant, and cannot be
- * opened, or it may have been meant, and nobody wants the model twice. */
+/* Attaches to the running server if it has the model of the options, or if they name none and none is here.  *failed: it has the model but cannot
+ * be opened, or it may have it and the user does not want a second one. */
 static struct responder *attach(const struct options *o, bool whole, bool *failed, struct err *e)
 {
     struct buf socket = {0}, dir = {0};
@@ -120,7 +120,7 @@ static struct responder *attach(const struct options *o, bool whole, bool *faile
 
 /* ---- an endpoint ---- */
 
-/* Whether it has the wanted model, and the tokenizer of that can be read here. */
+/* True if the server has the wanted model, whose tokenizer can be read here. */
 static bool is_attachable(const struct control_state *s, const char *wanted)
 {
     struct buf tokenizer = {0};
@@ -130,7 +130,7 @@ static bool is_attachable(const struct control_state *s, const char *wanted)
     return readable && (!wanted || !strcmp(wanted, buf_str(&s->model)) || !strcmp(wanted, buf_str(&s->root)));
 }
 
-/* A chat with a q35chat on a unix socket has all that an attached one has; NULL: it is another server, or is not to be treated as a q35chat. */
+/* Attaches to a q35chat on a unix socket; NULL: it is another server, or is not to be treated as a q35chat. */
 static struct responder *attach_endpoint(const struct options *o, enum control_found *found, struct err *e)
 {
     struct endpoint ep;
@@ -152,7 +152,7 @@ static struct responder *attach_endpoint(const struct options *o, enum control_f
     return r;
 }
 
-/* The same server again, after it had ended; until it is there the conversation waits for it. */
+/* Opens the same server after it ended; the conversation waits until it is back. */
 static struct responder *endpoint_again(const struct options *o, struct err *e)
 {
     enum control_found found;
@@ -178,7 +178,7 @@ static struct responder *endpoint_open(const struct options *o, bool whole, stru
 
 /* ---- an engine of our own ---- */
 
-/* Shares the model on the usual socket.  If that cannot be used, another server has it, or nobody would find it. */
+/* Shares the model on the usual socket, unless that cannot be used, as when another server has it. */
 static struct responder *share(struct responder *r, const struct options *o)
 {
     struct buf socket = {0};
@@ -202,7 +202,7 @@ static struct responder *open_shared(const struct options *o, struct err *e)
 
 typedef struct responder *open_fn(const struct options *o, struct err *e);
 
-/* whole: with all that a conversation may want. */
+/* whole: with everything that a conversation may need */
 static struct responder *responder(const struct options *o, bool whole, open_fn *open_own, struct err *e)
 {
     bool failed = false;

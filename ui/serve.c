@@ -88,10 +88,10 @@ static bool read_key(const struct args *a, struct buf *key, struct err *e)
 /* The sockets to listen on: those that systemd opened, else our own; and that of --listen. */
 struct doors {
     int  fds[MAX_DOORS], n;
-    int  lock;                          /* of its own one; -1: none */
+    int  lock;                          /* lock of our own socket; -1: none */
     bool tcp;                           /* clients need a key */
     int  n_given;                       /* sockets that systemd opened */
-    const char *path, *address;         /* of its own socket, of --listen; NULL: not opened */
+    const char *path, *address;         /* our own socket, and that of --listen; NULL: not opened */
 };
 
 static bool take_given(struct doors *d, int n, bool any, struct err *e)
@@ -136,7 +136,7 @@ static bool doors_open(struct doors *d, const struct args *a, const char *path, 
     const char *address = args_text(a, "listen");
     int given = socket_systemd();
     *d = (struct doors){.lock = -1};
-    *status = EXIT_USAGE;               /* a wrong address is one whatever else runs here */
+    *status = EXIT_USAGE;               /* a wrong address is reported whatever else runs here */
     if (address && !socket_check_tcp(address, any, e))
         return false;
     *status = EXIT_FAILED;
@@ -162,16 +162,8 @@ static void doors_close(struct doors *d)
         close(d->fds[--d->n]);
     if (d->lock < 0)
         return;
-    unlink(d->path);                     /* before the lock goes: then it is the next server's */
+    unlink(d->path);                     /* before the lock is released: then the path belongs to the next server */
     close(d->lock);
-}
-
-/* Hands the sockets to the server, which closes them. */
-static bool listen_on(struct server *s, struct doors *d, struct err *e)
-{
-    while (d->n && server_listen(s, d->fds[d->n - 1], e))
-        d->n--;
-    return !d->n;
 }
 
 static int serve(struct server *s, const struct doors *d)
@@ -202,7 +194,9 @@ static int start_on(const struct args *a, struct options *o, struct doors *d)
     for (int i = 1; all[0] && i < SERVER_ANSWERS; i++)
         all[i] = local_guest(all[0]);
     struct server *s = server_open(all, SERVER_ANSWERS, &so, &e);
-    int status = s && listen_on(s, d, &e) ? serve(s, d) : fail(EXIT_MODEL, e.msg);
+    while (s && d->n && server_listen(s, d->fds[d->n - 1], &e))
+        d->n--;                         /* the server closes it */
+    int status = s && !d->n ? serve(s, d) : fail(EXIT_MODEL, e.msg);
     server_close(s);
     buf_free(&key);
     return status;

@@ -375,7 +375,7 @@ static int unknown(const struct sub_row *group, const char *word)
     return EXIT_USAGE;
 }
 
-/* The help of all, of GROUP, or of GROUP COMMAND: what the words say, which may be NULL. */
+/* Prints the help of all, of GROUP, or of GROUP COMMAND, by the words, which may be NULL. */
 static int help_on(const char *group_name, const char *name)
 {
     const struct sub_row *group = group_name ? find_group(group_name) : NULL, *command = group && name ? find_command(group, name) : NULL;

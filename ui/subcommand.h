@@ -10,12 +10,12 @@
 
 struct args;
 
-/* The rows as they stand in the table: FLAGs belong to the SUBCOMMAND or GROUP above them. */
+/* The rows of the table: FLAGs belong to the SUBCOMMAND or GROUP above them. */
 struct sub_row {
     enum sub_kind { SUB_END, SUB_GROUP, SUB_COMMAND, SUB_FLAG } kind;
     const char *name, *help;
-    const char *arguments;              /* of a command: its words; of a flag: its value or choices, NULL for a switch */
-    enum value_type type;               /* of a flag; of a command's words */
+    const char *arguments;              /* for a command: its words; for a flag: its value or choices, NULL for a switch */
+    enum value_type type;               /* of a flag's value, or of a command's words */
     const char *standard;               /* of a flag; NULL: it must be given */
     double min, max;
     int  (*run)(const struct args *a);
@@ -32,15 +32,15 @@ const char *args_text(const struct args *a, const char *flag);          /* given
 int         args_int(const struct args *a, const char *flag);           /* 0 if neither given nor a default */
 bool        args_on(const struct args *a, const char *flag);
 int         args_n_words(const struct args *a);
-const char *args_word(const struct args *a, int i);     /* NULL: there are not so many */
+const char *args_word(const struct args *a, int i);     /* NULL: there are fewer words */
 /* Appends the command line for a report that goes to others: words and values that are neither numbers nor choices of the table
  * appear as what they stand for, DIR or FILE. */
 void args_line(const struct args *a, struct buf *out);
 
-/* A mistake in the words or options that the table cannot see: says so, with the command that helps.  EXIT_USAGE. */
+/* Reports a mistake in words or options that the table cannot find, with the command that helps.  Returns EXIT_USAGE. */
 int args_refuse(const struct args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Whether the command line begins with a group's name, another word for one, or `help`; whether a word is one. */
+/* True if the command line begins with the name of a group, another word for one, or `help`; if the word is one. */
 bool subcommand_is(int argc, char **argv);
 bool subcommand_is_name(const char *word);
 /* Appends the command line that a prompt of these words was probably meant to be.  False: it is no sub-command with a slip. */

@@ -78,20 +78,15 @@ void turn_say(struct turn *t, const char *text)
 
 /* --- the parts of an answer ------------------------------------------------------------------------------------- */
 
-/* Prints what is held back because its word may continue. */
-static void flush_words(struct turn *t)
-{
-    struct buf lines = {0};
-    wrap_flush(&t->wrap, columns(), &lines);
-    put(t, &lines, t->part == TURN_THINKING);
-    buf_free(&lines);
-}
-
 static void end_line(struct turn *t)
 {
     waiting_clear(&t->waiting);
-    if (t->in_line)
-        flush_words(t);
+    if (t->in_line) {                   /* prints what is held back because its word may continue */
+        struct buf lines = {0};
+        wrap_flush(&t->wrap, columns(), &lines);
+        put(t, &lines, t->part == TURN_THINKING);
+        buf_free(&lines);
+    }
     dim(t, false);
     if (t->in_line)
         putchar('\n');
@@ -141,7 +136,7 @@ static void show_text(struct turn *t, const struct chat_event *ev, enum turn_par
     buf_free(&lines);
 }
 
-/* Calls and results can be long: their beginning is enough to see what happens. */
+/* Returns the bytes of a call or result that are shown: its beginning is enough. */
 static size_t beginning(const char *text, size_t n)
 {
     enum { LINES = 8, BYTES = 800 };
@@ -170,7 +165,7 @@ static void show_call(struct turn *t, const struct chat_event *ev)
     buf_free(&line);
 }
 
-/* Shows all of a call before asking: nobody decides about what was not shown. */
+/* Shows all of a call, then asks: the user must see what to decide about. */
 static void approve(struct turn *t, const struct chat_event *ev)
 {
     end_line(t);
@@ -210,7 +205,7 @@ static void add_figures(struct buf *line, const struct stats *s)
     }
 }
 
-/* The line below an answer: its time, its figures, as far as the options want them. */
+/* Shows a line below the answer with its time and its figures, as the options want. */
 static void show_figures(struct turn *t, const struct stats *s)
 {
     const bool times = options_on(t->o, OPT_times), stats = options_on(t->o, OPT_stats);
@@ -333,7 +328,7 @@ void turn_event(struct turn *t, const struct chat_event *ev)
         break;
     case CHAT_RUNS:
     case CHAT_TOOL_OUTPUT:
-        break;                          /* the result has it all */
+        break;                          /* the result has all of it */
     case CHAT_TITLED:
         break;
     case CHAT_NOTE:

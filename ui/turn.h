@@ -15,7 +15,7 @@ struct turn {
     struct chat    *chat;
     struct options *o;
     bool color;                         /* dim text */
-    bool speaks;                        /* says who speaks, in words */
+    bool speaks;                        /* "You: ", "Answer: " before texts */
     bool recalls;                       /* Up brings back what was typed */
     bool wraps;                         /* lines break at words */
     enum chat_answer (*ask)(struct turn *t, const char *name, const char *arguments);
@@ -23,11 +23,11 @@ struct turn {
 
     /* inside */
     struct waiting waiting;
-    bool chooses;                       /* that was told */
-    bool in_line;                       /* the cursor is behind text */
-    bool dimmed;                        /* the terminal was told so */
-    enum turn_part { TURN_NOTHING, TURN_THINKING, TURN_ANSWER } part;   /* what the last text was */
-    int64_t thinks_ns;                  /* since when it thinks and that is not shown; 0: it does not */
+    bool chooses;                       /* the message waits now */
+    bool in_line;                       /* the cursor is after text */
+    bool dimmed;                        /* the sequence was sent */
+    enum turn_part { TURN_NOTHING, TURN_THINKING, TURN_ANSWER } part;   /* kind of the last text */
+    int64_t thinks_ns;                  /* start of reasoning that is not shown; 0: none */
     struct wrap wrap;
     bool dead;                          /* the model has ended */
 };

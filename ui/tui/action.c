@@ -17,7 +17,7 @@ static const struct row { enum context context; const char *key, *action, *help;
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 struct actions {
-    struct binding *bindings;           /* a key stands once in a context */
+    struct binding *bindings;           /* each key once in a context */
     int n;
     struct arena mem;                   /* names of keys that the user bound */
 };
@@ -31,13 +31,6 @@ static const struct { const char *name; bool typed; const char *title; } context
 #undef KEYS
 };
 
-static void parse(struct binding *b)
-{
-    const char *key = b->key;
-    b->behind_ctrl_x = !strncmp(key, "Ctrl-X ", 7);
-    CHECK(keys_parse(key + (b->behind_ctrl_x ? 7 : 0), &b->code, &b->mods));
-}
-
 struct actions *actions_open(void)
 {
     struct actions *a = memory_zeroed(1, sizeof *a);
@@ -46,7 +39,9 @@ struct actions *actions_open(void)
     for (int i = 0; i < N_ROWS; i++) {
         const struct row *r = &rows[i];
         a->bindings[i] = (struct binding){.context = r->context, .key = r->key, .action = r->action, .help = r->help, .fn = r->fn};
-        parse(&a->bindings[i]);
+        struct binding *b = &a->bindings[i];
+        b->behind_ctrl_x = !strncmp(b->key, "Ctrl-X ", 7);
+        CHECK(keys_parse(b->key + (b->behind_ctrl_x ? 7 : 0), &b->code, &b->mods));
     }
     return a;
 }
@@ -207,7 +202,7 @@ static action_fn *look_up(const struct actions *a, const struct contexts *where,
 action_fn *actions_find(const struct actions *a, const struct contexts *where, uint32_t code, uint8_t mods, bool behind_ctrl_x)
 {
     action_fn *fn = look_up(a, where, code, mods, behind_ctrl_x);
-    if (!fn && (mods & MOD_ALT))        /* Alt-Shift-S, which few terminals tell apart, is Alt-S */
+    if (!fn && (mods & MOD_ALT))        /* few terminals distinguish Alt-Shift-S from Alt-S */
         fn = look_up(a, where, code, mods & (uint8_t)~MOD_SHIFT, behind_ctrl_x);
     if (!fn && behind_ctrl_x) {
         mods |= MOD_ALT;

@@ -57,24 +57,19 @@ static void on_fatal(struct app *a, const struct chat_event *ev)
         h->wishes |= WISH_LEAVE;
 }
 
-/* True if another turn follows by itself; the bell then rings at the end of that turn. */
-static bool another_follows(const struct host *h)
-{
-    const struct input *in = input_state(h);
-    return in->steer || (in->queue.n && !in->queue.held);
-}
-
 /* Rings the bell: a tool waits for approval, a long turn has ended, or the model has. */
 static void call_user(struct host *h, const struct chat_event *ev)
 {
     enum { LONG_MS = 20000 };
     const char *what = NULL;
+    const struct input *in = input_state(h);
+    const bool another = in->steer || (in->queue.n && !in->queue.held);     /* the bell rings at the end of that turn */
     bool was_long = h->ms - h->phase.asked_ms > LONG_MS;
     if (ev->kind == CHAT_APPROVE)
         what = "approval wanted";
     else if (ev->kind == CHAT_FATAL)
         what = "the engine has stopped";
-    else if (ev->kind == CHAT_DONE && ev->end != END_INTERRUPTED && was_long && !another_follows(h))
+    else if (ev->kind == CHAT_DONE && ev->end != END_INTERRUPTED && was_long && !another)
         what = end_failed(ev->end) ? "the answer failed" : "the answer is ready";
     if (what)
         bell_call(&h->bell, options_text(h->o, OPT_bell), what, chat_title(h->chat), h->ms);

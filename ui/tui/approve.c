@@ -280,11 +280,6 @@ static bool is_by_habit(struct host *h, const struct key_event *ev)
     return true;
 }
 
-static bool is_mouse(const struct key_event *ev)
-{
-    return ev->kind == KEYS_KEY && ev->code >= KEY_WHEEL_UP;
-}
-
 /* Takes keys that cannot be meant as an answer: a paste, keys right after it, since some terminals pass on a false end, and the rest of a paste that
  * stalled for so long that keys.c ended it. */
 static bool take_unmeant(struct host *h, const struct key_event *ev)
@@ -293,7 +288,8 @@ static bool take_unmeant(struct host *h, const struct key_event *ev)
     bool pasted = ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END;
     if ((pasted || ev->cut) && window_is_open(h, WINDOW_approve) && q->deaf_until != INT64_MAX)
         q->deaf_until = h->ms + APPROVE_DEAF_MS;
-    return !is_mouse(ev) && (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(h, ev) || is_by_habit(h, ev));
+    bool mouse = ev->kind == KEYS_KEY && ev->code >= KEY_WHEEL_UP;
+    return !mouse && (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(h, ev) || is_by_habit(h, ev));
 }
 
 static bool turn_wheel(struct host *h, int rows)

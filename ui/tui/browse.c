@@ -36,7 +36,7 @@ static void go(struct marks *m, struct pane *p, int mark, struct buf *told)
     pane_choose(p, pane_here(p));
 }
 
-/* Takes a letter after m or ': sets the mark or goes there, and appends to `told` what it did.  False: no letter was awaited. */
+/* Takes a letter after m or ': sets the mark or goes there, and appends a message.  False: no letter was awaited. */
 static bool marks_take(struct marks *m, struct pane *p, uint32_t code, struct buf *told)
 {
     enum mark_wait waits = m->waits;

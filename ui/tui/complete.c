@@ -19,18 +19,11 @@ enum { MAX_SCAN = 10000, MAX_IGNORE_FILE = 1 << 16 };
 #define BYTES_PER_TOKEN 3.5
 #define BLANKS " \t\n"
 
-static char *copy(const char *s)
-{
-    char *c = memory_strdup(s);
-    return c;
-}
-
 static void add(struct complete *c, const char *word, const char *note, const char *help)
 {
-    if (c->n % 64 == 0) {
+    if (c->n % 64 == 0)
         c->items = memory_resized(c->items, ((size_t)c->n + 64) * sizeof *c->items);
-    }
-    c->items[c->n++] = (struct complete_item){copy(word), copy(note), copy(help)};
+    c->items[c->n++] = (struct complete_item){memory_strdup(word), memory_strdup(note), memory_strdup(help)};
 }
 
 /* --- the names of a directory ------------------------------------------------------------------------------------ */
@@ -101,10 +94,9 @@ static void read_names(struct names *names, DIR *d, const char *base, const stru
             is_dir = !fstatat(dirfd(d), f->d_name, &st, 0) && S_ISDIR(st.st_mode);
         if (ignored(rules, f->d_name, is_dir))
             continue;
-        if (names->n % 64 == 0) {
+        if (names->n % 64 == 0)
             names->at = memory_resized(names->at, ((size_t)names->n + 64) * sizeof *names->at);
-        }
-        names->at[names->n++] = (struct name){copy(f->d_name), is_dir};
+        names->at[names->n++] = (struct name){memory_strdup(f->d_name), is_dir};
     }
 }
 
@@ -138,14 +130,6 @@ static void describe(int dir, const char *name, const struct path *p, int n_dir,
         number_about(note, (int)(tokens / p->counter->tok_s + 0.5));
     }
     buf_free(&path);
-}
-
-static void say_cut(struct complete *c, const struct names *names)
-{
-    if (names->cut)
-        buf_addf(&c->note, "only %d names of this directory were looked at", MAX_SCAN);
-    else if (names->n > COMPLETE_MAX)
-        buf_addf(&c->note, "the first %d of %d; type more of the name", COMPLETE_MAX, names->n);
 }
 
 static void add_names(struct complete *c, const struct path *p, int n_dir, const struct names *names, int dir)
@@ -187,7 +171,10 @@ static void add_files(struct complete *c, const struct path *p)
         if (names.n)
             qsort(names.at, (size_t)names.n, sizeof *names.at, by_kind_and_name);
         add_names(c, p, n_dir, &names, dirfd(d));
-        say_cut(c, &names);
+        if (names.cut)
+            buf_addf(&c->note, "only %d names of this directory were looked at", MAX_SCAN);
+        else if (names.n > COMPLETE_MAX)
+            buf_addf(&c->note, "the first %d of %d; type more of the name", COMPLETE_MAX, names.n);
         closedir(d);
     }
     for (int i = 0; i < names.n; i++)

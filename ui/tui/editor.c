@@ -196,11 +196,6 @@ static bool yank(struct editor *e, int which, size_t at, size_t removed)
     return true;
 }
 
-static bool yank_pop(struct editor *e)
-{
-    return e->last == LAST_YANK && e->n_kills > 1 && yank(e, (e->yanked + 1) % e->n_kills, e->yank_at, e->yank_n);
-}
-
 /* Swaps the units around the cursor; at the end of a line, the two before it. */
 static bool transpose(struct editor *e)
 {
@@ -287,7 +282,7 @@ static bool act(struct editor *e, enum edit what)
     case EDIT_KILL_LINE_END:      return kill(e, at, at == end ? right_of(e, at) : end);
     case EDIT_KILL_LINE_START:    return kill(e, at == start ? left_of(e, at) : start, at);
     case EDIT_YANK:               return yank(e, 0, at, 0);
-    case EDIT_YANK_POP:           return yank_pop(e);
+    case EDIT_YANK_POP:           return e->last == LAST_YANK && e->n_kills > 1 && yank(e, (e->yanked + 1) % e->n_kills, e->yank_at, e->yank_n);
     case EDIT_TRANSPOSE:          return transpose(e);
     case EDIT_NEWLINE:            change(e, at, 0, "\n", 1, STEP_TYPED); return true;
     case EDIT_UNDO:               return go_back(e, draft_undo);
@@ -447,17 +442,11 @@ void editor_before(const struct editor *e, struct buf *out)
     }
 }
 
-static size_t word_start(const struct editor *e)
+void editor_word(const struct editor *e, struct buf *out)
 {
     size_t at = e->draft.cursor;
     while (at && !strchr(" \t\n\002", text(e)[at - 1]))
         at--;
-    return at;
-}
-
-void editor_word(const struct editor *e, struct buf *out)
-{
-    size_t at = word_start(e);
     buf_add(out, text(e) + at, e->draft.cursor - at);
 }
 

@@ -248,14 +248,6 @@ static void cut_aside(struct feed *f)
         cut(f, f->aside);
 }
 
-static void say_aside(struct feed *f, const char *question)
-{
-    struct buf line = {0};
-    buf_addf(&line, "aside: %s", question);
-    feed_say(f, ITEM_NOTE, line.data);
-    buf_free(&line);
-}
-
 void feed_turn(struct feed *f)
 {
     while (pane_n(f->pane) && pane_kind(f->pane, pane_n(f->pane) - 1) == ITEM_OUTPUT)
@@ -266,8 +258,12 @@ void feed_turn(struct feed *f)
     const char *question = chat_asked_aside(f->chat);
     f->summary = chat_sums_up(f->chat);
     f->aside = question || f->summary ? pane_n(f->pane) : -1;
-    if (question)
-        say_aside(f, question);
+    if (question) {
+        struct buf line = {0};
+        buf_addf(&line, "aside: %s", question);
+        feed_say(f, ITEM_NOTE, line.data);
+        buf_free(&line);
+    }
     f->complete = true;
     f->reasoning = f->answer = -1;
     f->call = pane_n(f->pane);
@@ -344,14 +340,6 @@ static bool find_call(struct feed *f)
     while (f->call < pane_n(f->pane) && pane_kind(f->pane, f->call) != ITEM_CALL)
         f->call++;
     return f->call < pane_n(f->pane);
-}
-
-static void on_output(struct feed *f, const struct chat_event *ev)
-{
-    if (!find_call(f))
-        return;
-    pane_append(f->pane, f->call, ev->text, ev->n);
-    f->output += ev->n;
 }
 
 /* Appends the part of the result that is not shown yet; a result that does not repeat the output goes below it. */
@@ -457,7 +445,12 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
     case CHAT_TEXT:        on_text(f, ev, ms); break;
     case CHAT_CALL:        on_call(f, ev, ms); break;
     case CHAT_RUNS:        f->call_ms = ms; break;
-    case CHAT_TOOL_OUTPUT: on_output(f, ev); break;
+    case CHAT_TOOL_OUTPUT:
+        if (find_call(f)) {
+            pane_append(f->pane, f->call, ev->text, ev->n);
+            f->output += ev->n;
+        }
+        break;
     case CHAT_TOOL_RESULT: on_result(f, ev, ms); break;
     case CHAT_NOTE:        feed_say(f, ITEM_NOTE, ev->text); break;
     case CHAT_DONE:        on_done(f, ev, ms); break;

@@ -47,17 +47,11 @@ static bool push(struct history *h, char *text)
     return true;
 }
 
-static char *copy(const char *s)
-{
-    char *c = memory_strdup(s);
-    return c;
-}
-
 /* Returns the text of a line; NULL if it is not a JSON string. */
 static char *line_text(const char *line, size_t n)
 {
     json_t *s = json_loadb(line, n, JSON_DECODE_ANY, NULL);
-    char *text = json_is_string(s) && json_string_length(s) ? copy(json_string_value(s)) : NULL;
+    char *text = json_is_string(s) && json_string_length(s) ? memory_strdup(json_string_value(s)) : NULL;
     json_decref(s);
     return text;
 }
@@ -210,7 +204,7 @@ struct history *history_open(const char *path, int size)
     if (path && size) {
         h->path = realpath(path, NULL); /* a symbolic link is kept */
         if (!h->path)
-            h->path = copy(path);
+            h->path = memory_strdup(path);
         load(h);
     }
     return h;
@@ -244,7 +238,7 @@ void history_add(struct history *h, const char *text)
     struct buf clean = {0};
     unicode_replace(&clean, text, strlen(text));
     history_rest(h);
-    if (clean.len && !isspace((unsigned char)*clean.data) && push(h, copy(clean.data)) && h->path && clean.len <= MAX_ENTRY) {
+    if (clean.len && !isspace((unsigned char)*clean.data) && push(h, memory_strdup(clean.data)) && h->path && clean.len <= MAX_ENTRY) {
         if (!append(h, clean.data))
             lose_file(h, "write");
     }
@@ -257,7 +251,7 @@ const char *history_older(struct history *h, const char *draft)
 {
     if (!h->back) {
         char *before = h->draft;        /* `draft` may be it */
-        h->draft = copy(draft);
+        h->draft = memory_strdup(draft);
         free(before);
     }
     int to = h->back + 1;

@@ -19,19 +19,6 @@ struct search {
     int  item, hit;             /* if on_hit: the current hit is this one of the item's hits */
 };
 
-static void search_free(struct search *s)
-{
-    find_free(&s->find);
-    buf_free(&s->text);
-    *s = (struct search){0};
-}
-
-static void search_cut(struct search *s, int item)
-{
-    if (s->item >= item)
-        s->on_hit = false;
-}
-
 static void search_item(struct search *s, struct item *it)
 {
     bool marks = it->kind == ITEM_ANSWER || it->kind == ITEM_REASONING;
@@ -136,7 +123,8 @@ void pane_close(struct pane *p)
     if (!p)
         return;
     items_free(&p->items);
-    search_free(&p->search);
+    find_free(&p->search.find);
+    buf_free(&p->search.text);
     free(p);
 }
 
@@ -198,7 +186,8 @@ void pane_cut(struct pane *p, int item)
         p->opened = -1;
     if (p->hinted >= item)
         p->hinted = -1;
-    search_cut(&p->search, item);
+    if (p->search.item >= item)
+        p->search.on_hit = false;
     if (p->selected.item >= item)
         p->selected.n = 0;
     p->drawn = nowhere;

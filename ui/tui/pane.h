@@ -48,7 +48,7 @@ void pane_fold(struct pane *p, int item, bool folded);
  * closes that fold and opens the one above it, and so on to the first; after pane_rest() it closes the open one.  The head row of the fold that the
  * next call changes names the key.  False: there is no fold. */
 bool pane_toggle(struct pane *p);
-void pane_rest(struct pane *p);                         /* another key was pressed: the next pane_toggle() begins anew */
+void pane_rest(struct pane *p);                         /* another key was pressed: the next pane_toggle() starts again */
 bool pane_choose_fold(struct pane *p, int direction);   /* chooses the next fold from the chosen item, or from the view; false: there is none */
 int  pane_fold_at(struct pane *p, int row);             /* the item whose head is in this row of the area that was drawn last; -1: none */
 void pane_toggle_fold(struct pane *p, int item);

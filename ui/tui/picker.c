@@ -418,13 +418,6 @@ void act_urls(struct host *h)
     buf_free(&text);
 }
 
-static void copy_url(struct host *h, const char *url)
-{
-    struct buf text = {0};
-    buf_adds(&text, url);
-    host_copy(h, &text, "address");
-}
-
 static void load_session(struct host *h, const char *name)
 {
     struct buf note = {0};
@@ -451,9 +444,11 @@ void act_picker_take(struct host *h)
     int row = p->popup.chosen;
     if (row < 0 || p->kind == PICK_PART)
         return;
-    if (p->kind == PICK_URL)
-        copy_url(h, p->of[row].name);
-    else if (p->kind == PICK_SESSION && p->rows[row].here)
+    if (p->kind == PICK_URL) {
+        struct buf text = {0};
+        buf_adds(&text, p->of[row].name);
+        host_copy(h, &text, "address");
+    } else if (p->kind == PICK_SESSION && p->rows[row].here)
         pane_to_end(h->pane);           /* the session is open already */
     else if (p->kind == PICK_SESSION)
         load_session(h, p->of[row].name);

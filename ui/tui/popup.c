@@ -110,15 +110,10 @@ void popup_move(struct popup *p, int by)
     p->chosen = row;
 }
 
-static int extra_rows(const struct popup *p)
-{
-    return (p->title || p->filter) + (p->help != NULL);
-}
-
 int popup_height(const struct popup *p, int rows)
 {
     int n = popup_listed(p);
-    n = (n > POPUP_ROWS ? POPUP_ROWS : n > 0 ? n : 1) + extra_rows(p);
+    n = (n > POPUP_ROWS ? POPUP_ROWS : n > 0 ? n : 1) + (p->title || p->filter) + (p->help != NULL);
     return n < rows ? n : rows > 0 ? rows : 0;
 }
 
@@ -134,12 +129,6 @@ static struct layout lay_out(const struct popup *p, int rows)
         l.title = false;
     l.list = rows - l.title - l.help;
     return l;
-}
-
-static struct area box(const struct popup *p, struct area a)
-{
-    int rows = popup_height(p, a.rows);
-    return (struct area){a.row + a.rows - rows, a.col, rows, a.cols};
 }
 
 /* Returns the place of a row among the listed ones. */
@@ -241,7 +230,8 @@ static void draw_row(const struct popup *p, int i, struct stops stops, struct ce
 
 void popup_draw(struct popup *p, struct cells *c, struct area a)
 {
-    a = box(p, a);
+    int height = popup_height(p, a.rows);
+    a = (struct area){a.row + a.rows - height, a.col, height, a.cols};
     struct layout l = lay_out(p, a.rows);
     struct stops stops = stops_of(p, a.cols);
     int at = l.title, n = 0;

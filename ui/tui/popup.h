@@ -29,7 +29,7 @@ struct popup {
     int n;
     int chosen;                 /* index of the chosen row; -1: none (a list for reading) */
     int top;                    /* set by popup_draw(): the first row in view */
-    struct area list;           /* likewise: the rows' area of the screen */
+    struct area list;           /* set by popup_draw(): the rows' area of the screen */
 };
 
 /* To be called after rows or filter have changed: chooses the nearest row that is listed; -1 if there is none. */

@@ -1,4 +1,4 @@
-/* A prompt asks for a line in place of the input: a text to search for, a title.  The caller says how it looks and gets the typed line. */
+/* A prompt asks for a line in place of the input: a text to search for, a title.  The caller chooses its texts and gets the typed line. */
 #ifndef Q35_UI_TUI_PROMPT_H
 #define Q35_UI_TUI_PROMPT_H
 
@@ -6,7 +6,7 @@
 
 struct prompt_ask {
     const char *sign;                   /* before the line: "/ " */
-    const char *told;                   /* the row above the line when found() gives nothing, what to type; NULL: there is no such row */
+    const char *told;                   /* the row above the line, what to type, while found() returns NULL; NULL: no such row */
     /* Enter was pressed, with this line.  The prompt is still open, and is closed afterwards. */
     void (*done)(struct host *h, const char *text);
     /* For a search while typing: the nth hit of `text`, which is shown above the line, and which done() gets; returns NULL if there is none. */

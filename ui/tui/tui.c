@@ -254,14 +254,6 @@ static void page_all(struct tui *t)
     buf_free(&text);
 }
 
-static void suspend(struct tui *t)
-{
-    term_leave(t->term);
-    wake_suspend();
-    term_enter(t->term);
-    resize(t);
-}
-
 static void hand_off(struct tui *t)
 {
     struct editor *draft = input_editor(&t->app.host);
@@ -286,21 +278,17 @@ static void to_terminal(void *arg, const char *text, size_t n)
     term_clipboard(arg, text, n);
 }
 
-static void copy(struct tui *t)
-{
-    struct buf said = {0};
-    clip_copy(buf_str(&t->app.host.copied), t->app.host.copied.len, to_terminal, t->term, !options_on(t->o, OPT_private), &said);
-    host_hint(&t->app.host, "%s", buf_str(&said));
-    buf_free(&said);
-}
-
 static void grant_wishes(struct tui *t)
 {
     struct host *h = &t->app.host;
     unsigned wishes = h->wishes;
     h->wishes &= WISH_LEAVE;
-    if (wishes & WISH_COPY)
-        copy(t);
+    if (wishes & WISH_COPY) {
+        struct buf said = {0};
+        clip_copy(buf_str(&h->copied), h->copied.len, to_terminal, t->term, !options_on(t->o, OPT_private), &said);
+        host_hint(h, "%s", buf_str(&said));
+        buf_free(&said);
+    }
     if (wishes & WISH_REDRAW)
         term_redraw(t->term);
     if (wishes & WISH_MOUSE)
@@ -313,8 +301,12 @@ static void grant_wishes(struct tui *t)
         page_all(t);
     if (wishes & WISH_HANDOFF)
         hand_off(t);
-    if (wishes & WISH_SUSPEND)
-        suspend(t);
+    if (wishes & WISH_SUSPEND) {
+        term_leave(t->term);
+        wake_suspend();
+        term_enter(t->term);
+        resize(t);
+    }
     t->dirty = t->dirty || wishes;
 }
 
@@ -503,13 +495,6 @@ static bool open_chat(struct tui *t, struct err *e)
     return true;
 }
 
-/* Sets the locale.  Servers often lack the one that the user's machine sent; the terminal at its end speaks UTF-8 all the same. */
-static void choose_locale(void)
-{
-    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
-        setlocale(LC_CTYPE, "C.UTF-8");
-}
-
 /* Repeats the warnings, which are also on the usual screen, hidden now. */
 static void note_warnings(struct tui *t)
 {
@@ -531,7 +516,9 @@ static bool open_screen(struct tui *t, struct err *e)
         .theme = options_text(t->o, OPT_theme), .color = options_text(t->o, OPT_color), .mouse = options_on(t->o, OPT_mouse),
         .title = options_on(t->o, OPT_title), .probe = true,
     };
-    choose_locale();
+    /* Servers often lack the locale that the user's machine sent; the terminal at its end speaks UTF-8 all the same. */
+    if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
+        setlocale(LC_CTYPE, "C.UTF-8");
     t->term = term_open(&to, e);
     if (!t->term)
         return false;

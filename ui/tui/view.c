@@ -14,11 +14,6 @@ static const struct look TEXT = {STYLE_text, 0}, DIM = {STYLE_dim, 0}, NOTE = {S
 
 /* --- the parts -------------------------------------------------------------------------------------------------- */
 
-static bool starts(const struct app *a)
-{
-    return !a->host.chat || (!chat_n_messages(a->host.chat) && !host_busy(&a->host));
-}
-
 /* Draws hints for new users; they go with the first message. */
 static void draw_welcome(const struct app *a, struct cells *c, struct area at)
 {
@@ -64,14 +59,6 @@ static bool shows_progress(const struct app *a)
     const struct phase *p = &a->host.phase;
     return a->figures.progress.total && !p->stopping && a->host.ms - p->reads_ms >= PROGRESS_AFTER_MS
         && (p->kind == PHASE_LOADING || p->kind == PHASE_READING);
-}
-
-static void draw_progress(const struct app *a, struct cells *c, struct area at)
-{
-    if (a->host.phase.kind == PHASE_LOADING)
-        progress_draw_load(&a->figures.progress, a->host.ms, c, at);
-    else
-        progress_draw_prompt(&a->figures.progress, a->host.ms, c, at);
 }
 
 /* Draws a hint that needs several rows, over the rows above the status line, since the end of a sentence may matter. */
@@ -125,13 +112,6 @@ static void draw_legend(const struct app *a, struct cells *c, struct area at)
             col = cells_puts(c, at, 0, col + 2, (struct look){(uint8_t)words[i].style, 0}, words[i].text);
     if (at.cols - col > (int)strlen("Alt-H: next") + 2)
         cells_puts(c, at, 0, at.cols - (int)strlen("Alt-H: next"), DIM, "Alt-H: next");
-}
-
-static void draw_panel(struct app *a, struct cells *c, struct area at)
-{
-    struct panel p;
-    summary_panel(&a->said, &p);
-    panel_draw(&p, c, at);
 }
 
 /* --- windows ---------------------------------------------------------------------------------------------------- */
@@ -199,12 +179,17 @@ static void draw_all(struct app *a, struct cells *c)
     pane_measure(a->host.pane, options_int(a->host.o, OPT_width));
     pane_fade(a->host.pane, a->host.chat ? chat_edited(a->host.chat) : -1);
     pane_draw(a->host.pane, c, text);
-    if (starts(a) && !pane_n(a->host.pane))
+    const bool starts = !a->host.chat || (!chat_n_messages(a->host.chat) && !host_busy(&a->host));
+    if (starts && !pane_n(a->host.pane))
         draw_welcome(a, c, text);
     if (progress)
-        draw_progress(a, c, (struct area){rows, 0, progress, text.cols});
-    if (beside)
-        draw_panel(a, c, (struct area){0, c->cols - panel, rows + progress + legend, panel});
+        (a->host.phase.kind == PHASE_LOADING ? progress_draw_load : progress_draw_prompt)(&a->figures.progress, a->host.ms, c,
+                                                                                         (struct area){rows, 0, progress, text.cols});
+    if (beside) {
+        struct panel p;
+        summary_panel(&a->said, &p);
+        panel_draw(&p, c, (struct area){0, c->cols - panel, rows + progress + legend, panel});
+    }
     if (legend)
         draw_legend(a, c, (struct area){rows + progress, 0, 1, text.cols});
     draw_queue(a, c, (struct area){rows + progress + legend, 0, queue, c->cols});

@@ -76,7 +76,7 @@ struct window {
     void (*changed)(struct host *h);
     /* Gets every event of the chat, whether the window is open or not. */
     void (*chat)(struct host *h, const struct chat_event *ev);
-    /* Whether it has work that nobody waits for; and does a few milliseconds of it. */
+    /* True if it has work to do in the background; does a few milliseconds of it. */
     bool (*works)(const struct host *h);
     void (*work)(struct host *h);
 
@@ -91,10 +91,10 @@ struct window {
 
     /* --- drawing --- */
 
-    /* The rows that it wants in place of the input, which draw_input() draws. */
+    /* Returns the rows in place of the input, which draw_input() draws. */
     int  (*input_rows)(struct host *h, const struct cells *c);
     void (*draw_input)(struct host *h, struct cells *c, struct area at);
-    /* How many of the transcript's last `rows` rows it covers; draw_cover() draws them. */
+    /* Returns how many of the transcript's last `rows` rows it covers; draw_cover() draws them. */
     int  (*cover_rows)(struct host *h, int rows);
     void (*draw_cover)(struct host *h, struct cells *c, struct area at);
     /* Draws over the rest of the transcript. */
@@ -112,10 +112,8 @@ const struct window *window_at(enum window_id id);
 
 /* --- bell --------------------------------------------------------------------------------------------------------- */
 
-/* Calls the user back to the chat, when the option `bell` says so.
- *
- * Many terminals report whether they have the focus.  Inside tmux and others that do not, a call waits for a few seconds: whoever presses a key in
- * that time is there.  Plain value, valid as {0}. */
+/* Calls the user back to the chat, as the option `bell` says.  Many terminals report whether they have the focus.  In tmux and others that do not,
+ * a call waits a few seconds: a key in that time means that the user is there.  Plain value, valid as {0}. */
 
 enum bell_focus { BELL_UNKNOWN, BELL_IN, BELL_OUT };
 
@@ -128,7 +126,7 @@ struct bell {
 /* Calls the user for `what`, which is about this conversation.  `when`: the value of the option. */
 void bell_call(struct bell *b, const char *when, const char *what, const char *conversation, int64_t ms);
 void bell_focus(struct bell *b, bool in);               /* the terminal has got or lost the focus */
-void bell_answer(struct bell *b);                       /* the user is there: a key came */
+void bell_answer(struct bell *b);                       /* a key came: the user is there */
 bool bell_due(struct bell *b, int64_t ms);              /* true, once for each call: it is time to ring */
 int  bell_timeout(const struct bell *b, int64_t ms);    /* ms until a call is due; -1: there is none */
 
