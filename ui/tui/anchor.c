@@ -7,9 +7,9 @@
 #include "base/unicode.h"
 
 enum {
-    FIRST = 0xF0000,            /* the first character of a plane of private use, whose last two are none */
+    FIRST = 0xF0000,            /* the first character of a private-use plane, whose last two code points are not characters */
     MOST = 0x7FFF,
-    SLOTS = 0x10000,            /* twice as many */
+    SLOTS = 0x10000,            /* twice MOST, so that searches are short */
     CODE_BYTES = 4,             /* of a placeholder in UTF-8 */
 };
 
@@ -63,7 +63,7 @@ uint32_t anchor_code(struct anchors *a, const struct glyph *g, int col)
     return FIRST + 2 * (uint32_t)(a->slots[i] - 1);
 }
 
-/* Sets the cursor, wherever the terminal believes it to be in its row. */
+/* Moves the cursor to a column of its row, whatever column the terminal believes the cursor to be in. */
 static void go_to(int col, const char *(*right)(int n), struct buf *out)
 {
     buf_addc(out, '\r');
@@ -71,7 +71,8 @@ static void go_to(int col, const char *(*right)(int n), struct buf *out)
         buf_adds(out, right(col));
 }
 
-/* Blanks first: a terminal that takes the glyph for narrower shows what is below it, and one that takes it for a mark puts it there. */
+/* Draws blanks, then the glyph on top.  A terminal with a narrower idea of the glyph shows the rest of the blanks, and one that takes the glyph for a
+ * combining mark puts the mark on a blank. */
 static void show(const struct anchor *an, const char *(*right)(int n), struct buf *out)
 {
     buf_add(out, "  ", an->glyph.width);
@@ -79,7 +80,7 @@ static void show(const struct anchor *an, const char *(*right)(int n), struct bu
     buf_add(out, an->glyph.text, an->glyph.n);
 }
 
-/* The number of the placeholder that s[0..n) begins with; odd: of a second column; -1: there is none. */
+/* Returns the number of the placeholder at the beginning of s[0..n), which is odd for a second column; -1: s begins with other text. */
 static int placeholder(const struct anchors *a, const char *s, size_t n)
 {
     uint32_t cp = 0;
@@ -93,7 +94,7 @@ void anchors_expand(const struct anchors *a, const char *s, size_t n, int cols, 
     for (size_t i = 0; i < n;) {
         int p = placeholder(a, s + i, n - i);
         if (p < 0) {
-            const char *next = memchr(s + i + 1, '\xF3', n - i - 1);       /* how the next one would begin */
+            const char *next = memchr(s + i + 1, '\xF3', n - i - 1);       /* first byte of a placeholder in UTF-8 */
             size_t plain = next ? (size_t)(next - s) - i : n - i;
             buf_add(out, s + i, plain);
             i += plain;
@@ -108,8 +109,8 @@ void anchors_expand(const struct anchors *a, const char *s, size_t n, int cols, 
                 p++;
             }
         }
-        int behind = an->col + 1 + p % 2;
-        if (behind < cols)                      /* else curses does not count on where the cursor is */
-            go_to(behind, right, out);
+        int after = an->col + 1 + p % 2;
+        if (after < cols)                       /* at the edge curses makes no assumption about the cursor */
+            go_to(after, right, out);
     }
 }

@@ -1,5 +1,5 @@
 /* Keeps glyphs in place whose width differs between terminals.  curses draws placeholders for them, private characters of one column each.  On the
- * way to the terminal a placeholder becomes blanks, the glyph on top of these, and an order that sets the cursor behind the glyph.  So a terminal
+ * way to the terminal a placeholder becomes blanks, the glyph on top of these, and an order that sets the cursor after the glyph.  So a terminal
  * with another width shows the glyph too wide or too narrow, but everything beside it stays where it belongs. */
 #ifndef Q35_UI_TUI_ANCHOR_H
 #define Q35_UI_TUI_ANCHOR_H
@@ -20,7 +20,7 @@ struct anchors {
 };
 
 void anchors_free(struct anchors *a);
-/* Whether there is room for n more.  If not the caller calls anchors_clear() and draws the whole screen. */
+/* True if there is room for n more glyphs.  If not, the caller calls anchors_clear() and draws the whole screen. */
 bool anchors_room(const struct anchors *a, int n);
 void anchors_clear(struct anchors *a);
 /* The placeholder for the first column of a glyph at `col`; the next code point is that for the second column.  The same glyph at the same column

@@ -98,7 +98,7 @@ static bool is_fence(const struct line *l, struct block *b)
     return true;
 }
 
-/* HTML that goes on over blank lines; other HTML is a paragraph to us. */
+/* True for HTML that can contain blank lines; other HTML is a paragraph here. */
 static bool is_html(const struct line *l, struct block *b)
 {
     static const struct { const char *start, *end; bool is_tag; } forms[] = {
@@ -116,7 +116,7 @@ static bool is_html(const struct line *l, struct block *b)
     return false;
 }
 
-/* Finds display mathematics at the start of a line.  Not CommonMark, but what models write. */
+/* True if the line begins with display mathematics, which CommonMark lacks and models write. */
 static bool is_math(const struct line *l, struct block *b)
 {
     size_t n = l->n;
@@ -165,7 +165,7 @@ static bool is_item(const struct line *l, struct item *it)
     return true;
 }
 
-/* Does the line begin a block, though a paragraph before it could go on? */
+/* True if the line begins a block even right after a paragraph. */
 static bool interrupts(const struct line *l)
 {
     struct block b;
@@ -179,8 +179,8 @@ static bool interrupts(const struct line *l)
 static enum block_step verbatim_step(struct block *b, const struct line *l, size_t from)
 {
     if (b->kind == BLOCK_MATH && from == l->at && l->at == l->n)
-        return BLOCK_ENDS_BEFORE;       /* no mathematics goes over a blank line: these were two dollars */
-    return holds(l, from, b->end) ? BLOCK_ENDS_AFTER : BLOCK_GOES_ON;
+        return BLOCK_ENDS_BEFORE;       /* mathematics has no blank lines: these were two dollars */
+    return holds(l, from, b->end) ? BLOCK_ENDS_AFTER : BLOCK_CONTINUES;
 }
 
 static enum block_step begin(struct block *b, const struct line *l)
@@ -189,7 +189,7 @@ static enum block_step begin(struct block *b, const struct line *l)
     int left = l->at == l->n || l->indent >= b->left ? b->left : 0;
     *b = (struct block){.n_lines = l->at < l->n, .indent = l->indent, .left = left, .next_left = left};
     if (l->at == l->n)
-        return BLOCK_GOES_ON;
+        return BLOCK_CONTINUES;
     if (l->indent > 3) {
         b->kind = BLOCK_INDENTED;
     } else if (l->s[l->at] == '>') {
@@ -198,7 +198,7 @@ static enum block_step begin(struct block *b, const struct line *l)
         b->kind = BLOCK_LINE;
         return BLOCK_ENDS_AFTER;
     } else if (is_fence(l, b)) {
-        return BLOCK_GOES_ON;
+        return BLOCK_CONTINUES;
     } else if (is_html(l, b)) {
         return verbatim_step(b, l, l->at);
     } else if (is_math(l, b)) {
@@ -211,10 +211,10 @@ static enum block_step begin(struct block *b, const struct line *l)
         b->kind = BLOCK_TEXT;
         b->header = memchr(l->s, '|', l->n) != NULL;
     }
-    return BLOCK_GOES_ON;
+    return BLOCK_CONTINUES;
 }
 
-/* --- what a line is to an open block --- */
+/* --- lines of an open block --- */
 
 static bool underlines(const struct line *l)
 {
@@ -246,27 +246,27 @@ static enum block_step text_step(struct block *b, const struct line *l)
     if (b->kind == BLOCK_TEXT && underlines(l))
         return BLOCK_ENDS_AFTER;
     if (b->kind == BLOCK_QUOTE && l->indent <= 3 && l->s[l->at] == '>')
-        return BLOCK_GOES_ON;
+        return BLOCK_CONTINUES;
     if (interrupts(l))
         return BLOCK_ENDS_BEFORE;
     if (b->kind == BLOCK_TEXT && b->n_lines == 1 && b->header && is_delimiter_row(l))
         b->kind = BLOCK_TABLE;
-    return BLOCK_GOES_ON;
+    return BLOCK_CONTINUES;
 }
 
 static enum block_step list_step(struct block *b, const struct line *l)
 {
     struct item it;
     if (l->at == l->n || l->indent >= b->content)
-        return BLOCK_GOES_ON;
+        return BLOCK_CONTINUES;
     if (b->blank || interrupts(l))
         return BLOCK_ENDS_BEFORE;
     bool item = is_item(l, &it) && !it.empty;
     bool sibling = item && l->indent <= b->indent && it.mark == b->mark, outer = item && l->indent < b->left;
-    return sibling || outer ? BLOCK_ENDS_BEFORE : BLOCK_GOES_ON;
+    return sibling || outer ? BLOCK_ENDS_BEFORE : BLOCK_CONTINUES;
 }
 
-/* A line that closes fence `b`. */
+/* True if the line closes fence `b`. */
 static bool closes_fence(const struct block *b, const char *line, size_t n)
 {
     struct line l = line_of(line, n);
@@ -284,9 +284,9 @@ static enum block_step step(struct block *b, const struct line *l)
     case BLOCK_LIST:
         return list_step(b, l);
     case BLOCK_INDENTED:
-        return l->at == l->n || l->indent > 3 ? BLOCK_GOES_ON : BLOCK_ENDS_BEFORE;
+        return l->at == l->n || l->indent > 3 ? BLOCK_CONTINUES : BLOCK_ENDS_BEFORE;
     case BLOCK_FENCE:
-        return closes_fence(b, l->s, l->n) ? BLOCK_ENDS_AFTER : BLOCK_GOES_ON;
+        return closes_fence(b, l->s, l->n) ? BLOCK_ENDS_AFTER : BLOCK_CONTINUES;
     case BLOCK_MATH:
     case BLOCK_HTML:
         return verbatim_step(b, l, l->at);
@@ -295,7 +295,7 @@ static enum block_step step(struct block *b, const struct line *l)
     }
 }
 
-/* May a long block end before this line?  Then it is laid out as if it began there. */
+/* True if a long block may end before this line, which then begins a block of its own. */
 static bool divides(const struct block *b, const struct line *l)
 {
     struct item it;

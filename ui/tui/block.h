@@ -1,6 +1,6 @@
 /* Finds where the outermost blocks of markdown begin and end, from one complete line after the other.  A block that has ended is laid out for good,
  * so decisions here never depend on later lines.  The parser (md4c) may see several blocks within one of these; but a block must not end here where
- * for the parser it goes on.  The exception: a block of BLOCK_LONG bytes ends with its line, so that the time for each new byte is bounded. */
+ * it continues for the parser.  The exception: a block of BLOCK_LONG bytes ends with its line, so that the time for each new byte is bounded. */
 #ifndef Q35_UI_TUI_BLOCK_H
 #define Q35_UI_TUI_BLOCK_H
 
@@ -38,7 +38,7 @@ struct block {                  /* valid as {0} */
 };
 
 enum block_step {
-    BLOCK_GOES_ON,              /* the line belongs to the block */
+    BLOCK_CONTINUES,            /* the line belongs to the block */
     BLOCK_ENDS_BEFORE,          /* the line begins the next block: call again with it, and a block {.left = next_left} */
     BLOCK_ENDS_AFTER,           /* the line is the block's last */
 };

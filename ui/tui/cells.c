@@ -63,7 +63,8 @@ static void put_wide(struct cells *c, struct cell *row, int col, const struct gl
     row[col + 1].glyph = (struct glyph){0};
 }
 
-/* The part of an area that the screen has, as columns of a row that it has too. */
+/* Clips row `row` of an area to the screen: returns the cells of that row, and the columns *from .. *to of the area in it; NULL: no part of the row
+ * is on the screen. */
 static struct cell *clip(const struct cells *c, struct area a, int row, int *from, int *to)
 {
     *from = a.col > 0 ? a.col : 0;
@@ -85,7 +86,7 @@ void cells_mark(struct cells *c, struct area a, uint8_t marks)
 void cells_blank(struct cells *c, struct area a, struct look look)
 {
     int first = a.row < 0 ? -a.row : 0, last = a.row + a.rows < c->rows ? a.rows : c->rows - a.row;
-    bool whole = a.col <= 0 && a.col + a.cols >= c->cols;       /* then no half can be lost, and memory may be new */
+    bool whole = a.col <= 0 && a.col + a.cols >= c->cols;       /* then no wide glyph is cut, and new memory has no glyphs to look at */
     for (int r = first; r < last; r++) {
         int from, to;
         struct cell *row = clip(c, a, r, &from, &to);
@@ -111,7 +112,7 @@ int cells_put(struct cells *c, struct area a, int row, int col, struct look look
         else if (g.width == 1 && x >= from)
             put(c, at, x, &g, look);
         else if (g.width == 2 && x + 1 >= from)
-            put(c, at, x < from ? from : x, &blank, look);      /* half of it would stick out */
+            put(c, at, x < from ? from : x, &blank, look);      /* half of the glyph would stick out */
         col += g.width;
     }
     return col < a.cols ? col : a.cols;

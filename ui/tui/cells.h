@@ -21,11 +21,11 @@ struct cells {
     int cursor_row, cursor_col; /* row -1: hidden */
 };
 
-/* Part of a screen; drawing outside of it does nothing. */
+/* Part of a screen; drawing outside of the part does nothing. */
 struct area { int row, col, rows, cols; };
 
 bool area_has(struct area a, int row, int col);
-bool cells_are_tiny(const struct cells *c);             /* the screen is so small that windows use one row wherever they can */
+bool cells_are_tiny(const struct cells *c);             /* true if the screen is so small that windows use one row wherever they can */
 
 void cells_size(struct cells *c, int rows, int cols);   /* also blanks; {0} is a valid start */
 void cells_free(struct cells *c);

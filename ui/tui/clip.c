@@ -21,8 +21,8 @@ enum { LIMIT_MS = 2000, NAP_NS = 2000000 };
 
 /* --- programs ---------------------------------------------------------------------------------------------------- */
 
-/* In a session of its own: what stays in the background to serve the clipboard outlives us.  Its output is not a pipe, which it
- * would keep open. */
+/* Starts a program in a session of its own, so that one that stays in the background to serve the clipboard outlives this process.  Its output is
+ * not a pipe, which such a program would keep open. */
 static pid_t spawn(const char *const *argv, int in, int out)
 {
     posix_spawn_file_actions_t files;
@@ -42,14 +42,14 @@ static pid_t spawn(const char *const *argv, int in, int out)
     posix_spawn_file_actions_adddup2(&files, in, 0);
     posix_spawn_file_actions_adddup2(&files, out, 1);
     posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addclosefrom_np(&files, 3);        /* a library's, opened without O_CLOEXEC */
+    posix_spawn_file_actions_addclosefrom_np(&files, 3);        /* descriptors that a library opened without O_CLOEXEC */
     int rc = posix_spawnp(&pid, argv[0], &files, &attr, (char *const *)argv, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attr);
     return rc ? -1 : pid;
 }
 
-/* True if it exits with 0 in time; what does not is killed. */
+/* Waits for a program, and kills it after the limit; true if it exits with 0. */
 static bool wait_for(pid_t pid)
 {
     int64_t start = clock_ns();
@@ -66,17 +66,16 @@ static bool wait_for(pid_t pid)
     }
 }
 
-/* Runs a program with the text as its input, a file that nobody else can see: no pipe to feed, no SIGPIPE.  The beginning of
- * what it says goes to says[size]. */
-static bool run(const char *const *argv, const char *text, size_t n, char *says, size_t size)
+/* Runs a program whose input is the text in a memory file: no pipe to feed, no SIGPIPE.  The beginning of its output goes to output[size]. */
+static bool run(const char *const *argv, const char *text, size_t n, char *output, size_t size)
 {
     int in = memfd_create("copied", MFD_CLOEXEC), out = memfd_create("said", MFD_CLOEXEC);
     bool ok = in >= 0 && out >= 0 && buf_write(in, text, n) && lseek(in, 0, SEEK_SET) == 0;
     pid_t pid = ok ? spawn(argv, in, out) : -1;
     ok = pid > 0 && wait_for(pid);
-    ssize_t k = size ? pread(out, says, size - 1, 0) : 0;
+    ssize_t k = size ? pread(out, output, size - 1, 0) : 0;
     if (size)
-        says[k > 0 ? k : 0] = 0;
+        output[k > 0 ? k : 0] = 0;
     if (in >= 0)
         close(in);
     if (out >= 0)
@@ -92,15 +91,15 @@ static bool is_set(const char *name)
     return value && *value;
 }
 
-/* "tmux 3.3a", "tmux next-3.4"; what has no number is newer than numbers. */
+/* True if tmux can pass a buffer on to the terminal (3.2 and later): "tmux 3.3a", "tmux next-3.4"; a version without a number is newer. */
 static bool tmux_passes_on(void)
 {
     static const char *const argv[] = {"tmux", "-V", NULL};
-    char says[64];
+    char output[64];
     int major, minor;
-    if (!run(argv, "", 0, says, sizeof says))
+    if (!run(argv, "", 0, output, sizeof output))
         return false;
-    const char *digits = says + strcspn(says, "0123456789");
+    const char *digits = output + strcspn(output, "0123456789");
     return sscanf(digits, "%d.%d", &major, &minor) != 2 || major > 3 || (major == 3 && minor >= 2);
 }
 
@@ -140,52 +139,52 @@ static bool to_state_file(const char *text, size_t n, struct buf *path, struct e
            (buf_replace_file_unsynced(path->data, text, n) || err_set(e, "cannot write %s: %s", path->data, strerror(errno)));
 }
 
-static void count_bytes(size_t n, struct buf *said)
+static void count_bytes(size_t n, struct buf *message)
 {
-    number_count(said, (long)n);
-    buf_adds(said, n == 1 ? " byte" : " bytes");
+    number_count(message, (long)n);
+    buf_adds(message, n == 1 ? " byte" : " bytes");
 }
 
-static bool into_file(const char *text, size_t n, const char *why, struct buf *said)
+static bool into_file(const char *text, size_t n, const char *why, struct buf *message)
 {
     struct buf path = {0};
     struct err e = {0};
     bool ok = to_state_file(text, n, &path, &e);
     if (ok) {
-        buf_adds(said, "copied ");
-        count_bytes(n, said);
-        buf_addf(said, " to %s%s", path.data, why);
+        buf_adds(message, "copied ");
+        count_bytes(n, message);
+        buf_addf(message, " to %s%s", path.data, why);
     } else {
-        buf_addf(said, "nothing was copied: %s", e.msg);
+        buf_addf(message, "nothing was copied: %s", e.msg);
     }
     buf_free(&path);
     return ok;
 }
 
-bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, bool file, struct buf *said)
+bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, bool file, struct buf *message)
 {
     const char *where;
     if (!n) {
-        buf_adds(said, "nothing to copy");
+        buf_adds(message, "nothing to copy");
         return false;
     }
     if (to_tmux(text, n, &where) || to_desktop(text, n, &where)) {
-        buf_adds(said, "copied ");
-        count_bytes(n, said);
-        buf_addf(said, " to %s", where);
+        buf_adds(message, "copied ");
+        count_bytes(n, message);
+        buf_addf(message, " to %s", where);
         return true;
     }
     if (fn && n <= CLIP_TERMINAL_MAX) {
         fn(arg, text, n);
-        buf_adds(said, "copied ");
-        count_bytes(n, said);
-        buf_adds(said, " with OSC 52 (the terminal does not confirm)");
+        buf_adds(message, "copied ");
+        count_bytes(n, message);
+        buf_adds(message, " with OSC 52 (the terminal does not confirm)");
         return true;
     }
     if (!file) {
-        buf_addf(said, "nothing was copied%s", fn ? ": too long for a terminal's clipboard" : "");
+        buf_addf(message, "nothing was copied%s", fn ? ": too long for a terminal's clipboard" : "");
         return false;
     }
-    return into_file(text, n, fn ? ": too long for a terminal's clipboard" : "", said);
+    return into_file(text, n, fn ? ": too long for a terminal's clipboard" : "", message);
 }
 

@@ -1,4 +1,4 @@
-/* Copies text to a place from which the user can paste it, and says which. */
+/* Copies text to a place from which the user can paste it, and reports the place. */
 #ifndef Q35_UI_TUI_CLIP_H
 #define Q35_UI_TUI_CLIP_H
 
@@ -8,12 +8,12 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* The most bytes that are given to a terminal, 99,992 bytes of base64, which is a common limit. */
+/* The most bytes that are sent to a terminal: 99,992 bytes of base64, which is a common limit. */
 enum { CLIP_TERMINAL_MAX = 74994 };
 
-/* Tries in turn: tmux (if TMUX is set), a program of the desktop (if WAYLAND_DISPLAY or DISPLAY is set and SSH_CONNECTION is not), the terminal
- * itself by fn() (NULL: it cannot), with `file` a file in the state directory.  Appends one sentence without newline to `said`; false: nothing
+/* Tries in this order: tmux (if TMUX is set), a program of the desktop (if WAYLAND_DISPLAY or DISPLAY is set and SSH_CONNECTION is not), the terminal
+ * itself by fn() (NULL: it cannot), with `file` a file in the state directory.  Appends one sentence without newline to `message`; false: nothing
  * worked.  May wait 2 s for a program that hangs. */
-bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, bool file, struct buf *said);
+bool clip_copy(const char *text, size_t n, void (*fn)(void *arg, const char *text, size_t n), void *arg, bool file, struct buf *message);
 
 #endif

@@ -21,7 +21,7 @@ static bool is_bidi(uint32_t cp)
 {
     return cp == 0x61C || between(cp, 0x200E, 0x200F) || between(cp, 0x202A, 0x202E) || between(cp, 0x2066, 0x2069);
 }
-/* Vowels and finals of Hangul, which stand over their first consonant. */
+/* Vowels and finals of Hangul, which are drawn over their first consonant. */
 static bool is_hangul_rest(uint32_t cp) { return between(cp, 0x1160, 0x11FF) || between(cp, 0xD7B0, 0xD7C6) || between(cp, 0xD7CB, 0xD7FB); }
 /* Format characters that do take a column: signs that stand before or below a number. */
 static bool is_prefix(uint32_t cp)
@@ -29,11 +29,11 @@ static bool is_prefix(uint32_t cp)
     return between(cp, 0x600, 0x605) || cp == 0x6DD || cp == 0x70F || between(cp, 0x890, 0x891) || cp == 0x8E2 || cp == 0x110BD || cp == 0x110CD;
 }
 
-/* What a character does in its cluster. */
+/* The part that a character plays in its cluster. */
 enum part { BASE, OVER, BEHIND, DROPPED, JOINER, BAD };
 
-/* Categories are of one release of Unicode, columns of another: a mark that has a column stands in it, a letter without one cannot
- * be drawn. */
+/* Decides by category and columns, which are of different releases of Unicode: a mark with a column is drawn in that column, a letter without one
+ * cannot be drawn. */
 static enum part part(uint32_t cp)
 {
     if (is_selector(cp))
@@ -86,7 +86,7 @@ static void set_control(struct glyph *g, uint32_t cp, bool before_newline)
         set(g, cp == 0x7F ? 0x2421 : UNICODE_REPLACEMENT, 1);
 }
 
-/* The first character of a glyph; true if others may follow it. */
+/* Begins a glyph with its first character; true if others may follow. */
 static bool set_first(struct glyph *g, uint32_t cp)
 {
     *g = (struct glyph){0};
@@ -109,7 +109,7 @@ static bool set_first(struct glyph *g, uint32_t cp)
     }
 }
 
-/* Whether cp takes the second column of a glyph whose last character in a column of its own was `last`. */
+/* True if cp takes the second column of a glyph whose last character with a column of its own was `last`. */
 static bool goes_behind(const struct glyph *g, uint32_t last, uint32_t cp)
 {
     if (g->width == 2 || unicode_width(cp) == 2)
@@ -117,7 +117,7 @@ static bool goes_behind(const struct glyph *g, uint32_t last, uint32_t cp)
     return part(cp) == BEHIND || (is_flag_letter(last) && is_flag_letter(cp)) || (is_prefix(last) && part(cp) == BASE);
 }
 
-/* Consonant, vowel and final of Hangul as the syllable that stands for them; 0: there is none.  Tells the bytes it took. */
+/* Composes a Hangul consonant, vowel and optional final into one syllable; *took: their bytes.  Returns 0 if s begins with something else. */
 static uint32_t syllable(const char *s, size_t n, size_t *took)
 {
     uint32_t l, v = 0, t = 0;
@@ -133,7 +133,7 @@ static uint32_t syllable(const char *s, size_t n, size_t *took)
     return 0xAC00 + ((l - 0x1100) * 21 + v - 0x1161) * 28 + (final ? t - 0x11A7 : 0);
 }
 
-/* Adds what follows the first character of the cluster s[0..n) from byte `i` on; returns where the glyph ends. */
+/* Adds the characters after the first one of cluster s[0..n), from byte `i` on; returns where the glyph ends. */
 static size_t add_rest(struct glyph *g, const char *s, size_t n, size_t i, uint32_t first)
 {
     uint32_t last = first, cp;
@@ -207,7 +207,7 @@ size_t glyph_fit(const char *s, size_t n, int columns, int *took)
     return i;
 }
 
-/* Characters to whose columns (one, or two from U+2E80 on; none for marks) every table has agreed since Unicode 5. */
+/* True if all tables since Unicode 5 agree on the character's columns: one, or two from U+2E80 on; none for marks. */
 static bool is_settled(uint32_t cp)
 {
     static const struct { uint32_t first, last; } rows[] = {

@@ -55,7 +55,7 @@ static bool take_file(const char *path, const char *draft, struct buf *text, str
     if (!buf_read_file(text, path, MAX_FILE, e))
         return false;
     if (text->len && memchr(text->data, 0, text->len))
-        return err_set(e, "%s holds a zero byte: it is no text", path);
+        return err_set(e, "%s has a zero byte, so it is not text", path);
     size_t n = strlen(draft);
     bool draft_ends = n && draft[n - 1] == '\n';
     if (text->len && text->data[text->len - 1] == '\n' && !draft_ends)
@@ -116,7 +116,7 @@ static bool ended_well(int status, const char *name, struct err *e)
     return WEXITSTATUS(status) == 0 || err_set(e, "%s ended with status %d", name, WEXITSTATUS(status));
 }
 
-static const char *chosen(const char *first, const char *second)
+static const char *first_env(const char *first, const char *second)
 {
     const char *value = getenv(first);
     if (!value || !*value)
@@ -126,7 +126,7 @@ static const char *chosen(const char *first, const char *second)
 
 bool handoff_edit(const char *draft, struct buf *edited, struct err *e)
 {
-    const char *editor = chosen("VISUAL", "EDITOR");
+    const char *editor = first_env("VISUAL", "EDITOR");
     struct buf path = {0}, command = {0}, text = {0};
     struct err why = {0}, unread = {0};
     if (editor)
@@ -156,7 +156,7 @@ bool handoff_edit(const char *draft, struct buf *edited, struct err *e)
 
 bool handoff_page(const char *text, size_t n, struct err *e)
 {
-    const char *pager = chosen("PAGER", "PAGER");
+    const char *pager = first_env("PAGER", "PAGER");
     struct buf path = {0}, command = {0}, safe = {0};
     unicode_safe(&safe, text, n);
     buf_addf(&command, SURVIVES "%s \"$@\"", pager ? pager : "less");

@@ -163,7 +163,7 @@ static void make_margin(const struct item *it, struct lines *m)
     bool room = it->view.columns >= LINES_LEAST_SIGNED;
     lines_begin(m, 0)->indent = room ? 0 : 2;
     if (room)
-        lines_add(m, (struct look){STYLE_dim, 0}, LINES_GOES_ON, strlen(LINES_GOES_ON), LINES_NO_SOURCE);
+        lines_add(m, (struct look){STYLE_dim, 0}, LINES_CONTINUED, strlen(LINES_CONTINUED), LINES_NO_SOURCE);
 }
 
 /* Returns the bytes of a sequence that changes the colour ("ESC [ 1 ; 31 m") at s[0], or 0. */

@@ -10,7 +10,7 @@
 
 enum {
     ESC = 0x1B, DEL = 0x7F,
-    UNFINISHED_MS = 500,        /* a sequence that was begun: no person types one, so it may take its time on a slow line */
+    UNFINISHED_MS = 500,        /* for the rest of a sequence: nobody types one, and a slow line may split it */
     PASTE_MS = 1000,            /* a paste without bytes is over */
     REST_MS = 2000,             /* after the rest of such a paste: then keys are typed again */
     GAP_MS = 5,                 /* characters that come faster were not typed */
@@ -23,21 +23,21 @@ enum { PASTE_BEGIN = 200, PASTE_END = 201 };
 static const char paste_end[] = "\033[201~";
 
 struct keys {
-    struct buf in;              /* bytes that make no event yet */
-    struct buf text;            /* of the event that is told */
+    struct buf in;              /* bytes that are no complete event yet */
+    struct buf text;            /* of the next event */
     int64_t last_ms;            /* when bytes came last */
     int     escape_ms;
-    int64_t escaped_ms;         /* when a lone ESC came, if nothing came since */
+    int64_t escaped_ms;         /* time of a lone ESC, if no byte came since */
     bool in_paste;              /* between the marks */
     bool cut;                   /* the time limit ended the paste: its rest may come */
     bool rest;                  /* bytes have come since */
-    bool after_cr;              /* a newline was made of a CR: an LF behind it belongs to it */
-    bool in_string;             /* the rest of an answer too long to keep is swallowed */
+    bool after_cr;              /* the last newline was a CR: an LF after it is part of it */
+    bool in_string;             /* the rest of a reply that is too long is dropped */
     int  pressed_row, pressed_col;              /* of the left button */
-    bool more, burst;           /* the same arrow follows at once; the one before said so of this one */
-    int  fast;                  /* characters that came fast, up to now */
-    bool fast_paste;            /* and among them a CR: they are a paste */
-    bool held_cr;               /* Enter, unless more comes fast */
+    bool more, burst;           /* more: the same arrow follows at once; burst: it followed another one */
+    int  fast;                  /* number of characters that came fast so far */
+    bool fast_paste;            /* there was a CR among them: they are a paste */
+    bool held_cr;               /* a CR that is Enter, unless more bytes come fast */
     void (*fn)(void *arg, const struct key_event *ev);
     void *arg;
 };
@@ -73,7 +73,7 @@ static void emit(struct keys *k, struct key_event ev)
     k->fn(k->arg, &ev);
 }
 
-static void tell_text(struct keys *k, enum key_kind kind)
+static void emit_text(struct keys *k, enum key_kind kind)
 {
     if (k->text.len) {
         k->escaped_ms = INT64_MIN / 2;
@@ -88,7 +88,7 @@ static void not_fast(struct keys *k)
     k->fast_paste = false;
 }
 
-static void tell_key(struct keys *k, uint32_t code, uint8_t mods)
+static void emit_key(struct keys *k, uint32_t code, uint8_t mods)
 {
     bool burst = k->more || k->burst;
     k->burst = k->more;
@@ -98,15 +98,15 @@ static void tell_key(struct keys *k, uint32_t code, uint8_t mods)
     emit(k, (struct key_event){.kind = KEYS_KEY, .code = code, .mods = mods, .burst = burst});
 }
 
-static void tell_report(struct keys *k, enum key_report report, int value)
+static void emit_report(struct keys *k, enum key_report report, int value)
 {
     emit(k, (struct key_event){.kind = KEYS_REPORT, .report = report, .value = value});
 }
 
-static void tell_pasted(struct keys *k, char c)
+static void emit_pasted(struct keys *k, char c)
 {
     buf_addc(&k->text, c);
-    tell_text(k, KEYS_PASTE);
+    emit_text(k, KEYS_PASTE);
     emit(k, (struct key_event){.kind = KEYS_PASTE_END});
 }
 
@@ -115,24 +115,24 @@ static bool is_visible(uint32_t code)
     return code >= ' ' && code < KEY_NONE && !(code >= DEL && code < 0xA0) && !(code >= 0xD800 && code < 0xE000);
 }
 
-/* A key as the terminal reported it: it may be text after all. */
-static void tell_code(struct keys *k, uint32_t code, uint8_t mods, uint32_t shifted)
+/* Emits a key that the terminal reported by code: it may be text. */
+static void emit_code(struct keys *k, uint32_t code, uint8_t mods, uint32_t shifted)
 {
     char utf8[4];
     if (!is_visible(code) && code < KEY_NONE)
         return;
     keys_normalize(&code, &mods, shifted);
     if (code >= KEY_NONE || (mods & (MOD_CTRL | MOD_ALT)))
-        tell_key(k, code, mods);
+        emit_key(k, code, mods);
     else {
         buf_add(&k->text, utf8, unicode_encode(code, utf8));
-        tell_text(k, KEYS_TEXT);
+        emit_text(k, KEYS_TEXT);
     }
 }
 
 /* --- control sequences taken apart -------------------------------------------------------------------------------------- */
 
-enum { CSI_MAX = 128 };         /* longest sequence whose end is waited for, in bytes */
+enum { CSI_MAX = 128 };         /* bytes of the longest sequence */
 
 /* The parts between "ESC [" and the final byte.  arg[i]: a number, -1 if it is left out; sub[i]: the number after its ':'. */
 struct csi {
@@ -140,7 +140,7 @@ struct csi {
     int  n, arg[8], sub[8];
 };
 
-/* Parses the bytes after ESC, "[..." or "O...".  Returns the length of the sequence; 0: its end has not come yet; -1: it is no sequence. */
+/* Parses the bytes after ESC, "[..." or "O...".  Returns the length of the sequence; 0: incomplete; -1: not a sequence. */
 static int csi_parse(struct csi *c, const char *s, size_t n)
 {
     *c = (struct csi){.n = 1, .arg = {-1}, .sub = {-1}};
@@ -173,7 +173,7 @@ static int csi_parse(struct csi *c, const char *s, size_t n)
     return n < CSI_MAX ? 0 : -1;
 }
 
-/* Decodes the modifiers of a key: the number is 1 plus 1 for Shift, 2 Alt, 4 Ctrl, 32 Meta.  False: it has an unknown modifier. */
+/* Decodes the modifiers of a key: the number is 1 plus 1 for Shift, 2 Alt, 4 Ctrl, 32 Meta.  False: unknown modifier. */
 static bool csi_mods(int number, uint8_t *mods)
 {
     int bits = number > 0 ? number - 1 : 0;
@@ -235,8 +235,8 @@ static int csi_arg(const struct csi *c, int i, int otherwise)
 
 /* --- sequences -------------------------------------------------------------------------------------------------- */
 
-/* Keys that kitty and xterm report by code point; kitty's keypad has numbers of its own. */
-static void tell_reported(struct keys *k, int code, int shifted, int number, bool alt)
+/* Emits a key that kitty or xterm reports by code point; kitty's keypad has codes of its own. */
+static void emit_reported(struct keys *k, int code, int shifted, int number, bool alt)
 {
     static const char pad[] = "0123456789./*-+\r=,";
     static const uint32_t pad_keys[] = {
@@ -251,13 +251,13 @@ static void tell_reported(struct keys *k, int code, int shifted, int number, boo
     else if (c >= 57417 && c < 57427)
         c = pad_keys[c - 57417];
     else if ((c >= 0xE000 && c < 0xF900) || c >= KEY_NONE)
-        return;                                 /* lone modifiers, media keys */
+        return;                                 /* modifiers alone, media keys */
     c = c == '\r' || c == '\n' ? KEY_ENTER : c == '\t' ? KEY_TAB : c == ESC ? KEY_ESCAPE : c == DEL || c == '\b' ? KEY_BACKSPACE : c;
-    tell_code(k, c, mods | (alt ? MOD_ALT : 0), shifted > 0 && is_visible((uint32_t)shifted) ? (uint32_t)shifted : 0);
+    emit_code(k, c, mods | (alt ? MOD_ALT : 0), shifted > 0 && is_visible((uint32_t)shifted) ? (uint32_t)shifted : 0);
 }
 
-/* A button as the terminal numbers it; a release counts only at the end of a drag. */
-static void tell_mouse(struct keys *k, int button, int row, int col, bool released)
+/* Emits a mouse event; `button` is the number that the terminal sends.  A release counts only at the end of a drag. */
+static void emit_mouse(struct keys *k, int button, int row, int col, bool released)
 {
     static const uint32_t pressed[] = {KEY_CLICK, KEY_GRAB, KEY_GRAB, KEY_NONE}, wheel[] = {KEY_WHEEL_UP, KEY_WHEEL_DOWN, KEY_NONE, KEY_NONE};
     struct key_event ev = {.kind = KEYS_KEY, .row = row, .col = col};
@@ -275,50 +275,50 @@ static void tell_mouse(struct keys *k, int button, int row, int col, bool releas
     emit(k, ev);
 }
 
-static void tell_sgr_mouse(struct keys *k, const struct csi *c)
+static void emit_sgr_mouse(struct keys *k, const struct csi *c)
 {
     int button = csi_arg(c, 0, 3);
     bool released = c->final == 'm';
     if (!released || (button & 3) == 0)
-        tell_mouse(k, button, csi_arg(c, 2, 1) - 1, csi_arg(c, 1, 1) - 1, released);
+        emit_mouse(k, button, csi_arg(c, 2, 1) - 1, csi_arg(c, 1, 1) - 1, released);
 }
 
-/* Answers and news of the terminal.  False: it is a key. */
+/* Emits a reply or notice of the terminal.  False: the sequence is a key. */
 static bool csi_report(struct keys *k, const struct csi *c)
 {
     if (c->prefix == '<' && (c->final == 'M' || c->final == 'm'))
-        tell_sgr_mouse(k, c);
+        emit_sgr_mouse(k, c);
     else if (c->prefix == '?' && c->final == 'c')
-        tell_report(k, REPORT_DA1, csi_arg(c, 0, 0));
+        emit_report(k, REPORT_DA1, csi_arg(c, 0, 0));
     else if (c->prefix == '?' && c->final == 'u')
-        tell_report(k, REPORT_KITTY, csi_arg(c, 0, 0));
+        emit_report(k, REPORT_KITTY, csi_arg(c, 0, 0));
     else if (c->prefix == '?' && c->final == 'y' && csi_arg(c, 0, 0) == 2026)
-        tell_report(k, REPORT_SYNC, csi_arg(c, 1, 0) >= 1 && csi_arg(c, 1, 0) <= 3);
+        emit_report(k, REPORT_SYNC, csi_arg(c, 1, 0) >= 1 && csi_arg(c, 1, 0) <= 3);
     else if (c->prefix == '?' && c->final == 'y' && csi_arg(c, 0, 0) == 1007)
-        tell_report(k, REPORT_WHEEL_KEYS, csi_arg(c, 1, 0) == 1);
+        emit_report(k, REPORT_WHEEL_KEYS, csi_arg(c, 1, 0) == 1);
     else if (c->final == 'R' && (c->prefix || (c->n > 1 && c->arg[0] != 1)))
-        tell_report(k, REPORT_CURSOR, csi_arg(c, 1, 1) - 1);
+        emit_report(k, REPORT_CURSOR, csi_arg(c, 1, 1) - 1);
     else if (!c->prefix && !c->middle && (c->final == 'I' || c->final == 'O'))
-        tell_report(k, REPORT_FOCUS, c->final == 'I');
+        emit_report(k, REPORT_FOCUS, c->final == 'I');
     else
         return c->prefix || (c->middle && c->middle != '$');
     return true;
 }
 
-static void tell_csi(struct keys *k, const struct csi *c, bool alt)
+static void emit_csi(struct keys *k, const struct csi *c, bool alt)
 {
-    static const char rxvt[] = "$^@";           /* behind a number: Shift, Ctrl, both */
+    static const char rxvt[] = "$^@";           /* after a number: Shift, Ctrl, both */
     static const uint8_t rxvt_mods[] = {MOD_SHIFT, MOD_CTRL, MOD_SHIFT | MOD_CTRL};
     const char *r = strchr(rxvt, c->final);
     uint8_t mods = 0, extra = alt ? MOD_ALT : 0;
     uint32_t code = KEY_NONE;
     if (c->final == 'u') {
         if (c->sub[1] != 3)                     /* not the release */
-            tell_reported(k, csi_arg(c, 0, -1), c->sub[0], csi_arg(c, 1, 1), alt);
+            emit_reported(k, csi_arg(c, 0, -1), c->sub[0], csi_arg(c, 1, 1), alt);
         return;
     }
     if (c->final == '~' && csi_arg(c, 0, 0) == 27) {
-        tell_reported(k, csi_arg(c, 2, -1), 0, csi_arg(c, 1, 1), alt);
+        emit_reported(k, csi_arg(c, 2, -1), 0, csi_arg(c, 1, 1), alt);
         return;
     }
     if (c->final >= 'a' && c->final <= 'd') {   /* rxvt: Shift and an arrow */
@@ -332,20 +332,20 @@ static void tell_csi(struct keys *k, const struct csi *c, bool alt)
     if (c->final == 'Z')
         extra |= MOD_SHIFT;
     if (csi_mods(csi_arg(c, 1, 1), &mods) && code != KEY_NONE && c->sub[1] != 3)
-        tell_key(k, code, mods | extra);
+        emit_key(k, code, mods | extra);
 }
 
-/* "[..." behind an ESC; `alt`: behind two.  The bytes it took, 0: more must come. */
+/* Reads "[..." after an ESC, or after two of them (`alt`).  Returns the length; 0: incomplete. */
 static size_t csi(struct keys *k, const char *s, size_t n, bool alt)
 {
     struct csi c;
     if (n >= 2 && s[1] == '[') {                /* the linux console's F1 to F5 */
         if (n >= 3 && s[2] >= 'A' && s[2] <= 'E')
-            tell_key(k, KEY_F1 + (uint32_t)(s[2] - 'A'), alt ? MOD_ALT : 0);
+            emit_key(k, KEY_F1 + (uint32_t)(s[2] - 'A'), alt ? MOD_ALT : 0);
         return n < 3 ? 0 : 3;
     }
     if (n >= 5 && s[1] == 'M')                  /* the old form of the mouse: three bytes of anything; button 3 is a release */
-        tell_mouse(k, (unsigned char)s[2] - ' ', (unsigned char)s[4] - '!', (unsigned char)s[3] - '!', ((s[2] - ' ') & ~(4 | 8 | 16)) == 3);
+        emit_mouse(k, (unsigned char)s[2] - ' ', (unsigned char)s[4] - '!', (unsigned char)s[3] - '!', ((s[2] - ' ') & ~(4 | 8 | 16)) == 3);
     if (n >= 2 && s[1] == 'M')
         return n < 5 ? 0 : 5;
     int took = csi_parse(&c, s, n);
@@ -359,17 +359,17 @@ static size_t csi(struct keys *k, const char *s, size_t n, bool alt)
         return 0;
     if (c.final == '~' && csi_arg(&c, 0, 0) == PASTE_BEGIN) {
         if (alt)
-            tell_key(k, KEY_ESCAPE, 0);
+            emit_key(k, KEY_ESCAPE, 0);
         k->in_paste = true;
         k->after_cr = k->cut = k->rest = false;
     } else if (c.final == '~' && csi_arg(&c, 0, 0) == PASTE_END) {
-        k->cut = k->rest = false;               /* late, or of no paste */
+        k->cut = k->rest = false;               /* late, or without a paste */
     } else if (!csi_report(k, &c))
-        tell_csi(k, &c, alt);
+        emit_csi(k, &c, alt);
     return (size_t)took;
 }
 
-/* "O." behind an ESC: keys in application mode, and rxvt's arrows with Ctrl.  0: more must come, -1: that is none. */
+/* Reads "O." after an ESC: keys in application mode, and rxvt's arrows with Ctrl.  Returns the length; 0: incomplete; -1: not such a key. */
 static int ss3(struct keys *k, const char *s, size_t n, bool alt)
 {
     static const char pad[] = "*+,-./0123456789";       /* j to y */
@@ -384,11 +384,12 @@ static int ss3(struct keys *k, const char *s, size_t n, bool alt)
     if (code == KEY_NONE || c.prefix || c.middle || !csi_mods(csi_arg(&c, c.n - 1, 1), &mods))
         return took == 2 ? -1 : took;
     mods |= (uint8_t)((alt ? MOD_ALT : 0) | (c.final >= 'a' && c.final <= 'd' ? MOD_CTRL : 0));
-    tell_code(k, code, mods, 0);
+    emit_code(k, code, mods, 0);
     return took;
 }
 
-/* The end of a string from s on: *took bytes with the mark; an order, or the start of another sequence, breaks it off. */
+/* Finds the end of a string at s: *at bytes of text, *took bytes with its terminator.  A control character, or the start of another sequence, ends
+ * the string too.  False: incomplete. */
 static bool string_end(const char *s, size_t n, size_t *at, size_t *took)
 {
     for (*at = 0; *at < n; ++*at) {
@@ -403,7 +404,7 @@ static bool string_end(const char *s, size_t n, size_t *at, size_t *took)
     return false;
 }
 
-/* "]..." or "P..." behind an ESC: an answer. */
+/* Reads "]..." or "P..." after an ESC, a reply.  Returns the length; 0: incomplete. */
 static size_t string(struct keys *k, const char *s, size_t n)
 {
     size_t at, took;
@@ -414,41 +415,41 @@ static size_t string(struct keys *k, const char *s, size_t n)
     if (at > 4 && !memcmp(s, "]11;", 4)) {
         int value = csi_luminance(s + 4, at - 4);
         if (value >= 0)
-            tell_report(k, REPORT_BACKGROUND, value);
+            emit_report(k, REPORT_BACKGROUND, value);
     }
     return took;
 }
 
 /* --- single bytes ----------------------------------------------------------------------------------------------- */
 
-static void tell_control(struct keys *k, unsigned char b, uint8_t mods)
+static void emit_control(struct keys *k, unsigned char b, uint8_t mods)
 {
     uint32_t code = b == '\r' ? KEY_ENTER : b == '\t' ? KEY_TAB : b == DEL || b == '\b' ? KEY_BACKSPACE : b == ESC ? KEY_ESCAPE : 0;
     if (code)
-        tell_key(k, code, mods);
+        emit_key(k, code, mods);
     else
-        tell_key(k, b == 0 ? ' ' : b <= 26 ? 'a' + b - 1u : b + 64u, mods | MOD_CTRL);
+        emit_key(k, b == 0 ? ' ' : b <= 26 ? 'a' + b - 1u : b + 64u, mods | MOD_CTRL);
 }
 
-static void tell_enter(struct keys *k, int64_t ms)
+static void emit_enter(struct keys *k, int64_t ms)
 {
-    tell_key(k, KEY_ENTER, ms - k->escaped_ms < SPLIT_MS ? MOD_ALT : 0);
+    emit_key(k, KEY_ENTER, ms - k->escaped_ms < SPLIT_MS ? MOD_ALT : 0);
 }
 
-/* Carriage returns and tabs amid fast text.  False: it is a key. */
+/* Handles carriage returns and tabs amid fast text.  False: the byte is a key. */
 static bool fast_control(struct keys *k, const char *s, size_t n)
 {
     if (k->fast < GAP_CHARS && !k->fast_paste)
         return false;
     if (s[0] == '\t' && k->fast_paste) {
-        tell_pasted(k, '\t');
+        emit_pasted(k, '\t');
         return true;
     }
     if (s[0] != '\r')
         return false;
     unsigned char next = n > 1 ? (unsigned char)s[1] : 0;
     if (k->fast_paste || (n > 1 && (next >= ' ' || next == '\r' || next == '\n' || next == '\t') && next != DEL)) {
-        tell_pasted(k, '\n');
+        emit_pasted(k, '\n');
         k->fast_paste = k->after_cr = true;
     } else if (n > 1)
         return false;
@@ -462,13 +463,13 @@ static size_t control(struct keys *k, const char *s, size_t n, int64_t ms)
     if (fast_control(k, s, n))
         return 1;
     if (s[0] == '\r')
-        tell_enter(k, ms);
+        emit_enter(k, ms);
     else
-        tell_control(k, (unsigned char)s[0], 0);
+        emit_control(k, (unsigned char)s[0], 0);
     return 1;
 }
 
-/* One character of text or of a paste to k->text; 0: more bytes must come. */
+/* Adds one character of text or of a paste to k->text.  Returns its length; 0: incomplete. */
 static size_t character(struct keys *k, const char *s, size_t n)
 {
     uint32_t cp;
@@ -490,7 +491,7 @@ static size_t text(struct keys *k, const char *s, size_t n)
             break;
         k->fast++;
     }
-    tell_text(k, KEYS_TEXT);
+    emit_text(k, KEYS_TEXT);
     return i;
 }
 
@@ -504,7 +505,7 @@ static bool arrow_repeats(const char *s, size_t n)
     return n >= 6 && (s[1] == '[' || s[1] == 'O') && (s[2] == 'A' || s[2] == 'B') && !memcmp(s, s + 3, 3);
 }
 
-/* ESC and what follows it. */
+/* Reads ESC and the sequence or key after it.  Returns the length; 0: incomplete. */
 static size_t escape(struct keys *k, const char *s, size_t n)
 {
     if (n == 1)
@@ -524,7 +525,7 @@ static size_t escape(struct keys *k, const char *s, size_t n)
             return r ? at + (size_t)r : 0;
     }
     if (alt) {
-        tell_key(k, KEY_ESCAPE, 0);             /* the second one begins something else */
+        emit_key(k, KEY_ESCAPE, 0);             /* the second ESC begins another sequence */
         return 1;
     }
     if ((s[1] == ']' || s[1] == 'P') && n == 2)
@@ -535,7 +536,7 @@ static size_t escape(struct keys *k, const char *s, size_t n)
     }
     unsigned char b = (unsigned char)s[1];
     if (b < ' ' || b == DEL) {
-        tell_control(k, b, MOD_ALT);
+        emit_control(k, b, MOD_ALT);
         return 2;
     }
     uint32_t cp;
@@ -543,7 +544,7 @@ static size_t escape(struct keys *k, const char *s, size_t n)
         return 0;
     took = unicode_decode(s + 1, n - 1, &cp, NULL);
     if (!(cp >= 0x80 && cp < 0xA0))
-        tell_code(k, cp, MOD_ALT, 0);
+        emit_code(k, cp, MOD_ALT, 0);
     return 1 + took;
 }
 
@@ -551,13 +552,13 @@ static size_t escape(struct keys *k, const char *s, size_t n)
 
 static void end_paste(struct keys *k)
 {
-    tell_text(k, KEYS_PASTE);
+    emit_text(k, KEYS_PASTE);
     emit(k, (struct key_event){.kind = KEYS_PASTE_END});
     k->in_paste = k->after_cr = false;
     not_fast(k);
 }
 
-/* The bytes of a paste; stops in front of what may be the beginning of its end. */
+/* Reads bytes of a paste; stops before a possible beginning of the end mark. */
 static size_t paste(struct keys *k, const char *s, size_t n)
 {
     const size_t mark = sizeof paste_end - 1;
@@ -566,7 +567,7 @@ static size_t paste(struct keys *k, const char *s, size_t n)
         took = 1;
         if (b == ESC && !memcmp(s + i, paste_end, n - i < mark ? n - i : mark)) {
             if (n - i < mark) {
-                tell_text(k, KEYS_PASTE);
+                emit_text(k, KEYS_PASTE);
                 return i;
             }
             end_paste(k);
@@ -577,18 +578,18 @@ static size_t paste(struct keys *k, const char *s, size_t n)
         else if (b >= ' ' && b < DEL)
             buf_addc(&k->text, (char)b);
         else if (b >= 0x80 && !(took = character(k, s + i, n - i))) {
-            tell_text(k, KEYS_PASTE);
+            emit_text(k, KEYS_PASTE);
             return i;
         }
         k->after_cr = b == '\r';
     }
-    tell_text(k, KEYS_PASTE);
+    emit_text(k, KEYS_PASTE);
     return n;
 }
 
 /* --- time ------------------------------------------------------------------------------------------------------- */
 
-/* The next event of the bytes that are there; the bytes it took, 0: more must come. */
+/* Reads the next event from s[0..n).  Returns the length; 0: incomplete. */
 static size_t next(struct keys *k, const char *s, size_t n, int64_t ms)
 {
     unsigned char b = (unsigned char)s[0];
@@ -619,15 +620,15 @@ static void run(struct keys *k, int64_t ms)
     buf_consume(&k->in, at);
 }
 
-/* A CR that was held back is Enter, or the newline of a paste if more came at once. */
+/* Emits a CR that was held back: as Enter, or as a newline of a paste if more bytes came at once. */
 static void let_go(struct keys *k, bool pasted, int64_t ms)
 {
     k->held_cr = false;
     if (pasted) {
-        tell_pasted(k, '\n');
+        emit_pasted(k, '\n');
         k->fast_paste = k->after_cr = true;
     } else
-        tell_enter(k, ms);
+        emit_enter(k, ms);
 }
 
 void keys_feed(struct keys *k, const char *bytes, size_t n, int64_t ms, void (*fn)(void *arg, const struct key_event *ev), void *arg)
@@ -637,7 +638,7 @@ void keys_feed(struct keys *k, const char *bytes, size_t n, int64_t ms, void (*f
     keys_tick(k, ms, fn, arg);
     bool fast = ms - k->last_ms < GAP_MS;
     if (k->rest && ms - k->last_ms >= REST_MS)
-        k->cut = false;                         /* the rest has been there, or there was none */
+        k->cut = false;                         /* the rest is over */
     k->rest = k->cut;
     unsigned char b = (unsigned char)bytes[0];
     if (k->held_cr)
@@ -649,7 +650,7 @@ void keys_feed(struct keys *k, const char *bytes, size_t n, int64_t ms, void (*f
     run(k, ms);
 }
 
-/* How long what is there may stay undecided, from the last byte on; -1: nothing is. */
+/* How long pending bytes may stay undecided after the last one, in ms; -1: no bytes are pending. */
 static int patience(const struct keys *k)
 {
     if (k->in_paste)
@@ -665,21 +666,21 @@ static int patience(const struct keys *k)
     return typed ? k->escape_ms : UNFINISHED_MS;
 }
 
-/* What was begun will not be finished: it is keys after all, or nothing. */
+/* Ends a sequence that was not completed in time: its bytes become keys, or are dropped. */
 static void give_up(struct keys *k)
 {
     const char *s = k->in.data;
     size_t n = k->in.len;
     bool escapes = n && n <= 2 && s[0] == ESC && s[n - 1] == ESC;
     for (size_t i = 0; i < n && escapes; i++) {
-        tell_key(k, KEY_ESCAPE, 0);
+        emit_key(k, KEY_ESCAPE, 0);
         k->escaped_ms = k->last_ms;
     }
     if (n == 2 && s[0] == ESC && s[1] > 0 && !escapes)
-        tell_code(k, (unsigned char)s[1], MOD_ALT, 0);
+        emit_code(k, (unsigned char)s[1], MOD_ALT, 0);
     else if (n && s[0] != ESC) {
         buf_adds(&k->text, "\xEF\xBF\xBD");
-        tell_text(k, KEYS_TEXT);
+        emit_text(k, KEYS_TEXT);
     }
     k->in_string = false;
     buf_reset(&k->in);
@@ -715,7 +716,7 @@ int keys_timeout(const struct keys *k, int64_t ms)
 
 /* --- names: keys as people write them ---------------------------------------------------------------------------------- */
 
-/* The first name of a key is the one it is shown by. */
+/* The first name of a key is the one that is shown. */
 static const struct { const char *name; uint32_t code; } names[] = {
     {"Enter", KEY_ENTER}, {"Return", KEY_ENTER}, {"Tab", KEY_TAB}, {"Esc", KEY_ESCAPE}, {"Escape", KEY_ESCAPE},
     {"Backspace", KEY_BACKSPACE}, {"Delete", KEY_DELETE}, {"Del", KEY_DELETE}, {"Insert", KEY_INSERT}, {"Ins", KEY_INSERT},
@@ -774,7 +775,7 @@ bool keys_parse(const char *name, uint32_t *code, uint8_t *mods)
             continue;
         *mods |= prefixes[i].mod;
         name += n;
-        i = (size_t)-1;                         /* there may be more, in any order */
+        i = (size_t)-1;                         /* look for more prefixes, in any order */
     }
     size_t n = strlen(name);
     bool ok = false;

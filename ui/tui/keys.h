@@ -1,6 +1,6 @@
-/* Makes events of the bytes that the terminal sends: keys, text, pastes and reports.  The caller gives the time.  Knows the sequences of xterm, rxvt,
- * linux, tmux, screen and kitty.  A sequence may be split anywhere.  Unknown sequences, and replies of the terminal that nobody waits for, are
- * dropped: they never appear as text.
+/* Turns the bytes that the terminal sends into events: keys, text, pastes and reports.  The caller gives the time.  Knows the sequences of xterm,
+ * rxvt, linux, tmux, screen and kitty.  A sequence may be split anywhere.  Unknown sequences, and replies to no query of ours, are dropped: they
+ * never appear as text.
  *
  * A key has the same code whatever sequence the terminal sends for it: letters with Ctrl or Alt are lower case (with MOD_SHIFT if the terminal
  * reports it), Ctrl-H I M and [ are KEY_BACKSPACE, KEY_TAB, KEY_ENTER and KEY_ESCAPE, Ctrl-/ is Ctrl-_.
@@ -23,7 +23,7 @@ enum key_code {                 /* above all code points */
     KEY_UP, KEY_DOWN, KEY_LEFT, KEY_RIGHT, KEY_HOME, KEY_END, KEY_PAGE_UP, KEY_PAGE_DOWN,
     KEY_F1, KEY_F2, KEY_F3, KEY_F4, KEY_F5, KEY_F6, KEY_F7, KEY_F8, KEY_F9, KEY_F10, KEY_F11, KEY_F12,
     KEY_WHEEL_UP, KEY_WHEEL_DOWN, KEY_CLICK,
-    KEY_GRAB,                   /* a drag, or another button than the left one: what the terminal does when it has the mouse */
+    KEY_GRAB,                   /* a drag, or another button than the left one: the terminal uses these itself when it has the mouse */
 };
 enum { MOD_SHIFT = 1, MOD_ALT = 2, MOD_CTRL = 4 };
 
@@ -45,7 +45,7 @@ struct key_event {
     bool     burst;             /* of Up and Down: several came at once, as from a wheel that a terminal turns into keys */
     enum key_report report;
     int      value;             /* SYNC: 1 the mode is known; BACKGROUND: luminance 0..255; FOCUS: 1 in, 0 out; KITTY: its flags;
-                                 * WHEEL_KEYS: 1 the terminal turns the wheel into Up and Down while nobody takes the mouse */
+                                 * WHEEL_KEYS: 1 the terminal turns the wheel into Up and Down while no program has the mouse */
     const char *text;           /* valid during the call */
     size_t   n;
 };
@@ -56,15 +56,15 @@ struct keys *keys_open(void);
 void keys_close(struct keys *k);
 /* Takes bytes that were read at `ms` and calls fn for each event that they complete.  fn must not call keys_feed(). */
 void keys_feed(struct keys *k, const char *bytes, size_t n, int64_t ms, void (*fn)(void *arg, const struct key_event *ev), void *arg);
-/* To be called when keys_timeout() has passed: a lone ESC becomes KEY_ESCAPE, a paste without an end mark ends. */
+/* Call this when keys_timeout() has passed: a lone ESC becomes KEY_ESCAPE, a paste without an end mark ends. */
 void keys_tick(struct keys *k, int64_t ms, void (*fn)(void *arg, const struct key_event *ev), void *arg);
-int  keys_timeout(const struct keys *k, int64_t ms);    /* ms until a tick is due, -1: none */
+int  keys_timeout(const struct keys *k, int64_t ms);    /* ms until a tick is due; -1: no tick is due */
 void keys_escape_ms(struct keys *k, int ms);            /* how long a lone ESC waits: 25; more over SSH */
 
 /* "Ctrl-C", "Alt-Enter", "F1", "Ctrl-X" (one key of "Ctrl-X Ctrl-E"), "é", "Space".  False: not a key. */
 bool keys_parse(const char *name, uint32_t *code, uint8_t *mods);
 void keys_name(uint32_t code, uint8_t mods, struct buf *out);
-/* Gives a key the code of keys.h above.  shifted: the code with Shift if the terminal reports it, else 0. */
+/* Normalizes a key to the codes described at the top of this page.  shifted: the code with Shift if the terminal reports it, else 0. */
 void keys_normalize(uint32_t *code, uint8_t *mods, uint32_t shifted);
 
 #endif

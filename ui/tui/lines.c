@@ -93,7 +93,7 @@ void lines_append(struct lines *l, const struct lines *more, size_t shift)
 
 /* --- breaking ---
  * A place is a byte of a run.  The scan goes from glyph to glyph and remembers the last place where the line may break; a glyph
- * that does not fit ends the line there, and the scan goes on behind it. */
+ * that does not fit ends the line there, and the scan continues after that place. */
 
 struct place { uint32_t run; size_t at; };
 
@@ -104,17 +104,17 @@ struct fill {
     enum lines_break how;
     struct lines_margin margin;
     int  left;                          /* this line's margin */
-    int  columns, room;                 /* of the whole, and of this line without its margin */
-    bool begun, tabs;                   /* a line of `out` is done; there are tabs */
-    struct place from, here;            /* where this line begins; the glyph that is looked at */
+    int  columns, room;                 /* of the area, and of this line without its margin */
+    bool begun, tabs;                   /* begun: a line was put out; tabs: the text has tabs */
+    struct place from, here;            /* where this line begins; the current glyph */
     int  column;                        /* of `here` */
     struct place end, next;             /* of a break: this line ends before `end`, the next one begins at `next` */
     int  next_column;                   /* of `next`, on this line */
     bool can_break;
-    struct place slash;                 /* behind the last '/' */
-    int  slash_column;                  /* 0: there is none */
+    struct place slash;                 /* after the last '/' */
+    int  slash_column;                  /* 0: the line has no '/' */
     bool blanks;                        /* the glyph before was a blank */
-    struct glyph before;                /* else it; width 0: there was none */
+    struct glyph before;                /* the glyph before, unless a blank; width 0: no such glyph */
 };
 
 static const struct run *run_at(const struct fill *f, struct place p)
@@ -140,7 +140,7 @@ static struct place behind(const struct fill *f, struct place p, size_t n)
     return p;
 }
 
-/* In verbatim text a tab that would go beyond the edge ends there. */
+/* The columns of a tab at `column`.  In verbatim text a tab ends at the edge. */
 static int tab_columns(const struct fill *f, int column)
 {
     int tab = f->how == LINES_CODE ? 8 : 4, n = tab - column % tab;
@@ -149,7 +149,7 @@ static int tab_columns(const struct fill *f, int column)
     return n;
 }
 
-/* Adds [from, to) of a run, its tabs as blanks; returns the column behind. */
+/* Adds [from, to) of a run, with tabs as blanks; returns the column after it. */
 static int emit_piece(struct fill *f, const struct run *r, size_t from, size_t to, int column)
 {
     static const char blanks[] = "        ";
@@ -210,7 +210,7 @@ static void begin_at(struct fill *f, struct place p)
     f->before.width = 0;
     f->left = !f->margin.of ? -1 : f->begun ? f->margin.rest : f->margin.first;
     f->room = f->columns - (f->left < 0 ? 0 : lines_columns(f->margin.of, f->left));
-    if (f->room < 2) {                  /* a margin leaves room for a wide glyph, or there is none */
+    if (f->room < 2) {                  /* without room for a wide glyph the margin is dropped */
         f->left = -1;
         f->room = f->columns;
     }
@@ -236,7 +236,7 @@ static bool opens(const struct glyph *g)
     return one_of(g, "([{'\"（［｛「『【《〈“‘");
 }
 
-/* Notes whether the line may break before, or (a blank) instead of, the glyph at `here`. */
+/* Notes whether the line may break before the glyph at `here`, or at it if it is a blank. */
 static void note_break(struct fill *f, const struct glyph *g, bool blank, struct place after)
 {
     if (f->how != LINES_WORDS)
@@ -254,7 +254,7 @@ static void note_break(struct fill *f, const struct glyph *g, bool blank, struct
     }
 }
 
-/* Would the word at p, up to a blank or a wide glyph, have no room on a line of its own either? */
+/* True if the word at p, up to a blank or a wide glyph, does not fit on a line of its own. */
 static bool too_wide(const struct fill *f, struct place p)
 {
     struct glyph g;
@@ -271,18 +271,18 @@ static bool too_wide(const struct fill *f, struct place p)
     return columns > f->room;
 }
 
-/* A long address begins behind the word before it: pushed to a line of its own, it would be broken all the same. */
+/* True if a long address should begin right after the word before it, since it would be broken on a line of its own as well. */
 static bool flows_on(const struct fill *f)
 {
-    enum { LEAST = 16 };                /* columns of it that are worth it */
+    enum { LEAST = 16 };                /* fewest columns of the address on the first line */
     return f->slash_column >= f->next_column + LEAST && too_wide(f, f->next);
 }
 
-/* The glyph at `here` does not fit. */
+/* Ends the line, because the glyph at `here` does not fit. */
 static void break_line(struct fill *f)
 {
     if (f->can_break && same_place(f->end, f->from)) {
-        begin_at(f, f->next);           /* blanks that no word fits behind */
+        begin_at(f, f->next);           /* skips blanks after which no word fits */
         return;
     }
     struct place end = f->here, next = f->here;

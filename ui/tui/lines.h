@@ -50,11 +50,11 @@ enum lines_break {
     LINES_WORDS,                /* at blanks, which vanish, beside wide glyphs and at glyphs without width; a word longer than a line breaks
                                  * anywhere, after a '/' if there is one, perhaps on the line where it begins */
     LINES_ANYWHERE,             /* only at the edge, and no blank vanishes */
-    LINES_CODE,                 /* likewise, with tabs of 8 columns */
+    LINES_CODE,                 /* the same, with tabs of 8 columns */
     LINES_WHOLE,                /* not at all, and tabs stay tabs */
 };
-#define LINES_GOES_ON "\xE2\x86\xB3 "   /* before the rest of a line of code or output that was broken */
-enum { LINES_LEAST_SIGNED = 20 };       /* least columns for that sign */
+#define LINES_CONTINUED "\xE2\x86\xB3 "   /* before the rest of a line of code or output that was broken */
+enum { LINES_LEAST_SIGNED = 20 };       /* fewest columns for that sign */
 struct lines_margin {           /* the left margin, a part of the columns: line `first` of `of`, then line `rest`; -1: none */
     const struct lines *of;
     int first, rest;

@@ -1,4 +1,4 @@
-/* How text looks: a style by meaning (config/theme.def gives every theme's colours for it) and marks on top. */
+/* The look of text: a style by meaning (config/theme.def gives every theme's colours for it) and marks on top. */
 #ifndef Q35_UI_TUI_LOOK_H
 #define Q35_UI_TUI_LOOK_H
 

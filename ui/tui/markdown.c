@@ -231,7 +231,7 @@ static void take_open_table(struct markdown *m, struct progress *p, size_t n)
     struct block next = p->block;
     int left = p->block.next_left;
     const char *line = m->source.data + p->scan;
-    bool row = n && block_step(&next, line, n) == BLOCK_GOES_ON;
+    bool row = n && block_step(&next, line, n) == BLOCK_CONTINUES;
     if (m->table_to != p->scan) {
         size_t to = p->scan;
         end_block(m, p, to);

@@ -1,4 +1,4 @@
-/* Lays out a block of markdown, complete or not, as lines.  md4c parses it; nothing here knows that text arrives in pieces. */
+/* Lays out a block of markdown, complete or not, as lines.  md4c parses it; streaming is handled by markdown.c. */
 #ifndef Q35_UI_TUI_RENDER_H
 #define Q35_UI_TUI_RENDER_H
 

@@ -36,7 +36,7 @@ void sheet_free(struct sheet *s)
     *s = (struct sheet){0};
 }
 
-/* "C, block 1": the language's own name where we know it, then whatever else the info string says. */
+/* Appends "C, block 1": the language's full name if it is known, then the rest of the info string. */
 static void label_of(const char *info, size_t n, int number, struct buf *out)
 {
     int language = syntax_find(info, n);
@@ -90,7 +90,7 @@ void sheet_code_begin(struct sheet *s, const char *info, size_t n, size_t source
     s->language = syntax_find(info, n);
     s->state = 0;
     s->leaf.kind = LEAF_CODE;
-    s->leaf.last = s->leaf.first;       /* without a line of code, its first line may still say that it is none */
+    s->leaf.last = s->leaf.first;       /* until the block has a line it may turn out to be no block */
     (s->fenced ? fence : label)(s, info, n, source, margin);
 }
 
@@ -108,7 +108,7 @@ static void add_piece(void *arg, enum style style, size_t from, size_t n)
     lines_add(c->l, (struct look){(uint8_t)style, 0}, c->text + from, n, c->source == LINES_NO_SOURCE ? c->source : c->source + from);
 }
 
-/* The margin of a line of code, and of what is broken off it. */
+/* Makes the margins of a line of code and of its continuation lines. */
 static void code_margin(struct lines *out, struct lines_margin margin)
 {
     int of[] = {margin.first, margin.rest};
@@ -118,7 +118,7 @@ static void code_margin(struct lines *out, struct lines_margin margin)
         if (any)
             lines_add_line(out, margin.of, of[i], 0);
     }
-    lines_add(out, (struct look){STYLE_dim, 0}, LINES_GOES_ON, strlen(LINES_GOES_ON), LINES_NO_SOURCE);
+    lines_add(out, (struct look){STYLE_dim, 0}, LINES_CONTINUED, strlen(LINES_CONTINUED), LINES_NO_SOURCE);
 }
 
 void sheet_code_line(struct sheet *s, const char *text, size_t n, size_t source, struct lines_margin margin)

@@ -13,7 +13,7 @@ struct sheet_table {
     size_t from, to;                    /* its bytes in the source */
 };
 
-/* The innermost block that was added last, the only one that may still grow. */
+/* The innermost block that was added last, the only one that can still grow. */
 struct sheet_leaf {
     enum { LEAF_OTHER, LEAF_TEXT, LEAF_CODE } kind;     /* text: a paragraph */
     int first;                          /* its first line */
@@ -44,7 +44,7 @@ void sheet_cut(struct sheet *s, const struct sheet_mark *m);
 void sheet_free(struct sheet *s);
 
 /* A code block: its label, right-aligned at the end of running text, then its lines without newlines.  A line breaks only at the edge, and its rest
- * begins with LINES_GOES_ON.  If `fenced`, the block looks as in the source.  source: may be LINES_NO_SOURCE. */
+ * begins with LINES_CONTINUED.  If `fenced`, the block looks as in the source.  source: may be LINES_NO_SOURCE. */
 void sheet_code_begin(struct sheet *s, const char *info, size_t n, size_t source, struct lines_margin margin);
 void sheet_code_line(struct sheet *s, const char *text, size_t n, size_t source, struct lines_margin margin);
 void sheet_code_end(struct sheet *s, size_t source, struct lines_margin margin);

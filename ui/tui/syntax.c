@@ -17,7 +17,7 @@ static const struct language languages[] = {
 #include "config/syntax.def"
 };
 
-/* A string's form.  One that ends with its line where it may not goes on in no other. */
+/* The forms of strings.  Without `lines` an unclosed string ends with its line. */
 static const struct form {
     char letter;
     const char *quote;
@@ -28,13 +28,13 @@ static const struct form {
 };
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
-/* What a line leaves open: 0, COMMENT, or 2 + the form of a string; and, on top of it, whether a tag is. */
+/* The state after a line: 0, COMMENT, or STRINGS + the form of an open string; plus IN_TAG within a tag. */
 enum { COMMENT = 1, STRINGS = 2, IN_TAG = 64 };
 
 struct lexer {
     const struct language *of;
     const char *s;
-    size_t n, at, told;         /* bytes before `told` were given to fn */
+    size_t n, at, emitted;         /* bytes before `emitted` were passed to fn */
     int open;
     bool tag;
     void (*fn)(void *arg, enum style style, size_t from, size_t n);
@@ -56,7 +56,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* Is s[0..n) one of the blank-separated words? */
+/* True if s[0..n) is one of the words of the list, which blanks separate. */
 static bool in_list(const char *list, const char *s, size_t n, bool any_case)
 {
     while (*list) {
@@ -86,18 +86,18 @@ const char *syntax_name(int language)
 
 /* --- pieces --- */
 
-static void tell(struct lexer *l, enum style style, size_t to)
+static void emit(struct lexer *l, enum style style, size_t to)
 {
-    if (to > l->told)
-        l->fn(l->arg, style, l->told, to - l->told);
-    l->told = to;
+    if (to > l->emitted)
+        l->fn(l->arg, style, l->emitted, to - l->emitted);
+    l->emitted = to;
 }
 
-/* [from, at) has a style, what is before it and was not told has none. */
+/* Emits [from, at) with a style, and the bytes before it that were not emitted yet as plain code. */
 static void colour(struct lexer *l, enum style style, size_t from)
 {
-    tell(l, STYLE_code, from);
-    tell(l, style, l->at);
+    emit(l, STYLE_code, from);
+    emit(l, style, l->at);
 }
 
 static bool here(const struct lexer *l, const char *what)
@@ -106,7 +106,7 @@ static bool here(const struct lexer *l, const char *what)
     return n && l->n - l->at >= n && !memcmp(l->s + l->at, what, n);
 }
 
-/* --- what may stand in a line --- */
+/* --- parts of a line --- */
 
 static void comment(struct lexer *l, size_t from)
 {
@@ -124,7 +124,7 @@ static bool names_something(const struct lexer *l)
     return (l->of->flags & NAMES) && i < l->n && l->s[i] == ':';
 }
 
-/* Behind its opening quote, or in it from the line above. */
+/* Reads a string after its opening quote, or one that the line above left open. */
 static void string(struct lexer *l, int form, size_t from)
 {
     const struct form *f = &forms[form];
@@ -140,7 +140,7 @@ static void string(struct lexer *l, int form, size_t from)
     colour(l, names_something(l) ? STYLE_keyword : STYLE_string, from);
 }
 
-/* The form of the string that begins here, or -1.  'c' is no string in "&'a str". */
+/* Returns the form of the string that begins here, or -1.  The quote in "&'a str" begins no string. */
 static int string_here(const struct lexer *l)
 {
     if ((l->of->flags & TAGS) && !l->tag)
@@ -196,7 +196,7 @@ static void number(struct lexer *l)
     colour(l, STYLE_number, from);
 }
 
-/* "<name", "</name", "/>" or ">" */
+/* Reads a part of a tag: "<name", "</name", "/>" or ">". */
 static bool tag(struct lexer *l)
 {
     size_t from = l->at;
@@ -215,7 +215,7 @@ static bool tag(struct lexer *l)
     return true;
 }
 
-/* #include, key:, [section] */
+/* Reads what only the beginning of a line can have: #include, key:, [section]. */
 static void line_start(struct lexer *l)
 {
     size_t i = 0, from;
@@ -288,6 +288,6 @@ int syntax_line(int language, int state, const char *line, size_t n, void (*fn)(
         line_start(&l);
     while (l.at < n)
         step(&l);
-    tell(&l, STYLE_code, n);
+    emit(&l, STYLE_code, n);
     return l.open + (l.tag ? IN_TAG : 0);
 }

@@ -9,8 +9,8 @@
 
 enum {
     GAP = 2,                    /* columns between columns */
-    WORD = 14,                  /* a column as wide as this may break words */
-    NARROW = 40,                /* below this many columns there are records */
+    WORD = 14,                  /* a column of at least this width may break words */
+    NARROW = 40,                /* with fewer columns a table is shown as records */
 };
 
 void table_begin(struct table *t, int n_cols)
@@ -94,8 +94,8 @@ static long fill_to(const struct widths *w, int n, int level, int *given)
     return sum;
 }
 
-/* Water filling: no column is wider than its longest line, and those that are not as wide as that are equally wide, except that
- * none is narrower than its longest word.  False: there is not room enough. */
+/* Shares the width by water filling: no column is wider than its longest line, none is narrower than its longest word, and all others are equally
+ * wide. False: the table does not fit. */
 static bool share(const struct widths *w, int n, int columns)
 {
     long room = columns - (long)GAP * (n - 1);
@@ -135,7 +135,7 @@ static size_t row_source(const struct table *t, int row)
     return LINES_NO_SOURCE;
 }
 
-/* A line of its own with its margin; what follows stands behind it. */
+/* Begins a line with its margin. */
 static void begin_line(struct lines *out, struct lines_margin *margin, size_t source)
 {
     int i = margin->first;
@@ -147,7 +147,7 @@ static void begin_line(struct lines *out, struct lines_margin *margin, size_t so
     margin->first = margin->rest;
 }
 
-/* `broken` holds the cells of a row, at[c] .. at[c + 1] those of column c. */
+/* Adds the lines of a row.  `broken` has the cells broken into lines, at[c] .. at[c + 1] those of column c. */
 static void row_lines(const struct table *t, const struct lines *broken, const int *at, const int *given, uint8_t marks,
                       struct lines *out, struct lines_margin *margin, size_t source)
 {
@@ -214,7 +214,7 @@ static bool is_empty(const struct table *t, int cell)
     return true;
 }
 
-/* "name: value", as one text that breaks. */
+/* Adds "name: value" as one text, broken at words. */
 static void record(const struct table *t, int name, int value, uint8_t marks, struct lines *out, struct lines_margin *margin, int columns)
 {
     struct lines line = {0};
@@ -240,8 +240,8 @@ static void record(const struct table *t, int name, int value, uint8_t marks, st
     lines_free(&line);
 }
 
-/* Two columns are names and values.  More are records of "header: value", with an empty line between them; the first one has all
- * headers. */
+/* Lays out two columns as names and values, more columns as records of "header: value" with an empty line between them.  Empty cells are left out,
+ * except in the first record. */
 static void records(const struct table *t, struct lines *out, struct lines_margin margin, int columns)
 {
     int n_rows = t->n_cells / t->n_cols;
@@ -267,7 +267,7 @@ void table_layout(struct table *t, enum table_shape shape, struct lines *out, st
     int left = margin.of && margin.rest >= 0 ? lines_columns(margin.of, margin.rest) : 0, room = columns - left;
     measure(t, &w);
     bool fits = share(&w, t->n_cols, room);
-    if (!fits && shape == TABLE_GRID) {                 /* it was asked for: all words may break */
+    if (!fits && shape == TABLE_GRID) {                 /* the user chose a grid: all words may break */
         for (size_t c = 0; c < n; c++)
             w.least[c] = least(w.natural[c], 2);
         fits = share(&w, t->n_cols, room);

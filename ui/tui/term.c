@@ -30,7 +30,7 @@
 enum {
     BIG_FRAME = 256,            /* bytes; a smaller one arrives in one piece, so nobody can see a half of it */
     MIN_ROWS = 4, MIN_COLS = 20,
-    LATE_MS = 100,              /* how long we wait at the end for answers that would be typed into the shell */
+    LATE_MS = 100,              /* how long to wait at the end for replies that would be typed into the shell */
 };
 
 #define SYNC_ON   "\033[?2026h"
@@ -43,7 +43,7 @@ enum {
 #define FOCUS_OFF "\033[?1004l"
 #define WHEEL_KEYS_ON  "\033[?1007h"
 #define WHEEL_KEYS_OFF "\033[?1007l"
-#define KITTY_ON  "\033[>5u"            /* keys that are ambiguous otherwise, and what Shift makes of them */
+#define KITTY_ON  "\033[>5u"            /* reports ambiguous keys by code, with their shifted code */
 #define KITTY_OFF "\033[<u"
 #define TITLE_KEEP "\033[22;2t"
 #define TITLE_BACK "\033[23;2t"
@@ -53,24 +53,24 @@ struct term {
     SCREEN *screen;
     FILE   *canvas, *nothing;   /* curses draws into memory, and reads nowhere */
     int     memory;             /* the canvas's file */
-    bool    xterm;              /* knows modes, titles and questions as xterm does */
+    bool    xterm;              /* has xterm's modes, titles and queries */
     bool    utf8, title, kitty, sync, left;
     bool    wheel_keys;         /* the terminal turned the wheel into arrow keys when we found it */
     enum term_mouse mouse;
     enum osc_notice notice;     /* the form of notifications that it shows */
-    bool    asked;              /* and not answered yet */
+    bool    asked;              /* a query has no reply yet */
     bool    hides;              /* the cursor can be hidden */
-    bool    anchored;           /* it can be moved within a row */
+    bool    anchored;           /* the cursor can be moved within a row */
     bool    cursor_shown;
     bool    damaged;            /* the next frame erases the screen */
     int     moved;              /* rows that this frame scrolls by; -1: not looked at */
-    bool    restyled;           /* what is shown has other colours now */
+    bool    restyled;           /* the colours have changed: all rows are sent */
     enum term_colors colors;
     const struct theme *theme;
     attr_t  attr[N_STYLES];
-    int     pair[N_STYLES];     /* of curses; 0: the terminal's own colours */
-    struct cells shown;         /* what the terminal has */
-    struct buf   drawn;         /* by curses, with placeholders */
+    int     pair[N_STYLES];     /* numbers in curses; 0: the terminal's own colours */
+    struct cells shown;         /* the screen as the terminal has it */
+    struct buf   drawn;         /* output of curses, with placeholders */
     struct buf   out, title_now;
     struct anchors anchors;
     cchar_t *row;               /* [cols] */
@@ -79,7 +79,7 @@ struct term {
 
 /* --- bytes ------------------------------------------------------------------------------------------------------ */
 
-static void say(struct term *t, const char *s)
+static void append(struct term *t, const char *s)
 {
     buf_adds(&t->out, s);
 }
@@ -89,7 +89,7 @@ static const char *right(int n)
     return tiparm(parm_right_cursor, n);
 }
 
-/* What curses has drawn since the last call, appended to t->out. */
+/* Appends to t->out what curses has drawn since the last call. */
 static void take_canvas(struct term *t)
 {
     off_t n = lseek(t->memory, 0, SEEK_END);
@@ -103,7 +103,7 @@ static void take_canvas(struct term *t)
     CHECK(!ftruncate(t->memory, 0));
 }
 
-/* Curses, when it comes back, resets the palette; we never change it, but the user may have. */
+/* Removes the palette reset that curses sends when it takes the screen: the palette may be the user's own. */
 static void spare_palette(struct term *t)
 {
     size_t n = orig_colors ? strlen(orig_colors) : 0;
@@ -121,7 +121,7 @@ static void flush(struct term *t)
     buf_reset(&t->out);
 }
 
-/* Everything that undoes what we may have done.  A fault can come in the middle of a frame. */
+/* Sets the bytes that undo all modes that may be on.  A fault can come in the middle of a frame. */
 static void promise(struct term *t)
 {
     struct buf b = {0};
@@ -139,9 +139,9 @@ static void promise(struct term *t)
     if (change_scroll_region)
         buf_adds(&b, "\033[r");
     if (!exit_ca_mode || !strstr(exit_ca_mode, "1049"))
-        buf_adds(&b, "\033[999;1H\r\n");        /* the screen stays: the shell goes on below it */
+        buf_adds(&b, "\033[999;1H\r\n");        /* the screen stays, and the shell continues below it */
     buf_adds(&b, exit_ca_mode ? exit_ca_mode : "");
-    if (t->hides)                               /* now: leaving the other screen may bring a hidden one back */
+    if (t->hides)                               /* last: leaving the other screen may hide the cursor again */
         buf_adds(&b, t->xterm ? "\033[?25h" : cursor_normal);
     if (t->title)
         buf_adds(&b, TITLE_BACK);
@@ -149,7 +149,7 @@ static void promise(struct term *t)
     buf_free(&b);
 }
 
-/* Curses and our record of the screen take a size, and both are blank. */
+/* Gives curses and our record of the screen a size, and blanks both. */
 static void fit_size(struct term *t, int rows, int cols)
 {
     resize_term(rows, cols);
@@ -163,7 +163,7 @@ static void fit_size(struct term *t, int rows, int cols)
 
 enum { TEXT_MAX = 200 };
 
-/* The text on one line, without controls, between the beginning of a sequence and its end. */
+/* Appends a sequence: its beginning, the text on one line without controls, its end. */
 static void add_string(struct buf *out, const char *begin, const char *text)
 {
     struct buf safe = {0};
@@ -234,7 +234,7 @@ void osc_clipboard(struct buf *out, const char *text, size_t n, bool tmux)
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */
 
-/* Consoles and old terminals print some of the questions instead of ignoring them. */
+/* True for terminals that ignore queries unknown to them.  Consoles and old terminals print parts of some queries. */
 static bool is_xterm(const char *name)
 {
     static const char *const others[] = {"linux", "vt", "ansi", "cons", "sun", "wsvt", "pcansi", "hurd", "mach", "cygwin", "bterm"};
@@ -244,7 +244,7 @@ static bool is_xterm(const char *name)
     return true;
 }
 
-/* The terminal type to use: TERM, or xterm-256color where the database does not know it; NULL: neither is there. */
+/* The terminal type to use: TERM, or xterm-256color if the database has no such type; NULL: the database has neither. */
 static const char *known_type(int fd)
 {
     const char *names[] = {getenv("TERM"), "xterm-256color"};
@@ -294,7 +294,7 @@ int term_print_colors(int fd)
     return !ansi ? -1 : n > 0 ? n : 0;
 }
 
-/* The canvas has no size that curses could ask for, and at its start it tells the terminal which rows scroll. */
+/* Starts curses with the terminal's size in the environment, since curses cannot query the canvas and sets the scroll region at its start. */
 static SCREEN *start_screen(struct term *t, const char *name)
 {
     int rows, cols;
@@ -305,12 +305,12 @@ static SCREEN *start_screen(struct term *t, const char *name)
     snprintf(text, sizeof text, "%d", cols);
     setenv("COLUMNS", text, 1);
     SCREEN *screen = newterm(name, t->canvas, t->nothing);
-    unsetenv("LINES");                          /* they would hide changes of the size */
+    unsetenv("LINES");                          /* later they would hide changes of the size */
     unsetenv("COLUMNS");
     return screen;
 }
 
-/* curses catches signals at its start, which are not its own here. */
+/* Starts curses and restores the signal handlers that newterm() replaces. */
 static bool start_curses(struct term *t, const char *name)
 {
     static const int caught[] = {SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
@@ -349,11 +349,11 @@ static bool open_canvas(struct term *t, struct err *e)
     return true;
 }
 
-/* Asks what the terminal can do.  Every terminal answers the last question, so that its answer ends the wait for the others.
- * Some print a letter of what they do not know: the line, the first of an empty screen, is wiped. */
+/* Queries what the terminal can do.  Every terminal replies to the last query, so its reply ends the wait for the others.  Some terminals print a
+ * letter of a query unknown to them, so the first line of the still empty screen is erased. */
 static void ask(struct term *t)
 {
-    say(t, "\033[?2026$p\033[?1007$p\033[?u\033]11;?\033\\\033[c\033[H\033[K");
+    append(t, "\033[?2026$p\033[?1007$p\033[?u\033]11;?\033\\\033[c\033[H\033[K");
     flush(t);
     t->asked = true;
 }
@@ -361,20 +361,20 @@ static void ask(struct term *t)
 static void set_mouse(struct term *t)
 {
     if (t->xterm)
-        say(t, t->mouse == TERM_MOUSE_ON ? MOUSE_ON : MOUSE_OFF);
+        append(t, t->mouse == TERM_MOUSE_ON ? MOUSE_ON : MOUSE_OFF);
     if (t->wheel_keys && t->mouse != TERM_MOUSE_ON)
-        say(t, t->mouse == TERM_MOUSE_OFF ? WHEEL_KEYS_OFF : WHEEL_KEYS_ON);
+        append(t, t->mouse == TERM_MOUSE_OFF ? WHEEL_KEYS_OFF : WHEEL_KEYS_ON);
 }
 
 static void set_modes(struct term *t)
 {
     if (t->xterm)
-        say(t, PASTE_ON FOCUS_ON);
+        append(t, PASTE_ON FOCUS_ON);
     if (t->title)
-        say(t, TITLE_KEEP);
+        append(t, TITLE_KEEP);
     set_mouse(t);
     if (t->kitty)
-        say(t, KITTY_ON);
+        append(t, KITTY_ON);
 }
 
 static bool open_screen(struct term *t, const struct term_options *o, struct err *e)
@@ -461,7 +461,7 @@ static attr_t attributes(int marks)
     return a;
 }
 
-/* A theme's colour as curses counts them here. */
+/* The number that curses has for a theme's colour on this terminal. */
 static int color_number(const struct term *t, int32_t color)
 {
     static const int count[] = {[TERM_8] = 8, [TERM_16] = 16, [TERM_256] = 256};
@@ -486,7 +486,7 @@ void term_theme(struct term *t, const struct theme *theme)
 
 /* --- frames ----------------------------------------------------------------------------------------------------- */
 
-/* The glyph as curses wants it: one cell for each character that takes columns.  False: it has no room for the marks. */
+/* Splits a glyph into cells of curses, one for each character with columns.  False: a cell has no room for all marks. */
 static bool glyph_cells(const struct glyph *g, wchar_t wide[2][CCHARW_MAX + 1], int *n)
 {
     int at = 0;
@@ -507,8 +507,7 @@ static bool glyph_cells(const struct glyph *g, wchar_t wide[2][CCHARW_MAX + 1], 
     return true;
 }
 
-/* A glyph that terminals do not agree about as placeholders, one for each column.  False: some terminal might break it at the end of
- * the row, `room` columns away. */
+/* Replaces a disputed glyph by placeholders, one for each column.  False: some terminal might wrap the glyph at the end of the row. */
 static bool anchored_cells(struct term *t, const struct glyph *g, int col, wchar_t wide[2][CCHARW_MAX + 1], int *n)
 {
     uint32_t code = glyph_most_columns(g) <= t->shown.cols - col ? anchor_code(&t->anchors, g, col) : 0;
@@ -519,7 +518,7 @@ static bool anchored_cells(struct term *t, const struct glyph *g, int col, wchar
     return code;
 }
 
-/* Appends a cell of column `col` to a row for curses; returns the place behind it. */
+/* Appends a cell of column `col` to a row for curses; returns the place after it. */
 static int add_cell(struct term *t, const struct cell *cell, int col, int at)
 {
     wchar_t wide[2][CCHARW_MAX + 1];
@@ -542,7 +541,7 @@ static int add_cell(struct term *t, const struct cell *cell, int col, int at)
     return at + n;
 }
 
-/* Whether the terminal moves row r to its place with others: then nothing of it is drawn anew. */
+/* True if row r has scrolled to its place together with others, so that the terminal moves the row and nothing is sent for it. */
 static bool has_moved(struct term *t, const struct cells *c, int r)
 {
     if (t->moved < 0)
@@ -571,7 +570,7 @@ static void show_cursor(struct term *t, bool on)
     if (!t->hides || t->cursor_shown == on)
         return;
     t->cursor_shown = on;
-    say(t, t->xterm ? (on ? "\033[?25h" : "\033[?25l") : on ? cursor_normal : cursor_invisible);
+    append(t, t->xterm ? (on ? "\033[?25h" : "\033[?25l") : on ? cursor_normal : cursor_invisible);
 }
 
 void term_draw(struct term *t, const struct cells *c)
@@ -581,7 +580,7 @@ void term_draw(struct term *t, const struct cells *c)
     if (t->shown.rows != c->rows || t->shown.cols != c->cols) {
         fit_size(t, c->rows, c->cols);
         if (change_scroll_region)
-            say(t, "\033[r");                   /* the old size's, which not every terminal forgets */
+            append(t, "\033[r");                   /* not every terminal resets the region of the old size */
         t->damaged = true;
     }
     if (!anchors_room(&t->anchors, c->rows * c->cols) && t->anchors.n) {
@@ -601,7 +600,7 @@ void term_draw(struct term *t, const struct cells *c)
     doupdate();
     off_t n = lseek(t->memory, 0, SEEK_END);
     if (n > BIG_FRAME && t->sync)
-        say(t, SYNC_ON);
+        append(t, SYNC_ON);
     else if (n > BIG_FRAME)
         show_cursor(t, false);
     if (!cursor)
@@ -609,7 +608,7 @@ void term_draw(struct term *t, const struct cells *c)
     take_canvas(t);
     show_cursor(t, cursor);
     if (n > BIG_FRAME && t->sync)
-        say(t, SYNC_OFF);
+        append(t, SYNC_OFF);
     flush(t);
 }
 
@@ -661,11 +660,11 @@ size_t term_sent(const struct term *t)
     return t->tty.sent;
 }
 
-void term_mouse(struct term *t, enum term_mouse how)
+void term_mouse(struct term *t, enum term_mouse mode)
 {
-    if (t->mouse == how)
+    if (t->mouse == mode)
         return;
-    t->mouse = how;
+    t->mouse = mode;
     if (t->left)
         return;
     set_mouse(t);
@@ -677,7 +676,7 @@ void term_call(struct term *t, const char *text)
     if (t->left)
         return;
     osc_call(&t->out, t->notice, text);
-    say(t, "\a");
+    append(t, "\a");
     flush(t);
 }
 
@@ -686,7 +685,7 @@ void term_title(struct term *t, const char *text)
     struct buf title = {0};
     osc_title(&title, text);
     if (t->title && !t->left && strcmp(buf_str(&title), buf_str(&t->title_now))) {
-        say(t, title.data);
+        append(t, title.data);
         flush(t);
         buf_reset(&t->title_now);
         buf_adds(&t->title_now, title.data);
@@ -703,7 +702,7 @@ bool term_clipboard(struct term *t, const char *text, size_t n)
     return !t->tty.gone;
 }
 
-/* Answers that are still on their way would be typed into the shell. */
+/* Waits for replies that are still on their way, which would be typed into the shell. */
 static void await_answers(struct term *t)
 {
     char bytes[256];
@@ -724,7 +723,7 @@ void term_leave(struct term *t)
     buf_reset(&t->title_now);
     endwin();
     take_canvas(t);
-    buf_reset(&t->out);                         /* what is to be said is promised already */
+    buf_reset(&t->out);                         /* the restoring bytes are set already */
     tty_give_back(&t->tty);
 }
 
@@ -735,7 +734,7 @@ void term_enter(struct term *t)
     t->left = false;
     promise(t);
     tty_take(&t->tty);
-    doupdate();                                 /* curses takes the screen, erases it and draws what was there */
+    doupdate();                                 /* curses takes the screen, erases it and draws the last frame again */
     take_canvas(t);
     spare_palette(t);
     set_modes(t);
@@ -752,7 +751,7 @@ void term_report(struct term *t, int report, int value)
     else if (report == REPORT_KITTY && !t->kitty) {
         t->kitty = true;
         if (!t->left) {
-            say(t, KITTY_ON);
+            append(t, KITTY_ON);
             flush(t);
         }
     } else if (report == REPORT_WHEEL_KEYS && value == 1) {

@@ -29,16 +29,16 @@ struct term_options {
     int  fd;                    /* a terminal to use instead of standard input and output */
 };
 
-/* Whether this terminal can have a full screen; false with the reason, in words for the user ("TERM is dumb"). */
+/* True if this terminal can have a full screen; false sets the reason, in words for the user ("TERM is dumb"). */
 bool term_usable(struct err *why);
-/* How many colours the terminal of `fd` has, for programs that only print; -1: it has no bold either, or its type is unknown. */
+/* The number of colours of the terminal at `fd`, for programs that only print; -1: it has no bold either, or its type is unknown. */
 int term_print_colors(int fd);
 struct term *term_open(const struct term_options *o, struct err *e);
 void term_close(struct term *t);
-/* A note for the user at the start: another terminal type is assumed, or there is no UTF-8.  NULL: none. */
+/* A note for the user at the start: another terminal type is assumed, or the locale has no UTF-8.  NULL: no note. */
 const char *term_note(const struct term *t);
-int  term_fd(const struct term *t);                     /* readable when the user typed */
-/* -1: the terminal is gone (hang-up, end of file); 0: nothing there. */
+int  term_fd(const struct term *t);                     /* readable when there is input */
+/* Returns the number of bytes read; 0: no input now; -1: the terminal is gone (hang-up, end of file). */
 int  term_read(struct term *t, char *bytes, size_t size);
 void term_size(struct term *t, int *rows, int *cols);   /* asks the terminal */
 bool term_ready(struct term *t);                        /* sends the rest of the last frame; false: the terminal is busy, draw later */
@@ -46,36 +46,37 @@ bool term_waits(const struct term *t);                  /* a part of the last fr
 void term_draw(struct term *t, const struct cells *c);  /* one frame; sends only what has changed */
 void term_redraw(struct term *t);                       /* the screen may be damaged: the next frame is sent whole */
 void term_theme(struct term *t, const struct theme *theme);     /* NULL: the default */
-/* OFF and LENT leave the mouse to the terminal.  Many terminals then turn the wheel into Up and Down; with OFF that is switched off, too, where the
- * terminal has said that it does so.  At the end everything is as it was found. */
+/* OFF and LENT leave the mouse to the terminal.  Many terminals then turn the wheel into Up and Down; OFF switches that off, too, where the terminal
+ * has reported the mode.  All modes are restored at the end. */
 enum term_mouse { TERM_MOUSE_OFF, TERM_MOUSE_ON, TERM_MOUSE_LENT };
-void term_mouse(struct term *t, enum term_mouse how);
-/* Calls for attention: a bell, and a notification with this text if the terminal is known to show such. */
+void term_mouse(struct term *t, enum term_mouse mode);
+/* Calls for attention: a bell, and a notification with this text if the terminal is known to show notifications. */
 void term_call(struct term *t, const char *text);
 void term_title(struct term *t, const char *text);      /* control characters are removed; sent only if it has changed */
-/* Copies text to the clipboard with OSC 52, inside tmux also in tmux's wrapped form.  No reply says whether it arrived.  False: the text is longer
+/* Copies text to the clipboard with OSC 52, inside tmux also in tmux's wrapped form.  The terminal does not confirm.  False: the text is longer
  * than TERM_CLIPBOARD_MAX, or the terminal does not know OSC 52; nothing was sent. */
 enum { TERM_CLIPBOARD_MAX = 74994 };
 bool term_clipboard(struct term *t, const char *text, size_t n);
 /* Gives the terminal back to the shell (suspend, $EDITOR, printing), and takes it again. */
 void term_leave(struct term *t);
 void term_enter(struct term *t);
-void term_report(struct term *t, int report, int value);        /* a KEYS_REPORT of keys.h: which features to use */
-bool term_sets_apart(const struct term *t, enum style style);   /* this terminal shows the style differently from plain text */
+void term_report(struct term *t, int report, int value);        /* handles a KEYS_REPORT of keys.h: which features to use */
+bool term_sets_apart(const struct term *t, enum style style);   /* true if this terminal shows the style differently from plain text */
 enum term_colors term_colors(const struct term *t);
 size_t term_sent(const struct term *t);                 /* bytes written so far */
 
-/* Control sequences that carry text, appended to a buffer; for terminals that have them. */
+/* --- control sequences that carry text, appended to a buffer --- */
+
 /* Sets the window's title to at most 200 bytes of `text`, which need not be trusted. */
 void osc_title(struct buf *out, const char *text);
-/* Copies text to the clipboard (OSC 52).  Depending on its configuration tmux takes the plain form, or a form wrapped for the terminal around it:
- * with `tmux` both are sent. */
+/* Copies text to the clipboard (OSC 52).  Depending on its configuration tmux accepts the plain form, or a form wrapped for the outer terminal:
+ * `tmux` appends both. */
 void osc_clipboard(struct buf *out, const char *text, size_t n, bool tmux);
 
 /* The forms of desktop notifications, by the number of their sequence. */
 enum osc_notice { OSC_NOTICE_NONE, OSC_NOTICE_9, OSC_NOTICE_99, OSC_NOTICE_777 };
-/* The form that the terminal shows, from the variables TERM, TERM_PROGRAM, LC_TERMINAL and TMUX, each of which may be NULL.  Inside tmux and screen:
- * none, since they pass on the bell alone. */
+/* The form that the terminal shows, from the variables TERM, TERM_PROGRAM, LC_TERMINAL and TMUX, each of which may be NULL.  Inside tmux and screen
+ * OSC_NOTICE_NONE, since they pass on the bell alone. */
 enum osc_notice osc_notice(const char *term, const char *program, const char *lc_terminal, const char *tmux);
 /* Notifies with at most 200 bytes of `text`, which need not be trusted. */
 void osc_call(struct buf *out, enum osc_notice form, const char *text);

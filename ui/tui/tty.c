@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-enum { MOMENT_MS = 100, LAST_MS = 1000 };       /* LAST_MS: for the last words, while nothing of them goes */
+enum { MOMENT_MS = 100, LAST_MS = 1000 };       /* LAST_MS: how long the restoring bytes may be stuck at the end */
 
 /* --- the promise -------------------------------------------------------------------------------------------------
  * What a signal handler needs is static and set before `taken`. */
@@ -22,15 +22,15 @@ enum { MOMENT_MS = 100, LAST_MS = 1000 };       /* LAST_MS: for the last words, 
 enum { FREE, GIVING, TAKEN };
 
 static struct {
-    atomic_int taken;           /* a state; several threads may meet the same fault, and one of them gives back */
+    atomic_int taken;           /* a state; several threads may hit the same fault, and one of them restores the terminal */
     int   in, out;
-    pid_t owner;                /* a child that was forked shares our handlers, but the terminal is not its to restore */
+    pid_t owner;                /* a forked child inherits our handlers, but must not restore the terminal */
     struct termios found;
     char   bytes[512];
     size_t n;
 } promise;
 
-/* Faults, and signals that would kill us: those only where nobody else handles them. */
+/* Faults, and signals that would kill the program; the latter only if they have no handler. */
 static const int signals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTERM, SIGHUP, SIGINT, SIGQUIT};
 enum { N_FAULTS = 5, N_SIGNALS = sizeof signals / sizeof *signals };
 static struct sigaction before[N_SIGNALS];
@@ -42,14 +42,14 @@ void tty_give_back_now(void)
     int kept = errno, taken = TAKEN;
     if (!atomic_compare_exchange_strong(&promise.taken, &taken, GIVING)) {
         struct timespec ms = {.tv_nsec = 1000000};
-        for (int i = 0; i < LAST_MS && promise.taken == GIVING; i++)     /* what the caller prints comes after; a fault in here ends the wait */
+        for (int i = 0; i < LAST_MS && promise.taken == GIVING; i++)     /* so that the caller's message follows; a fault in here ends the wait */
             nanosleep(&ms, NULL);
         errno = kept;
         return;
     }
     sigset_t ttou, mask;
     sigemptyset(&ttou);
-    sigaddset(&ttou, SIGTTOU);                  /* else we would be stopped here when in the background */
+    sigaddset(&ttou, SIGTTOU);                  /* else a program in the background would be stopped here */
     pthread_sigmask(SIG_BLOCK, &ttou, &mask);
     for (size_t at = 0; at < promise.n;) {
         ssize_t k = write(promise.out, promise.bytes + at, promise.n - at);
@@ -71,13 +71,13 @@ static void on_signal(int sig, siginfo_t *info, void *context)
     for (int i = 0; i < N_SIGNALS; i++)
         if (signals[i] == sig)
             sigaction(sig, &before[i], NULL);
-    if (info->si_code <= 0)             /* somebody sent it; a fault happens again, and then goes to who had it before */
+    if (info->si_code <= 0)             /* sent with kill(); a fault happens again, and then has its former handler */
         raise(sig);
 }
 
 static void catch_signals(void)
 {
-    static char stack[65536];                   /* a fault may be the end of the stack */
+    static char stack[65536];                   /* the fault may be a stack overflow */
     stack_t own = {.ss_sp = stack, .ss_size = sizeof stack}, has;
     if (!sigaltstack(NULL, &has) && (has.ss_flags & SS_DISABLE))
         sigaltstack(&own, NULL);
@@ -112,7 +112,7 @@ void tty_restore_with(const char *restore, size_t n)
 
 /* --- the line --------------------------------------------------------------------------------------------------- */
 
-/* The shell shares the description that we were given: what we set there, it would have to live with. */
+/* Opens the terminal a second time.  The shell shares the description of `fd`, so O_NONBLOCK must not be set there. */
 static int never_blocking(int fd)
 {
     char path[32];
@@ -148,14 +148,14 @@ static void make_raw(int fd, struct termios raw)
     raw.c_cflag = (raw.c_cflag & ~(tcflag_t)(CSIZE | PARENB)) | CS8;
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
-    tcsetattr(fd, TCSANOW, &raw);               /* what was typed ahead stays */
+    tcsetattr(fd, TCSANOW, &raw);               /* keeps input that was typed ahead */
 }
 
 void tty_take(struct tty *t)
 {
     static bool at_exit;
     CHECK(!promise.taken);
-    tcgetattr(t->in, &t->found);                /* the shell may have changed it since */
+    tcgetattr(t->in, &t->found);                /* the shell may have changed the settings since */
     promise.in = t->in;
     promise.out = t->out;
     promise.owner = getpid();
@@ -169,7 +169,7 @@ void tty_take(struct tty *t)
     make_raw(t->in, t->found);
 }
 
-/* Writes what waits, as far as it goes at once. */
+/* Writes as many of the waiting bytes as the terminal accepts at once. */
 static void push(struct tty *t)
 {
     while (t->late.len && !t->gone) {
@@ -184,7 +184,7 @@ static void push(struct tty *t)
     }
 }
 
-/* False: nothing was taken in all the time. */
+/* Waits until the terminal accepts bytes; false: it did not within `ms`. */
 static bool await_room(const struct tty *t, int ms)
 {
     struct pollfd p = {.fd = t->out, .events = POLLOUT};
