@@ -40,7 +40,7 @@ struct area cells_all(const struct cells *c);
  * line of letters: the first letter of a cell's style (a capital if it has marks), '.' for plain. */
 void cells_dump(const struct cells *c, bool looks, struct buf *out);
 
-/* What differs between the screen that is shown and the one to show. */
+/* True if a row of the screen that is shown equals that of the screen to show. */
 bool cells_same_row(const struct cell *shown, const struct cell *want, int cols);
 /* True if a row must be sent whole: it changes at, or right of, an old or new glyph whose width differs between terminals. */
 bool cells_row_disputed(const struct cell *shown, const struct cell *want, int cols);

@@ -8,7 +8,7 @@
 /* Bytes of the copy that the source does not have, in place of others.  Ascending. */
 struct copy_patch {
     size_t at, n;
-    size_t source;              /* place of what follows */
+    size_t source;              /* place in the source of the text after the patch */
 };
 
 struct text {
@@ -16,7 +16,7 @@ struct text {
     size_t n;
 };
 
-/* What opens something and is not closed within this many bytes is text: hostile text must not make us search for ever. */
+/* An opening mark that is not closed within this many bytes is text, so that the time for hostile text is bounded. */
 enum { FAR = 2000 };
 
 static bool is_blank(char c)
@@ -35,7 +35,7 @@ static bool at(const struct text *t, size_t i, const char *what)
     return i + n <= t->n && !memcmp(t->s + i, what, n);
 }
 
-/* A blank line, or one that may open or close a fence: mathematics does not go beyond. */
+/* True if mathematics cannot continue past the line at i: it is blank, or may open or close a fence. */
 static bool stops(const struct text *t, size_t i)
 {
     while (i < t->n && (t->s[i] == ' ' || t->s[i] == '\t' || t->s[i] == '\r'))
@@ -43,7 +43,7 @@ static bool stops(const struct text *t, size_t i)
     return i >= t->n || t->s[i] == '\n' || at(t, i, "```") || at(t, i, "~~~");
 }
 
-/* The place behind the next `end`, or 0: `s[i]` is behind what opened it. */
+/* Returns the place after the next `end`, or 0; s[i] follows the opening mark. */
 static size_t display_end(const struct text *t, size_t i, const char *end)
 {
     for (size_t from = i; i < t->n && i < from + FAR; i++) {
@@ -55,7 +55,8 @@ static size_t display_end(const struct text *t, size_t i, const char *end)
     return 0;
 }
 
-/* The same within a line, and (pandoc's rule) only if no blank stands at its inner sides and no digit behind: "$5 and $10". */
+/* Returns the place after the closing dollar on the same line, or 0.  By pandoc's rule no blank may follow the opening dollar or precede the
+ * closing one, and no digit may follow the closing one: "$5 and $10". */
 static size_t dollar_end(const struct text *t, size_t i)
 {
     size_t from = i;
@@ -78,7 +79,7 @@ static size_t line_end(const struct text *t, size_t i, const char *end)
     return 0;
 }
 
-/* Where the mathematics that begins at i ends, or 0. */
+/* Returns the end of the mathematics that begins at i, or 0. */
 static size_t math_end(const struct text *t, size_t i)
 {
     if (at(t, i, "$$"))
@@ -100,7 +101,7 @@ static bool may_begin_block(const struct text *t, size_t i)
 {
     while (i < t->n && (t->s[i] == ' ' || t->s[i] == '\t'))
         i++;
-    return i < t->n && t->s[i] && strchr("-+*>#=|0123456789", t->s[i]);
+    return i < t->n && t->s[i] && strchr("-+*>#=|<0123456789", t->s[i]);
 }
 
 /* Returns the place after a code span, or after a run of backticks that opens none. */
@@ -120,7 +121,7 @@ static size_t skip_code(const struct text *t, size_t i)
     return from;
 }
 
-/* Behind the target of a link, "](target": it is shown as md4c gives it. */
+/* Returns the place after the target of a link, "](target", which is shown as md4c returns it. */
 static size_t skip_target(const struct text *t, size_t i)
 {
     while (i < t->n && !is_blank(t->s[i]) && t->s[i] && t->s[i] != ')' && t->s[i] != '`')
@@ -128,7 +129,7 @@ static size_t skip_target(const struct text *t, size_t i)
     return i;
 }
 
-/* All but the patches: the same bytes in the same places. */
+/* Replaces bytes one for one: mathematics, link definitions, odd white space. */
 static void defuse(char *out, const char *s, size_t n)
 {
     struct text t = {s, n};
@@ -198,7 +199,7 @@ static void add_rows(struct copy *c, const char *s, size_t from, size_t to)
     }
 }
 
-/* Behind a line's text. */
+/* Returns the end of the line's text, before its newline. */
 static size_t text_end(const char *s, size_t from, size_t n)
 {
     const char *nl = memchr(s + from, '\n', n - from);
@@ -230,7 +231,7 @@ void copy_make(struct copy *c, const char *s, size_t n, bool table)
 
 size_t copy_place(const struct copy *c, size_t at, size_t n)
 {
-    int low = 0, high = c->n_patches;   /* patches before `low` begin before `at`'s end */
+    int low = 0, high = c->n_patches;   /* patches below `low` begin before at + n */
     while (low < high) {
         int mid = low + (high - low) / 2;
         if (c->patches[mid].at < at + n)
@@ -242,6 +243,23 @@ size_t copy_place(const struct copy *c, size_t at, size_t n)
         return at;
     const struct copy_patch *p = &c->patches[low - 1];
     return at < p->at + p->n ? COPY_NO_PLACE : p->source + (at - p->at - p->n);
+}
+
+size_t copy_piece(const struct copy *c, size_t at, size_t n)
+{
+    int low = 0, high = c->n_patches;   /* patches below `low` end at or before `at` */
+    while (low < high) {
+        int mid = low + (high - low) / 2;
+        if (c->patches[mid].at + c->patches[mid].n <= at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low == c->n_patches || c->patches[low].at >= at + n)
+        return n;
+    const struct copy_patch *p = &c->patches[low];
+    size_t piece = p->at > at ? p->at - at : p->at + p->n - at;
+    return piece < n ? piece : n;
 }
 
 void copy_free(struct copy *c)

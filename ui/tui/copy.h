@@ -20,10 +20,12 @@ struct copy {                           /* valid as {0} */
  * block does not see those of other blocks; and makes letters of NUL bytes, vertical white space and carriage returns without a newline.  table: the
  * source is a table with its delimiter row in the second line; that row and empty cells ("||") are rewritten in the form that md4c needs. */
 void copy_make(struct copy *c, const char *s, size_t n, bool table);
-/* Where the n bytes at text.data[at] are in the source, or COPY_NO_PLACE: they are replacements. */
+/* Maps the n bytes at text.data[at] to their place in the source; COPY_NO_PLACE: they are, or contain, a replacement. */
 size_t copy_place(const struct copy *c, size_t at, size_t n);
-/* The end of the mathematics that begins at s[i], i < n; 0: none begins there. */
+/* Returns the end of the mathematics that begins at s[i], i < n; 0: no mathematics begins there. */
 size_t copy_math_end(const char *s, size_t n, size_t i);
+/* Length of the first part of the n bytes at text.data[at], n > 0, that is in the source as one piece, or that is one replacement. */
+size_t copy_piece(const struct copy *c, size_t at, size_t n);
 void copy_free(struct copy *c);
 
 #endif

@@ -12,12 +12,12 @@
 #include "ui/tui/render.h"
 #include "ui/tui/sheet.h"
 
-/* How far the source is laid out for good: whole lines, and all blocks but the one that is open. */
+/* The part of the source that is laid out for good: whole lines, and all blocks but the open one. */
 struct progress {
-    size_t scan;                /* lines before it were seen */
+    size_t scan;                /* end of the lines that were handled */
     size_t open;                /* where the open block begins */
     struct block block;
-    struct sheet_mark mark;     /* of what is laid out */
+    struct sheet_mark mark;     /* end of the layout so far */
 };
 
 struct markdown {
@@ -27,10 +27,10 @@ struct markdown {
     struct sheet sheet;
     struct progress done;
     struct sheet_mark table;    /* of the open table as far as its rows are complete, */
-    size_t table_to;            /* which is up to here; 0: there is none */
+    size_t table_to;            /* which end here; 0: no open table */
     struct sheet raw_sheet;
     struct progress raw_done;
-    int n_settled;              /* lines that were seen to be; not when raw */
+    int n_settled;              /* lines found to be settled; not when raw */
 };
 
 static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};
@@ -118,7 +118,7 @@ static bool blank_before(const struct markdown *m, size_t at)
     return block_is_blank(m->source.data + from, end - from);
 }
 
-/* A line of a block that is shown as it is. */
+/* Adds a line of a block that is shown as it is. */
 static void verbatim_line(struct markdown *m, const struct block *b, size_t at, size_t n)
 {
     const char *s = m->source.data + at;
@@ -146,7 +146,7 @@ static void begin_block(struct markdown *m, struct progress *p, size_t n)
     }
 }
 
-/* The open block ends before `to`. */
+/* Ends the open block before `to` and lays it out. */
 static void end_block(struct markdown *m, struct progress *p, size_t to)
 {
     int first = m->sheet.lines.n;
@@ -164,7 +164,7 @@ static void end_block(struct markdown *m, struct progress *p, size_t to)
     p->block = (struct block){.left = p->block.next_left};
 }
 
-/* The next n bytes are a line. */
+/* Handles the next n bytes, a whole line. */
 static void take_line(struct markdown *m, struct progress *p, size_t n)
 {
     const char *line = m->source.data + p->scan;
@@ -187,7 +187,7 @@ static void take_line(struct markdown *m, struct progress *p, size_t n)
 
 /* --- the line that is not complete --- */
 
-/* Its bytes that are shown: no part of a character or of a newline, nothing that may still become a fence. */
+/* Returns how many bytes of it are shown: no part of a character or of a newline, and nothing that may still become a fence. */
 static size_t shown(const struct markdown *m, const struct progress *p)
 {
     const char *s = m->source.data + p->scan;
@@ -211,7 +211,7 @@ static bool only(const char *s, size_t n, const char *set)
     return true;
 }
 
-/* A table whose delimiter row is not complete: until then its lines are shown as they are. */
+/* True if the lines may become a table once their delimiter row is complete; until then they are shown as they are. */
 static bool may_become_table(const struct markdown *m, const struct progress *p, size_t n)
 {
     const char *s = m->source.data, *line = s + p->scan;
@@ -220,7 +220,7 @@ static bool may_become_table(const struct markdown *m, const struct progress *p,
     return p->block.kind == BLOCK_TEXT && p->block.n_lines == 1 && p->block.header && (n || s[p->open] == '|') && only(line, n, "|-: \t");
 }
 
-/* The underline of a heading, or the beginning of a list or a rule: the text above must not jump meanwhile. */
+/* True if the line may underline a heading, or begin a list or a rule; until then the text above must not jump. */
 static bool may_underline(const struct progress *p, const char *line, size_t n)
 {
     return n && p->block.kind == BLOCK_TEXT && (only(line, n, "-") || only(line, n, "="));
@@ -246,16 +246,17 @@ static void take_open_table(struct markdown *m, struct progress *p, size_t n)
 }
 
 /* --- settled lines ---
- * Blocks before the last leaf are over.  Of a paragraph two things are open: a mark that is shown as text because its other half is
- * not there, with all that comes behind; and the last word, which decides where its line and the one before it break. */
+ * Blocks before the last leaf are over.  In a paragraph two things are open: a mark that is shown as text because its other half
+ * is missing, with all text after it; and the last word, which decides where its line and the line before break. */
 
 struct scan {
     const struct sheet *sheet;
     const char *source;
     size_t from, to;                    /* of the paragraph, in the source */
-    size_t span;                        /* where the marked text under way begins */
-    bool   marked;                      /* there is some */
-    size_t skip;                        /* mathematics goes on up to there */
+    size_t seen;                        /* end of the last run that is in the source */
+    size_t span;                        /* where the last marked text begins, with the mark that opens it */
+    bool   marked;                      /* the last run is marked */
+    size_t skip;                        /* end of the mathematics under way */
 };
 
 static bool is_blank(char c)
@@ -281,8 +282,7 @@ static bool is_undecided(const char *line, size_t n)
     return n && i == n;
 }
 
-/* The unit that more bytes may join: the last word, or the last cluster of a script without blanks, which has at most so many
- * characters. */
+/* Returns the start of the unit that more bytes may join: the last word, or the last cluster of a script without blanks. */
 static size_t last_unit(const struct scan *s)
 {
     enum { CLUSTER = 12 };
@@ -304,7 +304,7 @@ static bool is_escaped(const struct scan *s, size_t at)
     return (at - i) & 1;
 }
 
-/* Could the character at `at`, which is shown as text, still open something? */
+/* True if the character at `at`, which is shown as text, may still open a span. */
 static bool may_open(const struct scan *s, size_t at)
 {
     char c = s->source[at], before = at ? s->source[at - 1] : ' ', behind = at + 1 < s->to ? s->source[at + 1] : ' ';
@@ -330,15 +330,23 @@ static bool may_open(const struct scan *s, size_t at)
     }
 }
 
-/* The first place of a run that may open something, or NO_SOURCE.  What it opens may take the marked text around it apart. */
+/* Returns the first place of a run that may open a span, or LINES_NO_SOURCE.  The new span may dissolve marked text around it. */
 static size_t doubt_in(struct scan *s, const struct run *r)
 {
     bool marked = r->look.marks || r->look.style == STYLE_link || r->look.style == STYLE_dim;           /* dim: where a link goes */
-    if (r->source == LINES_NO_SOURCE || r->look.style == STYLE_code)
+    if (r->source == LINES_NO_SOURCE)
+        return LINES_NO_SOURCE;
+    bool after_mark = s->marked && !marked;
+    size_t end_before = s->seen;
+    s->seen = r->source + r->n;
+    if (r->look.style == STYLE_code)
         return LINES_NO_SOURCE;
     if (marked && !s->marked)
-        s->span = r->source;
+        s->span = end_before;
     s->marked = marked;
+    bool opens_html = r->source > s->from && s->source[r->source - 1] == '<' && strchr("!?", s->source[r->source]);
+    if (marked && opens_html)           /* md4c takes "<!a:b>" for an address until a comment ends */
+        return s->span;
     size_t from = r->source > s->from ? r->source : s->from;            /* the mark of an item may be in the same run */
     for (size_t at = from > s->skip ? from : s->skip; at < r->source + r->n; at++) {
         size_t end = is_escaped(s, at) ? 0 : copy_math_end(s->source + s->from, s->to - s->from, at - s->from);
@@ -349,7 +357,7 @@ static size_t doubt_in(struct scan *s, const struct run *r)
         if (end)
             at = s->skip - 1;
         else if (may_open(s, at))
-            return marked ? s->span : at && s->source[at] == '[' && s->source[at - 1] == '!' ? at - 1 : at;
+            return marked || (after_mark && at <= r->source + 1) ? s->span : at && s->source[at] == '[' && s->source[at - 1] == '!' ? at - 1 : at;
     }
     return LINES_NO_SOURCE;
 }
@@ -371,7 +379,8 @@ static bool breaks_at(const struct scan *s, size_t i)
     return is_blank(s->source[i]) && !(i > s->from && s->source[i - 1] == '`') && !(i + 1 < s->to && s->source[i + 1] == '`');
 }
 
-/* Returns the place after the first word of a line, or after so many characters of a script without blanks: the line before ends for their sake. */
+/* Returns the place after the first word of a line, or after so many characters of a script without blanks: the line before
+ * breaks so that these stay together. */
 static size_t first_word(const struct scan *s, int line)
 {
     enum { ENOUGH = 8 };
@@ -384,14 +393,14 @@ static size_t first_word(const struct scan *s, int line)
     return i;
 }
 
-/* What closes a span may go on and then be something else. */
+/* True if the text ends in a mark that more bytes could turn into another one. */
 static bool ends_in_mark(const struct scan *s)
 {
     char c = s->to > s->from ? s->source[s->to - 1] : 0;
     return c && strchr("*_~`$", c);
 }
 
-/* A first line with a bar is the header of a table if the second one says so. */
+/* True if the first line has a bar and the second one may be a delimiter row. */
 static bool may_be_table(const struct scan *s)
 {
     const char *p = s->source + s->from, *end = memchr(p, '\n', s->to - s->from);
@@ -401,7 +410,7 @@ static bool may_be_table(const struct scan *s)
 
 static int text_lines(const struct sheet *sheet, const char *source, size_t to)
 {
-    struct scan s = {.sheet = sheet, .source = source, .from = sheet->leaf.source, .to = to};
+    struct scan s = {.sheet = sheet, .source = source, .from = sheet->leaf.source, .seen = sheet->leaf.source, .to = to};
     const struct lines *l = &sheet->lines;
     int n = sheet->leaf.first;
     if (may_be_table(&s) || ends_in_mark(&s))
@@ -412,7 +421,7 @@ static int text_lines(const struct sheet *sheet, const char *source, size_t to)
     return n;
 }
 
-/* Formulas of several lines take marks of lists and quotes for their own. */
+/* True if the text opens a formula of several lines, in which marks of lists and quotes are part of the formula. */
 static bool opens_formula(const char *s, size_t n)
 {
     for (size_t i = 0, end; i + 1 < n; i += end ? end - i : 1) {

@@ -1,5 +1,5 @@
 /* Lays out markdown while it streams: the source grows at its end, and only the last, open block is laid out again.  md4c parses.  However the bytes
- * are split, the lines are the same; at any moment all text so far is visible, except the marks of markdown.
+ * are split, the lines are the same; at any moment all text received is visible, except the marks of markdown.
  *
  * It is CommonMark with tables, strikethrough, task lists and bare URLs.  A model's text is shown as the model wrote it: line breaks, empty lines,
  * numbers and bullets are kept.  Formulas are made readable (formula.h), once they are complete; HTML and links by
@@ -15,7 +15,7 @@ struct markdown;
 struct markdown *markdown_open(void);
 void markdown_close(struct markdown *m);
 void markdown_push(struct markdown *m, const char *text, size_t n);
-/* No more text will come: the last block is laid out for good. */
+/* Ends the text: the last block is laid out for good. */
 void markdown_end(struct markdown *m);
 /* Sets the width; both >= 1.  Running text gets `measure` columns, code and tables all.  Lays out everything again if a number has changed. */
 void markdown_width(struct markdown *m, int columns, int measure);
@@ -26,8 +26,8 @@ void markdown_raw(struct markdown *m, bool raw);        /* shows the source as i
 const struct lines *markdown_lines(struct markdown *m); /* valid until the next call of another function */
 /* How many of these lines, from the first on, no later text can change at this width. */
 int  markdown_n_final(struct markdown *m);
-/* Likewise with lines of the open block, whose text no later text can change; but a paragraph may still get the looks of a heading.  The number
- * depends on how much text has come. */
+/* The number of lines, from the first on, whose text no later text can change: the final ones and some of the open block.  A paragraph may still get
+ * the looks of a heading.  The number depends on how much text has come. */
 int  markdown_n_settled(struct markdown *m);
 /* Code blocks in order: their text (without fences) and language. */
 int  markdown_n_blocks(struct markdown *m);

@@ -17,12 +17,12 @@
 
 enum {
     DEEPEST = 4,                /* levels of quotes and lists that indent */
-    CELLS_MAX = 100000,         /* md4c makes up the cells that a row lacks: a table is larger than its source */
+    CELLS_MAX = 100000,         /* md4c adds the missing cells of a row, so a table can be far larger than its source */
 };
 
 /* A quote, or an item of a list. */
 struct box {
-    bool quote, fresh;          /* fresh: nothing stands in it yet */
+    bool quote, fresh;          /* fresh: the box is still empty */
     char marker[16];            /* of an item */
     size_t source;
     int  columns;
@@ -45,13 +45,13 @@ struct render {
 
     struct lines text;          /* of the paragraph, heading or cell under way */
     size_t text_cursor;         /* the cursor before it */
-    size_t cursor;              /* behind what was seen of the source */
-    bool line_done;             /* what comes next begins on a later line than the cursor's */
+    size_t cursor;              /* end of the source that was handled so far */
+    bool line_done;             /* the next text begins on a later line than the cursor's */
     bool gap;                   /* an empty line was passed */
     int  em, strong, del, code, link, heading;
     bool underlined;            /* a heading by the line below it */
     struct { int line; size_t at; } link_text;
-    bool any;                   /* something was put out */
+    bool any;                   /* a line was put out */
 
     size_t formula_to;          /* a formula is shown as source up to there */
     bool in_code, in_table;
@@ -93,7 +93,7 @@ static struct look look_of(const struct render *r)
     return l;
 }
 
-/* The place in the source of what md4c points to, or LINES_NO_SOURCE if it points to something of its own. */
+/* Maps a pointer of md4c to its place in the source; LINES_NO_SOURCE: the text is md4c's own. */
 static size_t place_of(const struct render *r, const char *p, size_t n)
 {
     uintptr_t first = (uintptr_t)r->copy.text.data, at = (uintptr_t)p - first;
@@ -109,7 +109,7 @@ static size_t line_end(const struct render *r, size_t at)
     return p ? (size_t)(p - r->source) : r->to;
 }
 
-/* Where the next block's text or mark begins. */
+/* Returns where the next block's text or mark begins. */
 static size_t upcoming(const struct render *r)
 {
     size_t i = r->line_done ? line_end(r, r->cursor) : r->cursor;
@@ -137,8 +137,8 @@ static void pass(struct render *r, size_t at)
 
 /* --- margins --- */
 
-/* Line 0: of the first line of what comes next; 1: of the others; 2: of an empty line before it.  As many levels as there is
- * room for; marks of items for which there is none become loose. */
+/* Makes the margins of the next block: line 0 for its first line, 1 for its other lines, 2 for an empty line before it.  Deep levels for which
+ * there is no room are left out, and marks of their items become loose. */
 static void make_margin(struct render *r)
 {
     static const char blanks[] = "                ";
@@ -165,8 +165,8 @@ static void make_margin(struct render *r)
     }
 }
 
-/* Called before a block is put out whose text begins at `at`: the empty line above it where the source has one, its margins.
- * Text takes the loose marks; before other blocks they stand on a line of their own. */
+/* Begins a block whose text begins at `at`: adds the empty line above it if the source has one, and returns its margins.  A paragraph begins with the
+ * loose marks; other blocks have them on a line of their own above. */
 static struct lines_margin begin_leaf(struct render *r, size_t at, bool text)
 {
     struct lines_margin margin = {&r->margin, 0, 1};
@@ -199,7 +199,7 @@ static void rule(struct render *r, int columns, struct lines_margin margin)
     lines_free(&line);
 }
 
-/* Puts out the paragraph or heading that was gathered, if there is one. */
+/* Puts out the paragraph or heading collected so far, if there is one. */
 static void flush_text(struct render *r)
 {
     struct lines *t = &r->text;
@@ -247,7 +247,7 @@ static void begin_text(struct render *r, size_t source)
     lines_add(&r->text, dim, " ", 1, behind < r->to && r->source[behind] == ' ' ? behind : LINES_NO_SOURCE);
 }
 
-/* A newline in the text begins a new line. */
+/* Adds text; a newline in it begins a new line. */
 static void add_text(struct render *r, struct look look, const char *s, size_t n, size_t source)
 {
     struct lines *to = r->in_table ? &r->table.text : &r->text;
@@ -265,7 +265,8 @@ static void add_text(struct render *r, struct look look, const char *s, size_t n
     }
 }
 
-/* The end of the formula that begins at s[i] of md4c's text s[0..n), or 0.  md4c cuts a formula of several lines: it is shown as source. */
+/* Returns the end of the formula that begins at s[i] of md4c's text s[0..n), or 0.  md4c cuts a formula of several lines, which is shown as source.
+ * */
 static size_t formula_end(struct render *r, const char *s, size_t n, size_t i, size_t source)
 {
     char c = r->source[source + i];
@@ -276,8 +277,8 @@ static size_t formula_end(struct render *r, const char *s, size_t n, size_t i, s
     return end && r->formula_to <= source + n ? r->formula_to - source : 0;
 }
 
-/* Adds text that md4c points to, from the source where it is there; formulas in it are made readable. */
-static void add(struct render *r, struct look look, const char *s, size_t n)
+/* Adds text that is one piece of the source, or md4c's own; formulas in it are made readable. */
+static void add_piece(struct render *r, struct look look, const char *s, size_t n)
 {
     struct buf text = {0};
     size_t source = place_of(r, s, n), done = 0;
@@ -300,6 +301,21 @@ static void add(struct render *r, struct look look, const char *s, size_t n)
     }
     add_text(r, look, r->source + source + done, n - done, source + done);
     buf_free(&text);
+}
+
+/* Adds text that md4c points to, in pieces where it crosses a replacement in the copy. */
+static void add(struct render *r, struct look look, const char *s, size_t n)
+{
+    uintptr_t first = (uintptr_t)r->copy.text.data, at = (uintptr_t)s - first;
+    bool copied = (uintptr_t)s >= first && at + n <= r->copy.text.len;
+    size_t piece;
+    do {
+        piece = copied && n ? copy_piece(&r->copy, at, n) : n;
+        add_piece(r, look, s, piece);
+        s += piece;
+        at += piece;
+        n -= piece;
+    } while (n);
 }
 
 static void new_line(struct render *r)
@@ -361,7 +377,7 @@ static void add_attribute(struct render *r, const MD_ATTRIBUTE *a)
     }
 }
 
-/* Behind the text of a link or an image: where it goes, unless the text says it. */
+/* Adds the target after the text of a link or an image, unless the text is the target. */
 static void add_target(struct render *r, const MD_ATTRIBUTE *url, const MD_ATTRIBUTE *title)
 {
     const struct lines *to = r->in_table ? &r->table.text : &r->text;
@@ -402,7 +418,7 @@ static void push_list(struct render *r, struct list l)
     r->lists[r->n_lists++] = l;
 }
 
-/* An item's mark as it is written, at `at`; 0: it is not there. */
+/* Returns the length of the item's mark at `at`; 0: the source has no mark there. */
 static size_t mark_at(const struct render *r, size_t at, const struct list *l)
 {
     size_t i = at;
@@ -461,7 +477,7 @@ static void enter_code(struct render *r, const MD_BLOCK_CODE_DETAIL *d)
     size_t at = upcoming(r);
     struct lines_margin margin = begin_leaf(r, at, false);
     size_t info, n = block_info(r->source + at, line_end(r, at) - at, &info);
-    bool found = at < r->to && r->source[at] == d->fence_char;          /* as it is written; else what md4c says */
+    bool found = at < r->to && r->source[at] == d->fence_char;          /* the info string as written, else as md4c returns it */
     sheet_code_begin(r->out, found ? r->source + at + info : d->info.text, found ? n : d->info.size, at, margin);
     if (d->fence_char)
         r->cursor = line_end(r, at);
@@ -495,7 +511,7 @@ static void code_text(struct render *r, const char *s, size_t n)
         r->line_source = at;
         return;
     }
-    size_t before = r->line.len;        /* blanks that md4c made of the source's blanks */
+    size_t before = r->line.len;        /* blanks that are the source's blanks */
     if (before <= at - r->from && !memcmp(r->source + at - before, buf_str(&r->line), before))
         r->line_source = at - before;
     buf_add(&r->line, r->source + at, n);
@@ -532,7 +548,7 @@ static void enter_row(struct render *r)
     r->cell = -1;
 }
 
-/* A row may have more cells than the header.  The parser drops them; here they follow in the last one. */
+/* Ends a row.  Cells beyond those of the header, which md4c drops, are added to the last one. */
 static void leave_row(struct render *r)
 {
     size_t end = line_end(r, r->cursor), i = r->cursor;
@@ -555,7 +571,7 @@ static void leave_row(struct render *r)
         table_cell_end(&r->table);
     }
     r->cursor = line_end(r, r->cursor);
-    if (r->table.n_cells == r->table.n_cols)            /* behind the header, the delimiter row */
+    if (r->table.n_cells == r->table.n_cols)            /* skips the delimiter row after the header */
         r->cursor = line_end(r, upcoming(r));
 }
 
