@@ -40,11 +40,6 @@ static uint32_t hash(const struct glyph *g, int col)
     return h ^ h >> 16;
 }
 
-static bool is_at(const struct anchor *an, const struct glyph *g, int col)
-{
-    return an->col == col && an->glyph.width == g->width && an->glyph.n == g->n && !memcmp(an->glyph.text, g->text, g->n);
-}
-
 uint32_t anchor_code(struct anchors *a, const struct glyph *g, int col)
 {
     if (!a->at) {
@@ -52,8 +47,11 @@ uint32_t anchor_code(struct anchors *a, const struct glyph *g, int col)
         a->slots = memory_zeroed(SLOTS, sizeof *a->slots);
     }
     uint32_t i = hash(g, col) % SLOTS;
-    while (a->slots[i] && !is_at(&a->at[a->slots[i] - 1], g, col))
-        i = (i + 1) % SLOTS;
+    for (; a->slots[i]; i = (i + 1) % SLOTS) {
+        const struct anchor *an = &a->at[a->slots[i] - 1];
+        if (an->col == col && an->glyph.width == g->width && an->glyph.n == g->n && !memcmp(an->glyph.text, g->text, g->n))
+            break;
+    }
     if (!a->slots[i]) {
         if (a->n == MOST)
             return 0;
@@ -69,15 +67,6 @@ static void go_to(int col, const char *(*right)(int n), struct buf *out)
     buf_addc(out, '\r');
     if (col)
         buf_adds(out, right(col));
-}
-
-/* Draws blanks, then the glyph on top.  A terminal with a narrower idea of the glyph shows the rest of the blanks, and one that takes the glyph for a
- * combining mark puts the mark on a blank. */
-static void show(const struct anchor *an, const char *(*right)(int n), struct buf *out)
-{
-    buf_add(out, "  ", an->glyph.width);
-    go_to(an->col, right, out);
-    buf_add(out, an->glyph.text, an->glyph.n);
 }
 
 /* Returns the number of the placeholder at the beginning of s[0..n), which is odd for a second column; -1: s begins with other text. */
@@ -103,7 +92,11 @@ void anchors_expand(const struct anchors *a, const char *s, size_t n, int cols, 
         const struct anchor *an = &a->at[p / 2];
         i += CODE_BYTES;
         if (p % 2 == 0) {
-            show(an, right, out);
+            /* Blanks, then the glyph on top: a terminal with a narrower idea of the glyph shows the rest of the blanks, and one that takes the glyph
+             * for a combining mark puts the mark on a blank. */
+            buf_add(out, "  ", an->glyph.width);
+            go_to(an->col, right, out);
+            buf_add(out, an->glyph.text, an->glyph.n);
             if (placeholder(a, s + i, n - i) == p + 1) {
                 i += CODE_BYTES;
                 p++;

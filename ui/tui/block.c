@@ -62,7 +62,7 @@ static bool holds(const struct line *l, size_t from, const char *what)
     return false;
 }
 
-/* --- what a line begins --- */
+/* --- beginnings of blocks --- */
 
 static bool is_heading(const struct line *l)
 {

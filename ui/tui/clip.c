@@ -69,7 +69,7 @@ static bool wait_for(pid_t pid)
 /* Runs a program whose input is the text in a memory file: no pipe to feed, no SIGPIPE.  The beginning of its output goes to output[size]. */
 static bool run(const char *const *argv, const char *text, size_t n, char *output, size_t size)
 {
-    int in = memfd_create("copied", MFD_CLOEXEC), out = memfd_create("said", MFD_CLOEXEC);
+    int in = memfd_create("copied", MFD_CLOEXEC), out = memfd_create("output", MFD_CLOEXEC);
     bool ok = in >= 0 && out >= 0 && buf_write(in, text, n) && lseek(in, 0, SEEK_SET) == 0;
     pid_t pid = ok ? spawn(argv, in, out) : -1;
     ok = pid > 0 && wait_for(pid);
@@ -133,12 +133,6 @@ static bool to_desktop(const char *text, size_t n, const char **where)
     return false;
 }
 
-static bool to_state_file(const char *text, size_t n, struct buf *path, struct err *e)
-{
-    return paths_state(path, "clipboard.txt", e) &&
-           (buf_replace_file_unsynced(path->data, text, n) || err_set(e, "cannot write %s: %s", path->data, strerror(errno)));
-}
-
 static void count_bytes(size_t n, struct buf *message)
 {
     number_count(message, (long)n);
@@ -149,7 +143,8 @@ static bool into_file(const char *text, size_t n, const char *why, struct buf *m
 {
     struct buf path = {0};
     struct err e = {0};
-    bool ok = to_state_file(text, n, &path, &e);
+    bool ok = paths_state(&path, "clipboard.txt", &e)
+        && (buf_replace_file_unsynced(path.data, text, n) || err_set(&e, "cannot write %s: %s", path.data, strerror(errno)));
     if (ok) {
         buf_adds(message, "copied ");
         count_bytes(n, message);

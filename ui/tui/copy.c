@@ -96,14 +96,6 @@ size_t copy_math_end(const char *s, size_t n, size_t i)
     return math_end(&(struct text){s, n}, i);
 }
 
-/* True if the line at i may begin a block within a quote or a list, where a code span ends. */
-static bool may_begin_block(const struct text *t, size_t i)
-{
-    while (i < t->n && (t->s[i] == ' ' || t->s[i] == '\t'))
-        i++;
-    return i < t->n && t->s[i] && strchr("-+*>#=|<0123456789", t->s[i]);
-}
-
 /* Returns the place after a code span, or after a run of backticks that opens none. */
 static size_t skip_code(const struct text *t, size_t i)
 {
@@ -115,18 +107,17 @@ static size_t skip_code(const struct text *t, size_t i)
         k = t->s[j] == '`' ? k + 1 : 0;
         if (k == n && (j + 1 == t->n || t->s[j + 1] != '`'))
             return j + 1;
-        if (t->s[j] == '\n' && (n >= 3 || stops(t, j + 1) || may_begin_block(t, j + 1)))
+        if (t->s[j] != '\n')
+            continue;
+        if (n >= 3 || stops(t, j + 1))
             break;                      /* three may open a fence, whose mark is no span */
+        size_t next = j + 1;
+        while (next < t->n && (t->s[next] == ' ' || t->s[next] == '\t'))
+            next++;
+        if (next < t->n && t->s[next] && strchr("-+*>#=|<0123456789", t->s[next]))
+            break;                      /* the line may begin a block, where a code span ends */
     }
     return from;
-}
-
-/* Returns the place after the target of a link, "](target", which is shown as md4c returns it. */
-static size_t skip_target(const struct text *t, size_t i)
-{
-    while (i < t->n && !is_blank(t->s[i]) && t->s[i] && t->s[i] != ')' && t->s[i] != '`')
-        i++;
-    return i;
 }
 
 /* Replaces bytes one for one: mathematics, link definitions, odd white space. */
@@ -138,7 +129,8 @@ static void defuse(char *out, const char *s, size_t n)
         if (s[i] == '`') {
             i = skip_code(&t, i);
         } else if (at(&t, i, "](")) {
-            i = skip_target(&t, i + 2);
+            for (i += 2; i < n && !is_blank(s[i]) && s[i] && s[i] != ')' && s[i] != '`'; i++)
+                ;                       /* the target of a link is shown as md4c returns it */
         } else if (end) {
             for (; i < end; i++)
                 if (!is_blank(s[i]))
@@ -166,7 +158,7 @@ static void patch(struct copy *c, const char *text, size_t n, size_t source)
     buf_add(&c->text, text, n);
 }
 
-/* md4c wants three characters for every column of a delimiter row, others want one. */
+/* Rewrites a delimiter row: md4c needs three characters a column, others need one. */
 static void patch_delimiters(struct copy *c, const char *s, size_t at, size_t end)
 {
     struct buf row = {0};
@@ -189,7 +181,7 @@ static void patch_delimiters(struct copy *c, const char *s, size_t at, size_t en
     buf_free(&row);
 }
 
-/* md4c takes "||" for one boundary. */
+/* Adds rows with a blank between "||", which md4c takes for one boundary. */
 static void add_rows(struct copy *c, const char *s, size_t from, size_t to)
 {
     for (size_t i = from; i < to; i++) {
@@ -245,7 +237,7 @@ size_t copy_place(const struct copy *c, size_t at, size_t n)
     return at < p->at + p->n ? COPY_NO_PLACE : p->source + (at - p->at - p->n);
 }
 
-size_t copy_piece(const struct copy *c, size_t at, size_t n)
+size_t copy_part(const struct copy *c, size_t at, size_t n)
 {
     int low = 0, high = c->n_patches;   /* patches below `low` end at or before `at` */
     while (low < high) {

@@ -25,7 +25,7 @@ size_t copy_place(const struct copy *c, size_t at, size_t n);
 /* Returns the end of the mathematics that begins at s[i], i < n; 0: no mathematics begins there. */
 size_t copy_math_end(const char *s, size_t n, size_t i);
 /* Length of the first part of the n bytes at text.data[at], n > 0, that is in the source as one piece, or that is one replacement. */
-size_t copy_piece(const struct copy *c, size_t at, size_t n);
+size_t copy_part(const struct copy *c, size_t at, size_t n);
 void copy_free(struct copy *c);
 
 #endif

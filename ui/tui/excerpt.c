@@ -13,7 +13,7 @@ static size_t scheme(const char *s, size_t n)
     return 0;
 }
 
-/* Without the marks of the sentence at its end, and without closing marks that it does not open itself. */
+/* Returns the length of the address, without punctuation at its end and without closing brackets that it does not open itself. */
 static size_t length(const char *s, size_t n)
 {
     static const char opening[] = "([{", closing[] = ")]}";
@@ -46,9 +46,9 @@ bool excerpt_url(const char *text, size_t len, size_t *at, size_t *n)
 
 /* --- the newest sentence --- */
 
-enum { LEAST = 8 };                     /* bytes: "So" says nothing of a thought */
+enum { LEAST = 8 };                     /* bytes; shorter ones, such as "So", are no summary of a thought */
 
-/* Does a sentence end with byte i?  Lines count as sentences: thoughts are full of lists. */
+/* True if a sentence ends with byte i.  Lines count as sentences, since reasoning is full of lists. */
 static bool ends(const char *s, size_t n, size_t i)
 {
     bool stop = s[i] == '.' || s[i] == '!' || s[i] == '?';

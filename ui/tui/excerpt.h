@@ -7,8 +7,8 @@
 
 #include "base/buf.h"
 
-/* Finds the next http, https, ftp or mailto address from *at on.  *at becomes its first byte, *n its length; false: there is none.  Punctuation of
- * the sentence around it, and marks of markdown, are no part of it. */
+/* Finds the next http, https, ftp or mailto address from *at on.  *at becomes its first byte, *n its length; false: no more addresses.  Punctuation
+ * of the sentence around it, and marks of markdown, are no part of it. */
 bool excerpt_url(const char *text, size_t len, size_t *at, size_t *n);
 /* Appends the newest whole sentence of a text that grows, such as reasoning, on one line and without marks of lists and headings.  False: the text
  * has no whole sentence yet. */

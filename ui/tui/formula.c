@@ -143,7 +143,7 @@ static bool verbatim(struct tex *t, struct buf *out)
     return true;
 }
 
-/* True if text beside what comes next would read as one thing with it: a letter, a digit, a command for one, a script. */
+/* True if text right before the next thing would read as one with it: a letter, a digit, a command for one, a script. */
 static bool joined_after(const struct tex *t)
 {
     if (at_end(t))
@@ -326,7 +326,7 @@ static bool negated(struct tex *t, struct buf *out)
     return ok;
 }
 
-/* Reads what follows \left, \right, \big and the like: the delimiter itself; a dot stands for none. */
+/* Reads the delimiter after \left, \right, \big and the like; a dot means no delimiter. */
 static bool delimiter(struct tex *t, struct buf *out)
 {
     skip_blanks(t);
@@ -354,7 +354,7 @@ static bool operator_name(struct tex *t, struct buf *out)
     return argument(t, out);
 }
 
-/* Reads what only sets something: \limits, \displaystyle. */
+/* Reads a command without output: \limits, \displaystyle. */
 static bool nothing(struct tex *t, struct buf *out)
 {
     drop_blanks(out);

@@ -23,7 +23,7 @@ static bool is_bidi(uint32_t cp)
 }
 /* Vowels and finals of Hangul, which are drawn over their first consonant. */
 static bool is_hangul_rest(uint32_t cp) { return between(cp, 0x1160, 0x11FF) || between(cp, 0xD7B0, 0xD7C6) || between(cp, 0xD7CB, 0xD7FB); }
-/* Format characters that do take a column: signs that stand before or below a number. */
+/* Format characters that have a column: signs before or below a number. */
 static bool is_prefix(uint32_t cp)
 {
     return between(cp, 0x600, 0x605) || cp == 0x6DD || cp == 0x70F || between(cp, 0x890, 0x891) || cp == 0x8E2 || cp == 0x110BD || cp == 0x110CD;

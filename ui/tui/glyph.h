@@ -1,6 +1,6 @@
 /* Text in a form whose columns terminals agree about as far as they can: libc's columns, which curses goes by (unicode_width).  One grapheme cluster
  * of the source becomes one glyph (or several, where it needs more than two columns): variation selectors and skin tones are dropped, of a ZWJ
- * sequence its first element is drawn, at most 4 combining marks stay, a mark without a base stands on a dotted circle, a control character
+ * sequence its first element is drawn, at most 4 combining marks stay, a mark without a base is drawn on a dotted circle, a control character
  * is a picture (ESC is U+241B).  What could mislead or what libc cannot draw is one U+FFFD: ill-formed bytes, C1 and
  * bidirectional controls, tags, unassigned code points, letters without a column.  Callers keep the source and copy text from there.
  * Everything that measures or draws text in the full-screen terminal goes through here. */

@@ -25,12 +25,12 @@ static const char paste_end[] = "\033[201~";
 struct keys {
     struct buf in;              /* bytes that are no complete event yet */
     struct buf text;            /* of the next event */
-    int64_t last_ms;            /* when bytes came last */
+    int64_t last_ms;            /* time of the last bytes */
     int     escape_ms;
     int64_t escaped_ms;         /* time of a lone ESC, if no byte came since */
     bool in_paste;              /* between the marks */
-    bool cut;                   /* the time limit ended the paste: its rest may come */
-    bool rest;                  /* bytes have come since */
+    bool cut;                   /* the time limit ended the paste, whose rest may follow */
+    bool rest;                  /* bytes have come since the cut */
     bool after_cr;              /* the last newline was a CR: an LF after it is part of it */
     bool in_string;             /* the rest of a reply that is too long is dropped */
     int  pressed_row, pressed_col;              /* of the left button */
@@ -275,20 +275,15 @@ static void emit_mouse(struct keys *k, int button, int row, int col, bool releas
     emit(k, ev);
 }
 
-static void emit_sgr_mouse(struct keys *k, const struct csi *c)
-{
-    int button = csi_arg(c, 0, 3);
-    bool released = c->final == 'm';
-    if (!released || (button & 3) == 0)
-        emit_mouse(k, button, csi_arg(c, 2, 1) - 1, csi_arg(c, 1, 1) - 1, released);
-}
-
 /* Emits a reply or notice of the terminal.  False: the sequence is a key. */
 static bool csi_report(struct keys *k, const struct csi *c)
 {
-    if (c->prefix == '<' && (c->final == 'M' || c->final == 'm'))
-        emit_sgr_mouse(k, c);
-    else if (c->prefix == '?' && c->final == 'c')
+    if (c->prefix == '<' && (c->final == 'M' || c->final == 'm')) {
+        int button = csi_arg(c, 0, 3);
+        bool released = c->final == 'm';
+        if (!released || (button & 3) == 0)
+            emit_mouse(k, button, csi_arg(c, 2, 1) - 1, csi_arg(c, 1, 1) - 1, released);
+    } else if (c->prefix == '?' && c->final == 'c')
         emit_report(k, REPORT_DA1, csi_arg(c, 0, 0));
     else if (c->prefix == '?' && c->final == 'u')
         emit_report(k, REPORT_KITTY, csi_arg(c, 0, 0));
@@ -495,22 +490,12 @@ static size_t text(struct keys *k, const char *s, size_t n)
     return i;
 }
 
-static bool begins_string(const char *s, size_t n)
-{
-    return n > 1 && ((s[0] == ']' && s[1] >= '0' && s[1] <= '9') || (s[0] == 'P' && strchr("0123456789>!+$", s[1]) && s[1]));
-}
-
-static bool arrow_repeats(const char *s, size_t n)
-{
-    return n >= 6 && (s[1] == '[' || s[1] == 'O') && (s[2] == 'A' || s[2] == 'B') && !memcmp(s, s + 3, 3);
-}
-
 /* Reads ESC and the sequence or key after it.  Returns the length; 0: incomplete. */
 static size_t escape(struct keys *k, const char *s, size_t n)
 {
     if (n == 1)
         return 0;
-    k->more = arrow_repeats(s, n);
+    k->more = n >= 6 && (s[1] == '[' || s[1] == 'O') && (s[2] == 'A' || s[2] == 'B') && !memcmp(s, s + 3, 3);       /* Up or Down twice */
     bool alt = s[1] == ESC;
     size_t at = alt ? 2 : 1, took;
     if (n == at)
@@ -530,7 +515,7 @@ static size_t escape(struct keys *k, const char *s, size_t n)
     }
     if ((s[1] == ']' || s[1] == 'P') && n == 2)
         return 0;
-    if (begins_string(s + 1, n - 1)) {
+    if ((s[1] == ']' && s[2] >= '0' && s[2] <= '9') || (s[1] == 'P' && strchr("0123456789>!+$", s[2]) && s[2])) {
         took = string(k, s + 1, n - 1);
         return took ? 1 + took : 0;
     }

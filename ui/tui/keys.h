@@ -40,9 +40,9 @@ struct key_event {
     enum key_kind kind;
     uint32_t code;
     uint8_t  mods;
-    int      row, col;          /* of the mouse, from 0 */
+    int      row, col;          /* mouse position, from 0 */
     bool     cut;               /* a paste was ended by the time limit, and neither its end mark nor a pause came since: this may be its rest */
-    bool     burst;             /* of Up and Down: several came at once, as from a wheel that a terminal turns into keys */
+    bool     burst;             /* Up and Down: one of several at once, as from a wheel that a terminal turns into keys */
     enum key_report report;
     int      value;             /* SYNC: 1 the mode is known; BACKGROUND: luminance 0..255; FOCUS: 1 in, 0 out; KITTY: its flags;
                                  * WHEEL_KEYS: 1 the terminal turns the wheel into Up and Down while no program has the mouse */

@@ -13,7 +13,7 @@ enum theme_id {
     N_THEMES
 };
 
-/* A row of the table, by what the rows name; styles without one keep the terminal's colours (theme_at fills them in). */
+/* The rows of config/theme.def; styles without a row keep the terminal's colours (see fill()). */
 static const struct { uint8_t theme, style, marks; int16_t fg, bg; } colours[] = {
 #define COLOUR(theme, style, fg, bg, marks) {THEME_##theme, STYLE_##style, marks, fg, bg},
 #include "config/theme.def"
@@ -24,7 +24,7 @@ static struct theme themes[N_THEMES] = {
 #include "config/theme.def"
 };
 
-/* Written once, by the thread that owns the terminal. */
+/* Fills in the themes, once, on the thread that owns the terminal. */
 static void fill(void)
 {
     static bool done;
@@ -84,7 +84,7 @@ int32_t look_nearest(int32_t color, int n)
         return color;
     uint32_t want = look_rgb(color);
     int best = 0, least = 0x7FFFFFFF;
-    /* Among 256 the first sixteen do not count: they are what the user says they are. */
+    /* Among 256 colours the first sixteen are skipped, since users change them. */
     for (int i = n > 16 ? 16 : 0; i < n && i < 256; i++) {
         uint32_t rgb = look_rgb(i);
         int r = (int)(rgb >> 16) - (int)(want >> 16), g = (int)(rgb >> 8 & 255) - (int)(want >> 8 & 255), b = (int)(rgb & 255) - (int)(want & 255);

@@ -220,12 +220,6 @@ static bool may_become_table(const struct markdown *m, const struct progress *p,
     return p->block.kind == BLOCK_TEXT && p->block.n_lines == 1 && p->block.header && (n || s[p->open] == '|') && only(line, n, "|-: \t");
 }
 
-/* True if the line may underline a heading, or begin a list or a rule; until then the text above must not jump. */
-static bool may_underline(const struct progress *p, const char *line, size_t n)
-{
-    return n && p->block.kind == BLOCK_TEXT && (only(line, n, "-") || only(line, n, "="));
-}
-
 static void take_open_table(struct markdown *m, struct progress *p, size_t n)
 {
     struct block next = p->block;
@@ -373,39 +367,21 @@ static size_t first_doubt(struct scan *s)
     return last;
 }
 
-/* True if a line may break at s->source[i].  The blanks at both ends of a code span are not shown. */
-static bool breaks_at(const struct scan *s, size_t i)
-{
-    return is_blank(s->source[i]) && !(i > s->from && s->source[i - 1] == '`') && !(i + 1 < s->to && s->source[i + 1] == '`');
-}
-
-/* Returns the place after the first word of a line, or after so many characters of a script without blanks: the line before
+/* Returns the place after the first word of a line, or after ENOUGH characters of a script without blanks: the line before
  * breaks so that these stay together. */
 static size_t first_word(const struct scan *s, int line)
 {
     enum { ENOUGH = 8 };
     size_t i = s->sheet->lines.lines[line].source;
-    for (int wide = 0; i < s->to && !breaks_at(s, i) && wide < ENOUGH;) {
+    for (int wide = 0; i < s->to && wide < ENOUGH;) {
         struct glyph g;
+        bool in_code = (i > s->from && s->source[i - 1] == '`') || (i + 1 < s->to && s->source[i + 1] == '`');
+        if (is_blank(s->source[i]) && !in_code)         /* the blanks at both ends of a code span are not shown */
+            break;
         i += glyph_next(s->source + i, s->to - i, &g);
         wide += g.width == 2;
     }
     return i;
-}
-
-/* True if the text ends in a mark that more bytes could turn into another one. */
-static bool ends_in_mark(const struct scan *s)
-{
-    char c = s->to > s->from ? s->source[s->to - 1] : 0;
-    return c && strchr("*_~`$", c);
-}
-
-/* True if the first line has a bar and the second one may be a delimiter row. */
-static bool may_be_table(const struct scan *s)
-{
-    const char *p = s->source + s->from, *end = memchr(p, '\n', s->to - s->from);
-    size_t n = end ? (size_t)(end - p) : s->to - s->from;
-    return memchr(p, '|', n) && (!end || !memchr(end + 1, '\n', s->to - s->from - n - 1));
 }
 
 static int text_lines(const struct sheet *sheet, const char *source, size_t to)
@@ -413,8 +389,12 @@ static int text_lines(const struct sheet *sheet, const char *source, size_t to)
     struct scan s = {.sheet = sheet, .source = source, .from = sheet->leaf.source, .seen = sheet->leaf.source, .to = to};
     const struct lines *l = &sheet->lines;
     int n = sheet->leaf.first;
-    if (may_be_table(&s) || ends_in_mark(&s))
-        return n;
+    const char *p = source + s.from, *end = memchr(p, '\n', to - s.from);
+    size_t first = end ? (size_t)(end - p) : to - s.from;
+    if (memchr(p, '|', first) && (!end || !memchr(end + 1, '\n', to - s.from - first - 1)))
+        return n;                       /* the second line may make the first one the header of a table */
+    if (to > s.from && source[to - 1] && strchr("*_~`$", source[to - 1]))
+        return n;                       /* more bytes may turn this mark into another one */
     size_t doubt = first_doubt(&s);
     while (n + 1 < l->n && l->lines[n + 1].source > l->lines[n].source && first_word(&s, n + 1) < doubt)
         n++;
@@ -460,7 +440,8 @@ static void take_open_line(struct markdown *m)
         render_source(&m->sheet, plain, m->source.data, p.open, to);
         return;
     }
-    if (may_underline(&p, line, n)) {
+    /* The line may underline a heading, or begin a list or a rule; until then the text above must not jump. */
+    if (n && p.block.kind == BLOCK_TEXT && (only(line, n, "-") || only(line, n, "="))) {
         end_block(m, &p, p.scan);
         render_source(&m->sheet, plain, m->source.data, p.scan, to);
         return;

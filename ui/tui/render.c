@@ -32,9 +32,9 @@ struct list { unsigned next; char mark; bool ordered; };
 
 struct render {
     struct sheet *out;
-    const char *source;         /* of the whole text */
+    const char *source;         /* the whole text */
     size_t from, to;
-    struct copy copy;           /* of source[from..to), what md4c reads */
+    struct copy copy;           /* copy of source[from..to) that md4c reads */
     enum table_shape shape;
 
     struct box  *boxes;         /* [n_boxes] */
@@ -43,7 +43,7 @@ struct render {
     struct lines margin;        /* see make_margin() */
     struct lines loose;         /* one line: marks of items that have no room in the margin */
 
-    struct lines text;          /* of the paragraph, heading or cell under way */
+    struct lines text;          /* the current paragraph, heading or cell */
     size_t text_cursor;         /* the cursor before it */
     size_t cursor;              /* end of the source that was handled so far */
     bool line_done;             /* the next text begins on a later line than the cursor's */
@@ -61,7 +61,7 @@ struct render {
     struct table table;
     struct lines_margin table_margin;
     size_t table_from, cell_from;
-    int cell, last_cell;        /* of its row; the last one that has something */
+    int cell, last_cell;        /* number within its row; the last one with text */
     bool too_large;
 };
 
@@ -310,7 +310,7 @@ static void add(struct render *r, struct look look, const char *s, size_t n)
     bool copied = (uintptr_t)s >= first && at + n <= r->copy.text.len;
     size_t piece;
     do {
-        piece = copied && n ? copy_piece(&r->copy, at, n) : n;
+        piece = copied && n ? copy_part(&r->copy, at, n) : n;
         add_piece(r, look, s, piece);
         s += piece;
         at += piece;
@@ -330,7 +330,7 @@ static const struct { const char *name, *text; } entities[] = {
     {"&le;", "≤"}, {"&ge;", "≥"}, {"&ne;", "≠"}, {"&middot;", "·"}, {"&bull;", "•"},
 };
 
-/* Writes the character that the entity s[0..n), from "&" to ";", stands for as UTF-8 to out; returns its length, 0: the entity is unknown. */
+/* Writes the character that the entity s[0..n), from "&" to ";", stands for to out, as UTF-8; returns its length; 0: unknown entity. */
 static size_t entity_text(const char *s, size_t n, char out[4])
 {
     for (size_t i = 0; i < sizeof entities / sizeof *entities; i++)
@@ -540,14 +540,6 @@ static void leave_table(struct render *r)
     r->line_done = true;
 }
 
-static void enter_row(struct render *r)
-{
-    r->cursor = upcoming(r);
-    r->line_done = true;
-    r->last_cell = -1;
-    r->cell = -1;
-}
-
 /* Ends a row.  Cells beyond those of the header, which md4c drops, are added to the last one. */
 static void leave_row(struct render *r)
 {
@@ -575,26 +567,12 @@ static void leave_row(struct render *r)
         r->cursor = line_end(r, upcoming(r));
 }
 
-static void enter_cell(struct render *r, const MD_BLOCK_TD_DETAIL *d)
-{
-    table_cell(&r->table, d->align == MD_ALIGN_RIGHT ? TABLE_RIGHT : d->align == MD_ALIGN_CENTER ? TABLE_CENTER : TABLE_LEFT);
-    lines_begin(&r->table.text, r->cursor);
-    r->cell_from = r->cursor;
-    r->cell++;
-}
-
-static void leave_cell(struct render *r)
-{
-    if (r->cursor != r->cell_from)
-        r->last_cell = r->cell;
-    table_cell_end(&r->table);
-}
-
-/* --- what md4c calls --- */
+/* --- callbacks of md4c --- */
 
 static int enter_block(MD_BLOCKTYPE type, void *detail, void *arg)
 {
     struct render *r = arg;
+    MD_ALIGN align;
     flush_text(r);
     switch (type) {
     case MD_BLOCK_QUOTE:
@@ -622,11 +600,17 @@ static int enter_block(MD_BLOCKTYPE type, void *detail, void *arg)
         enter_table(r, detail);
         break;
     case MD_BLOCK_TR:
-        enter_row(r);
+        r->cursor = upcoming(r);
+        r->line_done = true;
+        r->cell = r->last_cell = -1;
         break;
     case MD_BLOCK_TH:
     case MD_BLOCK_TD:
-        enter_cell(r, detail);
+        align = ((MD_BLOCK_TD_DETAIL *)detail)->align;
+        table_cell(&r->table, align == MD_ALIGN_RIGHT ? TABLE_RIGHT : align == MD_ALIGN_CENTER ? TABLE_CENTER : TABLE_LEFT);
+        lines_begin(&r->table.text, r->cursor);
+        r->cell_from = r->cursor;
+        r->cell++;
         break;
     default:
         break;
@@ -654,7 +638,9 @@ static int leave_block(MD_BLOCKTYPE type, void *detail, void *arg)
         break;
     case MD_BLOCK_TH:
     case MD_BLOCK_TD:
-        leave_cell(r);
+        if (r->cursor != r->cell_from)
+            r->last_cell = r->cell;
+        table_cell_end(&r->table);
         break;
     case MD_BLOCK_HTML:
         if (r->text.n > 1 && !r->text.lines[r->text.n - 1].n_runs)

@@ -9,8 +9,8 @@ struct sheet_code {
 };
 
 struct sheet_table {
-    int first, n;                       /* its lines */
-    size_t from, to;                    /* its bytes in the source */
+    int first, n;                       /* lines of the table */
+    size_t from, to;                    /* bytes of the table in the source */
 };
 
 /* The innermost block that was added last, the only one that can still grow. */
@@ -30,10 +30,10 @@ struct sheet {                          /* valid as {0} */
     int columns, measure;               /* columns of the screen, and of running text */
     bool fenced;                        /* code is shown between its fences, and its lines are not broken */
     struct sheet_leaf leaf;
-    int language, state;                /* of the code block under way (syntax.h) */
+    int language, state;                /* language and state of the open code block (syntax.h) */
 };
 
-/* The size of a sheet, to which sheet_cut() can cut it. */
+/* A size of a sheet, to which sheet_cut() can cut it back. */
 struct sheet_mark {
     int n_lines, n_codes, n_tables, language, state;
     size_t code;

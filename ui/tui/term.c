@@ -28,7 +28,7 @@
 #undef term
 
 enum {
-    BIG_FRAME = 256,            /* bytes; a smaller one arrives in one piece, so nobody can see a half of it */
+    BIG_FRAME = 256,            /* bytes; a smaller frame arrives in one piece, so half a frame is never visible */
     MIN_ROWS = 4, MIN_COLS = 20,
     LATE_MS = 100,              /* how long to wait at the end for replies that would be typed into the shell */
 };
@@ -329,14 +329,6 @@ static bool start_curses(struct term *t, const char *name)
     return true;
 }
 
-static void set_colors(struct term *t, const char *option)
-{
-    int n = look_colors(option, tigetnum("colors"));
-    t->colors = n >= 0x1000000 ? TERM_TRUE : n >= 256 ? TERM_256 : n >= 16 ? TERM_16 : n >= 8 ? TERM_8 : TERM_MONO;
-    if (t->colors && (start_color() != OK || use_default_colors() != OK))
-        t->colors = TERM_MONO;
-}
-
 static bool open_canvas(struct term *t, struct err *e)
 {
     t->memory = memfd_create("screen", MFD_CLOEXEC);
@@ -347,15 +339,6 @@ static bool open_canvas(struct term *t, struct err *e)
     if (!t->canvas || !t->nothing)
         return err_set(e, "cannot open the screen: %s", strerror(errno));
     return true;
-}
-
-/* Queries what the terminal can do.  Every terminal replies to the last query, so its reply ends the wait for the others.  Some terminals print a
- * letter of a query unknown to them, so the first line of the still empty screen is erased. */
-static void ask(struct term *t)
-{
-    append(t, "\033[?2026$p\033[?1007$p\033[?u\033]11;?\033\\\033[c\033[H\033[K");
-    flush(t);
-    t->asked = true;
 }
 
 static void set_mouse(struct term *t)
@@ -395,7 +378,10 @@ static bool open_screen(struct term *t, const struct term_options *o, struct err
         snprintf(t->note, sizeof t->note, "terminal type %.40s is not known here, %s is assumed", asked, name);
     else if (!t->utf8)
         snprintf(t->note, sizeof t->note, "the locale is not UTF-8, other characters are shown as ?; try LC_ALL=C.UTF-8");
-    set_colors(t, o->color);
+    int n = look_colors(o->color, tigetnum("colors"));
+    t->colors = n >= 0x1000000 ? TERM_TRUE : n >= 256 ? TERM_256 : n >= 16 ? TERM_16 : n >= 8 ? TERM_8 : TERM_MONO;
+    if (t->colors && (start_color() != OK || use_default_colors() != OK))
+        t->colors = TERM_MONO;
     return true;
 }
 
@@ -413,8 +399,13 @@ struct term *term_open(const struct term_options *o, struct err *e)
     t->left = true;
     term_theme(t, theme_at(theme));
     term_enter(t);
-    if (o->probe && t->xterm)
-        ask(t);
+    if (o->probe && t->xterm) {
+        /* Every terminal replies to the last query, so its reply ends the wait for the others.  Some terminals print a letter of a query unknown to
+         * them, so the first line of the still empty screen is erased. */
+        append(t, "\033[?2026$p\033[?1007$p\033[?u\033]11;?\033\\\033[c\033[H\033[K");
+        flush(t);
+        t->asked = true;
+    }
     return t;
 }
 

@@ -1,4 +1,4 @@
-/* The terminal: the only user of curses.  A process can have one open.  It takes screens of cells and sends what has changed; it reads bytes.
+/* The terminal: the only user of curses.  A process can have one open.  It is given screens of cells and sends the changes; it reads bytes.
  *
  * Whatever way the program ends (exit, abort, a fault, a signal), the terminal is left as it was found.
  *
@@ -24,7 +24,7 @@ enum term_colors { TERM_MONO, TERM_8, TERM_16, TERM_256, TERM_TRUE };
 struct term_options {
     const char *theme;          /* name of config/theme.def; NULL or unknown: the default */
     const char *color;          /* "auto", "always", "never"; NO_COLOR and the like count with auto */
-    bool mouse, title, probe;   /* mouse: the program has it from the beginning; probe: ask the terminal what it can do; the answers come as input,
+    bool mouse, title, probe;   /* mouse: the program has it from the start; probe: query what the terminal can do; the replies come as input,
                                  * see keys.h */
     int  fd;                    /* a terminal to use instead of standard input and output */
 };
@@ -40,10 +40,10 @@ const char *term_note(const struct term *t);
 int  term_fd(const struct term *t);                     /* readable when there is input */
 /* Returns the number of bytes read; 0: no input now; -1: the terminal is gone (hang-up, end of file). */
 int  term_read(struct term *t, char *bytes, size_t size);
-void term_size(struct term *t, int *rows, int *cols);   /* asks the terminal */
+void term_size(struct term *t, int *rows, int *cols);   /* queries the terminal */
 bool term_ready(struct term *t);                        /* sends the rest of the last frame; false: the terminal is busy, draw later */
 bool term_waits(const struct term *t);                  /* a part of the last frame is not sent yet: call term_ready() */
-void term_draw(struct term *t, const struct cells *c);  /* one frame; sends only what has changed */
+void term_draw(struct term *t, const struct cells *c);  /* one frame; sends only the changes */
 void term_redraw(struct term *t);                       /* the screen may be damaged: the next frame is sent whole */
 void term_theme(struct term *t, const struct theme *theme);     /* NULL: the default */
 /* OFF and LENT leave the mouse to the terminal.  Many terminals then turn the wheel into Up and Down; OFF switches that off, too, where the terminal
@@ -57,7 +57,7 @@ void term_title(struct term *t, const char *text);      /* control characters ar
  * than TERM_CLIPBOARD_MAX, or the terminal does not know OSC 52; nothing was sent. */
 enum { TERM_CLIPBOARD_MAX = 74994 };
 bool term_clipboard(struct term *t, const char *text, size_t n);
-/* Gives the terminal back to the shell (suspend, $EDITOR, printing), and takes it again. */
+/* Gives the terminal back to the shell (suspend, $EDITOR, printing), and takes it back. */
 void term_leave(struct term *t);
 void term_enter(struct term *t);
 void term_report(struct term *t, int report, int value);        /* handles a KEYS_REPORT of keys.h: which features to use */

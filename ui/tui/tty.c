@@ -112,20 +112,15 @@ void tty_restore_with(const char *restore, size_t n)
 
 /* --- the line --------------------------------------------------------------------------------------------------- */
 
-/* Opens the terminal a second time.  The shell shares the description of `fd`, so O_NONBLOCK must not be set there. */
-static int never_blocking(int fd)
-{
-    char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-}
-
 bool tty_open(struct tty *t, int in, int out, struct err *e)
 {
     *t = (struct tty){.in = in, .out = out};
     if (tcgetattr(in, &t->found))
         return err_set(e, "cannot read the settings of the terminal: %s", strerror(errno));
-    int own = never_blocking(out);
+    /* A second description of the terminal: the shell shares the one of `out`, so O_NONBLOCK must not be set there. */
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", out);
+    int own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     t->own_out = own >= 0;
     if (t->own_out)
         t->out = own;
