@@ -601,6 +601,8 @@ static int enter_block(MD_BLOCKTYPE type, void *detail, void *arg)
         break;
     case MD_BLOCK_TR:
         r->cursor = upcoming(r);
+        while (r->cursor > r->from && r->source[r->cursor - 1] == '\r')
+            r->cursor--;                /* a carriage return alone is text of the first cell */
         r->line_done = true;
         r->cell = r->last_cell = -1;
         break;
