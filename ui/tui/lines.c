@@ -101,7 +101,7 @@ struct fill {
     struct lines *out;
     const struct lines *text;
     struct line line;                   /* of text */
-    enum lines_break how;
+    enum lines_break mode;
     struct lines_margin margin;
     int  left;                          /* this line's margin */
     int  columns, room;                 /* of the area, and of this line without its margin */
@@ -143,8 +143,8 @@ static struct place behind(const struct fill *f, struct place p, size_t n)
 /* The columns of a tab at `column`.  In verbatim text a tab ends at the edge. */
 static int tab_columns(const struct fill *f, int column)
 {
-    int tab = f->how == LINES_CODE ? 8 : 4, n = tab - column % tab;
-    if (f->how != LINES_WORDS && column + n > f->room)
+    int tab = f->mode == LINES_CODE ? 8 : 4, n = tab - column % tab;
+    if (f->mode != LINES_WORDS && column + n > f->room)
         n = column < f->room ? f->room - column : 1;
     return n;
 }
@@ -239,7 +239,7 @@ static bool opens(const struct glyph *g)
 /* Notes whether the line may break before the glyph at `here`, or at it if it is a blank. */
 static void note_break(struct fill *f, const struct glyph *g, bool blank, struct place after)
 {
-    if (f->how != LINES_WORDS)
+    if (f->mode != LINES_WORDS)
         return;
     if (blank || !g->width) {
         if (!f->blanks)
@@ -290,7 +290,7 @@ static void break_line(struct fill *f)
         end = next = f->slash;
     else if (f->can_break)
         end = f->end, next = f->next;
-    else if (f->how == LINES_WORDS && f->slash_column > f->room / 2)
+    else if (f->mode == LINES_WORDS && f->slash_column > f->room / 2)
         end = next = f->slash;
     emit(f, end);
     begin_at(f, next);
@@ -306,7 +306,7 @@ static void fill_step(struct fill *f)
     int width = *s == '\t' ? tab_columns(f, f->column) : g.width;
     struct place after = behind(f, f->here, n);
     note_break(f, &g, blank, after);
-    bool hangs = blank && f->how == LINES_WORDS;
+    bool hangs = blank && f->mode == LINES_WORDS;
     if (f->column + width > f->room && !hangs && (f->can_break || !same_place(f->here, f->from))) {
         break_line(f);
         return;
@@ -323,13 +323,13 @@ static void fill_step(struct fill *f)
     }
 }
 
-void lines_fill(struct lines *l, const struct lines *text, int line, enum lines_break how, struct lines_margin margin, int columns)
+void lines_fill(struct lines *l, const struct lines *text, int line, enum lines_break mode, struct lines_margin margin, int columns)
 {
-    struct fill f = {.out = l, .text = text, .line = text->lines[line], .how = how, .margin = margin, .columns = columns};
-    for (uint32_t i = 0; i < f.line.n_runs && !f.tabs && how != LINES_WHOLE; i++)
+    struct fill f = {.out = l, .text = text, .line = text->lines[line], .mode = mode, .margin = margin, .columns = columns};
+    for (uint32_t i = 0; i < f.line.n_runs && !f.tabs && mode != LINES_WHOLE; i++)
         f.tabs = memchr(text->text.data + text->runs[f.line.first + i].at, '\t', text->runs[f.line.first + i].n) != NULL;
     begin_at(&f, (struct place){0});
-    if (how == LINES_WHOLE) {
+    if (mode == LINES_WHOLE) {
         emit(&f, (struct place){f.line.n_runs, 0});
         return;
     }

@@ -60,7 +60,7 @@ struct lines_margin {           /* the left margin, a part of the columns: line 
     int first, rest;
 };
 /* Appends line `line` of `text`, broken for `columns` (>= 1). */
-void lines_fill(struct lines *l, const struct lines *text, int line, enum lines_break how, struct lines_margin margin, int columns);
+void lines_fill(struct lines *l, const struct lines *text, int line, enum lines_break mode, struct lines_margin margin, int columns);
 /* The same for plain text with newlines; continuation lines get `indent`. */
 void lines_wrap(struct lines *l, struct look look, const char *text, size_t n, size_t source, int columns, int indent);
 
