@@ -1,4 +1,4 @@
-/* Checksums of bytes that come back from a disk: XXH3, which is fast and not for secrets.  The only user of xxHash. */
+/* Checksums of bytes that are read back from a disk: XXH3, which is fast but not cryptographic.  The only user of xxHash. */
 #ifndef Q35_BASE_CHECKSUM_H
 #define Q35_BASE_CHECKSUM_H
 
@@ -7,7 +7,7 @@
 
 uint64_t checksum(const void *bytes, size_t n);
 
-/* 128 bits of many pieces: where two different things must not be taken for the same. */
+/* 128 bits over many pieces, for identities: two different inputs must not have equal ones. */
 struct fingerprint { uint64_t low, high; };
 struct fingerprinter;
 struct fingerprinter *fingerprint_begin(void);

@@ -12,7 +12,7 @@
 
 enum { CHUNK = 65536 };
 
-/* Reads once.  1: there may be more; 0: end of file; -1 with errno. */
+/* Reads once.  Returns 1 if there may be more, 0 at the end of the file, -1 with errno. */
 static int read_piece(struct buf *b, int fd)
 {
     buf_reserve(b, CHUNK);
@@ -59,7 +59,7 @@ bool file_read(struct buf *b, const char *path, size_t max, struct err *e)
     return ok;
 }
 
-/* A FIFO without a writer reads as end of file, but poll() does not report it as readable. */
+/* Reads up to the end, waiting with poll(): a FIFO without a writer reads as end of file, but poll() does not report it as readable. */
 static bool read_patiently(struct buf *b, int fd, const char *path, size_t max, int patience_ms, struct err *e)
 {
     int64_t start = clock_ns();
@@ -70,7 +70,7 @@ static bool read_patiently(struct buf *b, int fd, const char *path, size_t max, 
         if (r < 0 && errno == EINTR)
             continue;
         if (r <= 0)
-            return err_set(e, "%s: it had not come to its end after %d s", path, patience_ms / 1000);
+            return err_set(e, "%s: its end was not reached after %d s", path, patience_ms / 1000);
         int more = read_piece(b, fd);
         if (!more)
             return true;
@@ -94,7 +94,7 @@ bool file_read_stream(struct buf *b, const char *path, size_t max, int patience_
     return ok;
 }
 
-/* A stream has no more bytes now.  True: it may have some again, after a wait. */
+/* Waits for more bytes of a stream that has none now.  False: it cannot have any. */
 static bool wait_for_more(FILE *in)
 {
     struct pollfd p = {.fd = fileno(in), .events = POLLIN};

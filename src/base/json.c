@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 
-/* Joiners are part of words and of emoji: they stay. */
+/* True for characters that are written as \\uXXXX.  Joiners are part of words and of emoji, and stay. */
 static bool is_odd(uint32_t cp)
 {
     enum unicode_kind kind = cp < 0x7F ? UNICODE_ALONE : unicode_kind(cp);

@@ -1,5 +1,5 @@
-/* The only writer of JSON that the program prints.  What it writes is safe on a terminal, and the same bytes in a pipe: characters that a
- * terminal obeys, that change the order of a line or that nobody can see are written as \uXXXX, which is the same value to every reader. */
+/* The only writer of JSON that the program prints.  Its output is safe on a terminal, and the same bytes in a pipe: control characters, characters
+ * that change the order of a line and invisible ones are written as \uXXXX, which every JSON reader decodes to the same value. */
 #ifndef Q35_BASE_JSON_H
 #define Q35_BASE_JSON_H
 

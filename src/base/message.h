@@ -19,7 +19,7 @@ struct call {
 
 struct message {
     enum role   role;
-    bool        aside;                  /* a user message that asks nothing: the template does not take it for the last query */
+    bool        aside;                  /* a user message that asks nothing: the template does not count it as the last query */
     struct text content;                /* parts already joined; images as their placeholder tags */
     size_t     *media;                  /* [n_media] offsets of the image placeholders in content; the same tags at other
                                          * offsets are plain text */

@@ -67,7 +67,7 @@ bool text_space(uint32_t cp)
     return (cp >= 0x1c && cp <= 0x1f) || unicode_class(cp) == UNICODE_SPACE;
 }
 
-/* Length of the white space character that ends `t`, or 0: none is longer than three bytes. */
+/* Returns the length of the white space character that ends `t`, or 0.  No such character is longer than three bytes. */
 static size_t space_before_end(struct text t)
 {
     uint32_t cp;

@@ -14,7 +14,7 @@ bool        text_is(struct text t, const char *s);
 bool        text_same(struct text a, struct text b);
 bool        text_starts(struct text t, const char *s);
 bool        text_ends(struct text t, const char *s);
-bool        text_listed(const char *list, struct text word);    /* whether it is one of the words between commas or blanks */
+bool        text_listed(const char *list, struct text word);    /* true for one of the words between commas or blanks */
 const char *text_find(struct text t, const char *s);            /* first occurrence, or NULL */
 struct text text_trim(struct text t);                           /* without white space at both ends */
 struct text text_ltrim_char(struct text t, char c);

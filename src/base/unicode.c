@@ -76,8 +76,8 @@ enum unicode_kind unicode_kind(uint32_t cp)
     }
 }
 
-/* NFC does not change it, and it cannot change or join a neighbour.  Whatever composes with the character before it is a mark,
- * a Hangul vowel or final, or a vowel sign of Kirat Rai (Unicode 16). */
+/* True if NFC does not change the character, and it cannot change or join a neighbour.  Any character that composes with the character before
+ * it is a mark, a Hangul vowel or final, or a vowel sign of Kirat Rai (Unicode 16). */
 static bool inert(uint32_t cp)
 {
     if (cp < 0x300)
@@ -109,7 +109,7 @@ static int ccc(int32_t cp)
     return cp < 0x300 ? 0 : utf8proc_get_property(cp)->combining_class;
 }
 
-/* Stable sort of one run of marks by combining class.  Counting sort, because a hostile text may have a run of megabytes. */
+/* Sorts one run of marks by combining class, stably.  Counting sort, because a hostile text may have a run of megabytes. */
 static void sort_marks(int32_t *cp, size_t n, int32_t *tmp)
 {
     size_t at[257] = {0};
@@ -139,7 +139,7 @@ static void order_marks(int32_t *cp, size_t n, int32_t *tmp)
     }
 }
 
-/* s holds whole characters and, unless it is the end of the text, is followed by an inert one. */
+/* Appends the NFC of s, which holds whole characters and, unless it ends the text, is followed by an inert character. */
 static void nfc_part(struct buf *out, const char *s, size_t n)
 {
     /* Canonical decompositions are at most 3 code points for 2 bytes, 4 for 3 or 4 bytes. */

@@ -25,7 +25,7 @@ static bool refuse_folder(struct err *e, const char *name, const char *why)
     return false;
 }
 
-/* lstat() first: a link of another user can point anywhere by the time that it is followed. */
+/* Checks the folder.  lstat() comes first: a link of another user can point anywhere by the time that it is followed. */
 static bool check_folder(const char *name, struct err *e)
 {
     struct stat st;
@@ -56,7 +56,7 @@ bool unixsocket_folder(const char *path, struct err *e)
     return ok;
 }
 
-/* A unix socket connects at once or not at all: EAGAIN is a full backlog. */
+/* Connects, waiting while the backlog is full (EAGAIN); otherwise a unix socket connects at once or not at all. */
 static bool connects(int fd, const struct sockaddr_un *at, int patience_ms)
 {
     const struct timespec moment = {.tv_nsec = AGAIN_MS * 1000000L};

@@ -30,7 +30,7 @@ static void give(struct wrap *w, struct buf *b, int columns, struct buf *out)
     buf_reset(b);
 }
 
-/* The first word of a line says what kind of line it is. */
+/* Finds the kind of a line by its first word. */
 static void begin_line(struct wrap *w)
 {
     bool fence = w->word.len >= 3 && !memcmp(w->word.data, "```", 3);
@@ -67,7 +67,7 @@ static void end_line(struct wrap *w, int columns, struct buf *out)
     w->has_word = w->verbatim = false;
 }
 
-/* May a line break before the character at `at`, which was appended to the word?  Scripts without blanks may break between any two
+/* True if a line may break before the character at `at`, which was appended to the word.  Scripts without blanks may break between any two
  * wide characters, but not before a character that joins the previous one. */
 static bool breaks_before(const struct wrap *w, size_t at)
 {

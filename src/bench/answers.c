@@ -19,7 +19,7 @@ const struct question answers_five[ANSWERS_QUESTIONS] = {
 
 /* ---- loading */
 
-/* False when the report was stopped meanwhile, or the model cannot be had: then with the reason. */
+/* Waits until the model is loaded.  False when the report was stopped meanwhile, or, with the reason, when loading failed. */
 static bool wait_ready(struct answers *x, struct err *e)
 {
     while (!engine_info(x->g)) {
@@ -58,7 +58,7 @@ static bool encode(const struct answers *x, const char *text, struct ids *ids, s
     return ok;
 }
 
-/* Until its last event.  An answer that takes too long, or that nobody waits for any more, is interrupted. */
+/* Takes the events of an answer up to the last one.  An answer that takes too long, or whose report was stopped, is interrupted. */
 static bool await(struct answers *x, uint32_t serial, struct event *done, const char **ended, struct err *e)
 {
     int64_t start = clock_ns();

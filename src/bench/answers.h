@@ -1,4 +1,4 @@
-/* Prompts through the engine, as a chat would ask them. */
+/* Prompts through the engine, as a chat would send them. */
 #ifndef Q35_BENCH_ANSWERS_H
 #define Q35_BENCH_ANSWERS_H
 
@@ -19,7 +19,7 @@ struct asked {                          /* some answers together */
     int    n_answers;
     struct stats stats;
     struct stats each[ANSWERS_QUESTIONS];       /* by question */
-    double sum_tok_s, sum_decode_tok_s; /* of each answer: all tokens over all time, and behind the first one */
+    double sum_tok_s, sum_decode_tok_s; /* of each answer: all tokens over all time, and those after the first one over theirs */
     double sum_pos;                     /* of the middle of each answer */
 };
 
@@ -28,19 +28,21 @@ struct answers {
     struct engine    *g;
     struct tokenizer *tokenizer;
     int               depth;            /* drafts a step; -1: as many as pay */
-    int               n_alternatives;   /* told with each token */
-    double            limit_s;          /* an answer that takes longer is cut; 0: none is */
+    int               n_alternatives;   /* likely tokens that are returned with each token */
+    double            limit_s;          /* an answer that takes longer is cut; 0: no limit */
 };
 
-/* Loads the model and reports that as facts.  False with the reason, or because the report was stopped; to be closed either way. */
+/* Loads the model and reports its figures as facts.  False with the reason, or because the report was stopped; must be closed either
+ * way. */
 bool answers_open(struct answers *x, struct report *r, const struct engine_options *o, struct err *e);
-/* A table of answers.  Ends early if the report is stopped or has no time left.  False with the reason if the device fails. */
+/* Asks the questions and reports a table of answers.  Ends early if the report is stopped or has no time left.  False with the reason if the
+ * device fails. */
 bool answers_ask(struct answers *x, const char *title, const struct question *q, int n, struct asked *sum, struct err *e);
 /* A table of drafts by source and position: of all answers, then of those to each question, since code, prose and JSON differ. */
 void answers_drafts(struct answers *x, const struct question *q, const struct asked *sum);
 void answers_close(struct answers *x);
 
-/* Steps that verified exactly n drafts of that source.  Steps without drafts count as the MTP block's. */
+/* Returns the number of steps that verified exactly n drafts of that source.  Steps without drafts count as the MTP block's. */
 int  asked_steps(const struct asked *a, enum draft_source by, int n);
 
 #endif

@@ -1,4 +1,4 @@
-/* The fused operations of a decode step, each recorded some fifty times in a row with another layer's weights each. */
+/* The fused operations of a decode step, each recorded some fifty times in a row, every time with the weights of another layer. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,7 +146,7 @@ static struct step_choice choice(const struct timing *k, const struct step *s, i
                                 .overlap = k->s->o->overlap - 1, .n_experts = c->n_experts, .top_k = c->top_k};
 }
 
-/* With the router, after which alone experts wait for each other. */
+/* Runs the router first: only after it do experts wait for each other. */
 static void call_experts(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
@@ -178,7 +178,7 @@ static double matrices(const struct timing *k, const struct weight *a, const str
     return bytes;
 }
 
-/* Weights, then for every row the input with its partial sums, what is passed on, and the output. */
+/* Counts weights, then for every row the input with its partial sums, the rows that are passed on, and the output. */
 static double linear_bytes_of(const struct step *s, double weights, int n_read, int cols, int n_written)
 {
     return weights + (double)s->rows * ((double)n_read * cols + n_written) * 4;
@@ -230,7 +230,7 @@ static void measure_attention(struct timing *k, struct step *s)
                 linear_bytes_of(s, matrices(k, &w->o, NULL, NULL, NULL), 1, w->o.cols, 2 * step_add_ranges(w->o.cols) * c->hidden), 0);
 }
 
-/* What the calls of step_experts chose, together. */
+/* Counts the distinct experts that the calls of step_experts chose together. */
 static int count_distinct(struct timing *k, const struct step *s)
 {
     struct step_route *all = memory_zeroed(TIMING_CALLS, sizeof *all);

@@ -1,4 +1,4 @@
-/* `q35chat bench load`: how fast a checkpoint comes in, against a raw read of the same files. */
+/* `q35chat bench load`: the speed of loading a checkpoint, against a raw read of the same files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -90,7 +90,7 @@ static bool raw_read(const char *dir, int n_threads, double *bytes, double *ms, 
     return !errno || err_set(e, "cannot read the files of %s: %s", dir, strerror(errno));
 }
 
-/* On the CPU the weights stay mapped, and loading is to make them present. */
+/* Loads the weights.  On the CPU they stay mapped, and loading makes them present. */
 static bool load(struct model *m, double *bytes, double *ms, struct err *e)
 {
     int64_t start = clock_ns();

@@ -95,7 +95,7 @@ int bench_health(const struct bench_options *o)
 /* ---- the report */
 
 enum { CTX = 16384, SWEEP_CTX = 32768 + SWEEP_MARGIN, CPU_SWEEP_CTX = 2048 };
-static const double answers_s = 100, answer_s = 20, steps_s = 40, prompts_s = 60;     /* at most; answer_s: one of them */
+static const double answers_s = 100, answer_s = 20, steps_s = 40, prompts_s = 60;     /* at most; answer_s: of one answer */
 
 static bool on_cpu(const char *backend) { return !dev_caps(backend)->packs_weights; }
 

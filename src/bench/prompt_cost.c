@@ -6,7 +6,7 @@
 #include "kernels/gemm.h"
 #include "model/traffic.h"
 
-/* A chunk of n rows at pos, and what it has cost so far.  Sizes of activations are bytes of a number: fp32 4, fp16 2. */
+/* A chunk of n rows at pos, and its cost so far.  Sizes of activations are bytes of a number: fp32 4, fp16 2. */
 struct chunk {
     const struct model_config   *c;
     const struct kv_recipe      *kv;
@@ -22,7 +22,7 @@ static void add(struct chunk *k, double bytes, double flops)
     k->sum.ms += fmax(bytes / (k->m->gb_s * 1e6), flops / (k->m->tflop_s * 1e9));
 }
 
-/* A product over rows that were left to it in fp16; narrow ones read fp32.  `old`: bytes of what it adds to. */
+/* Adds a product over rows that the operation before left in fp16; narrow products read fp32.  `old`: bytes of the rows that it adds to. */
 static void product(struct chunk *k, const struct weight *w, int old)
 {
     const double halves = gemm_halves((int)k->n), x = linear_narrow(w) ? 4 : 2 * halves;
@@ -51,7 +51,7 @@ static void delta(struct chunk *k, const struct delta_weights *w)
     product(k, &w->out, 4);
 }
 
-/* K and V rows alone. */
+/* Bytes of K and V rows alone. */
 static void attention_rows(struct chunk *k, const struct attn_weights *w)
 {
     const struct model_config *c = k->c;

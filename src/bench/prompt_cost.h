@@ -1,6 +1,6 @@
-/* What reading a prompt costs a GPU, by calculation: each operation moves its operands once and does its arithmetic, and on a given machine takes
- * as long as the slower of both.  Operations come one after the other.  A bound, not a measurement: caches, and what kernels do not reach of a
- * machine's rates, are left out. */
+/* The cost of reading a prompt on a GPU, by calculation: each operation moves its operands once and does its arithmetic, and on a given machine takes
+ * as long as the slower of both.  Operations come one after the other.  A bound, not a measurement: caches are left out, and so is the
+ * difference between a machine's rates and those that kernels reach. */
 #ifndef Q35_BENCH_PROMPT_COST_H
 #define Q35_BENCH_PROMPT_COST_H
 
@@ -15,7 +15,7 @@ struct prompt_cost {
     double bytes, flops, ms;
 };
 
-/* Of n_tokens in chunks of at most `chunk`, with the rows of the MTP block if there is one. */
+/* Returns the cost of n_tokens in chunks of at most `chunk`, with the rows of the MTP block if the model has one. */
 struct prompt_cost prompt_cost(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_tokens, int chunk,
                                const struct prompt_machine *m);
 

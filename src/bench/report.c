@@ -18,7 +18,7 @@ static void quote(struct buf *out, const char *s)
     json_quote(out, s, strlen(s));
 }
 
-/* As text, what comes now stands apart from the table above it. */
+/* Prints a blank line after a table, if the report is text. */
 static void leave_table(struct report *r)
 {
     if (r->columns && !r->o->json)

@@ -16,7 +16,7 @@ struct bench_options {
     int  draft;                         /* drafts a step, end to end */
     int  n_alternatives;                /* likely tokens that are returned with each token of an answer */
     int  rows;                          /* of a step: only this many */
-    int  overlap;                       /* experts that neighbouring rows share, plus one; 0: as routed */
+    int  overlap;                       /* experts that neighbouring rows share, plus 1; 0: as routed */
     int  n_ctx, n_sms, n_threads, chunk, seed;
     double bandwidth, tflops;           /* of another machine: GB/s; TFLOP/s of products in 16 bits */
     const char *weights_in;             /* "device", "host" or "auto"; NULL: device */

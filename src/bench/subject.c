@@ -16,11 +16,11 @@ bool subject_load(struct model *m, const struct bench_options *o, const struct l
     all.weights_in = load_weights_in(o->weights_in);
     all.machine_dir = all.weights_in == WEIGHTS_IN_AUTO ? o->machine_dir : NULL;
     all.kv_in_host = o->kv_in_host;
-    /* --sms: before the device is opened, whose stream then belongs to the part */
+    /* --sms comes before the device is opened, whose stream then belongs to that part of the GPU */
     return load_check(m, &all, e) && (!o->n_sms || dev_confine(m->backend, o->n_sms, e)) && load_device(m, e);
 }
 
-/* While weights are read: a report that was stopped wants no more of them. */
+/* Called while weights are read: false ends it, when the report was stopped. */
 static bool still_wanted(size_t done, size_t total, void *arg)
 {
     const struct bench_options *o = arg;

@@ -18,7 +18,7 @@ enum { N_DEPTHS = sizeof depths / sizeof *depths, N_PROMPTS = sizeof prompts / s
 
 /* ---- decode */
 
-/* Whether there is no more to be measured of `what`, which the report then says. */
+/* True if the rest of `what` is not measured: the report is stopped, or has no time left and gets a note about it. */
 static bool ends_here(struct sweep *w, const char *what, double ms)
 {
     bool stopped = report_stopped(w->r);
@@ -46,7 +46,7 @@ static void open_step_table(struct sweep *w)
     report_table(w->r, "decode steps without drafts", columns, sizeof columns / sizeof *columns);
 }
 
-/* A row of the table, which is kept. */
+/* Measures a row of the table and keeps it. */
 static bool measure_step(struct sweep *w, int rows, int pos)
 {
     const int n = w->s.m.dev->caps->beside_host ? STEPS : CPU_STEPS;
@@ -140,9 +140,9 @@ bool sweep_prompts(struct sweep *w)
     return true;
 }
 
-/* ---- answers, as the engine makes them: the host takes results one step behind */
+/* ---- answers, as the engine makes them: the host takes results one step late */
 
-/* False when the device failed.  An answer ends at ANSWER tokens. */
+/* Measures one answer of ANSWER tokens.  False when the device failed. */
 static bool answer(struct sweep *w, int n_prompt, int depth, double *ms, int *n_tokens, int *n_steps, int *n_drafts)
 {
     struct step_sampling how = {.n_ids = w->s.m.cfg.vocab, .room = ANSWER};

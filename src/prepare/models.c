@@ -32,7 +32,7 @@ struct weights_seen {
     int n, n_there;
 };
 
-/* The files in the index. */
+/* Counts the files in the index. */
 static bool seen_by_index(const char *dir, struct weights_seen *w)
 {
     struct buf path = {0};
@@ -53,7 +53,7 @@ static bool seen_by_index(const char *dir, struct weights_seen *w)
     return known;
 }
 
-/* Without an index: model.safetensors, or model-00001-of-00014.safetensors, whose name tells how many there are. */
+/* Counts the files without an index: model.safetensors, or model-00001-of-00014.safetensors, whose name has their number. */
 static void seen_by_names(const char *dir, struct weights_seen *w)
 {
     DIR *d = opendir(dir);
@@ -100,7 +100,7 @@ static uint64_t bytes_below(const char *dir)
     return n;
 }
 
-/* NULL if config.json is of another family. */
+/* Returns the name of the geometry; NULL if config.json is of another family. */
 static struct models_item *add_model(struct models *m, enum models_place place, const char *name, const char *dir)
 {
     struct model_config c;
@@ -151,7 +151,7 @@ static void find_ours(struct models *m)
     buf_free(&dir);
 }
 
-/* Bytes of unfinished downloads. */
+/* Returns the bytes of unfinished downloads. */
 static uint64_t bytes_of_parts(const char *folder)
 {
     struct buf blobs = {0};
@@ -173,7 +173,7 @@ static uint64_t bytes_of_parts(const char *folder)
     return n;
 }
 
-/* The last commit of main; without one, the newest snapshot. */
+/* Finds the last commit of main; without one, the newest snapshot. */
 static bool find_snapshot(const char *folder, struct buf *dir)
 {
     char commit[FETCH_HASH];
@@ -277,7 +277,7 @@ static bool has_part(const struct models_item *it, const char *part)
     return strcasestr(it->name, part) || strcasestr(it->geometry, part);
 }
 
-/* All models that a word may mean: the one of that name, otherwise those whose name contains it. */
+/* Finds all models that a word may mean: the one of that name, otherwise those whose name contains it. */
 static int candidates(const struct models *m, const char *given, bool complete, int *found)
 {
     int n = 0;

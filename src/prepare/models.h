@@ -29,12 +29,12 @@ struct models {
 
 void models_find(struct models *m);
 void models_free(struct models *m);
-/* The default model: the newest complete one of q35chat's directory, else of the cache, else the demo.  -1: none. */
+/* The default model: the newest complete one of q35chat's directory, else of the cache, else the demo.  -1: no model. */
 int  models_standard(const struct models *m);
-/* Does it fit into memory now, with default options?  False with the reason. */
+/* True if it fits into memory now, with default options; false with the reason. */
 bool models_fits(const struct models_item *item, struct memory_plan *plan, struct err *e);
 
-/* The directory of --model: a directory, a name, or a part of a name or geometry that only one complete model has. */
+/* Finds the directory of --model: a directory, a name, or a part of a name or geometry that only one complete model has. */
 bool models_resolve(const char *given, struct buf *dir, struct err *e);
 
 #endif

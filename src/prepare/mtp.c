@@ -31,7 +31,7 @@ static bool is_mtp(const char *name)
     return !strncmp(name, PREFIX, strlen(PREFIX));
 }
 
-/* The number of tensors of the block in any file of DIR, and whether its index lists all of them. */
+/* Counts the tensors of the block in any file of DIR, and finds out whether its index lists all of them. */
 static bool look(const char *dir, int *n, bool *listed, struct err *e)
 {
     struct shards s;
@@ -166,7 +166,7 @@ static bool check_block(const char *dir, const struct model_config *c, struct er
     return ok;
 }
 
-/* Copies the block and lists it; nothing of it stays where it does not fit. */
+/* Copies the block and lists it.  If it does not fit the model, the copy is removed. */
 static bool add_block(const char *dir, const struct model_config *c, struct source *from, struct provenance *p, struct err *e)
 {
     if (!copy_block(dir, from, e))
@@ -181,7 +181,7 @@ static bool add_block(const char *dir, const struct model_config *c, struct sour
     return list_all(dir, e) && (!p || provenance_find(p->files, p->n_files, EXTRA_FILE) || record(dir, p, e));
 }
 
-/* The record is read before anything is copied. */
+/* Adds the block; the provenance record is read before anything is copied. */
 static bool add_recorded_block(const char *dir, const struct model_config *c, struct source *from, struct err *e)
 {
     struct provenance p;

@@ -66,7 +66,7 @@ static void set_ranges(struct part *p, uint64_t range_bytes)
     p->taken = memory_zeroed((size_t)p->n_ranges + 1, sizeof *p->taken);
 }
 
-/* Number of contiguous bytes from the start. */
+/* Returns the number of contiguous bytes from the start. */
 static uint64_t in_order(const struct part *p)
 {
     uint64_t n = 0;
@@ -107,7 +107,7 @@ static bool parse_journal(struct part *p, const char *text)
     return true;
 }
 
-/* False if there is nothing to continue. */
+/* Reads the journal.  False if there is nothing to continue. */
 static bool read_journal(struct part *p)
 {
     enum { LONGEST = 32 << 20 };
@@ -119,7 +119,7 @@ static bool read_journal(struct part *p)
     return ok;
 }
 
-/* With the one that a kill left before it got its name. */
+/* Removes the journal, and the temporary one that a kill may have left. */
 static void drop_journal(const char *journal)
 {
     struct buf fresh = {0};
@@ -131,7 +131,7 @@ static void drop_journal(const char *journal)
 
 /* --- opening and closing --------------------------------------------------------------------------------------------- */
 
-static bool start_anew(struct part *p, uint64_t range_bytes, struct err *e)
+static bool start_over(struct part *p, uint64_t range_bytes, struct err *e)
 {
     set_ranges(p, range_bytes);
     p->total = p->hashed = p->saved = 0;
@@ -157,7 +157,7 @@ struct part *part_open(const char *final, const struct fetch_file *f, uint64_t r
     if (ok && flock(p->fd, LOCK_EX | LOCK_NB))
         ok = err_set(e, "%s is being downloaded by another q35chat", final);
     if (ok && !read_journal(p))
-        ok = start_anew(p, range_bytes, e);
+        ok = start_over(p, range_bytes, e);
     p->committed = p->total;
     if (ok)
         return p;
@@ -275,7 +275,7 @@ static bool write_at(const struct part *p, const char *bytes, size_t n, uint64_t
     return true;
 }
 
-/* The caller has set `hashing`; adds `n` bytes at `hashed`. */
+/* Adds `n` bytes at `hashed` to the hash.  The caller has set `hashing`. */
 static void hash(struct part *p, const void *bytes, size_t n)
 {
     char state[DIGEST_HEX] = "";
@@ -349,7 +349,7 @@ bool part_is_whole(struct part *p)
 
 /* --- the disk ---------------------------------------------------------------------------------------------------------- */
 
-/* Written to a second file that replaces the old one atomically; its name is fixed, so a kill leaves at most one. */
+/* Writes the journal to a second file that replaces the old one atomically; its name is fixed, so a kill leaves at most one. */
 static bool replace(const char *path, const struct buf *text)
 {
     struct buf fresh = {0};

@@ -37,7 +37,7 @@ bool provenance_read(struct provenance *p, const char *dir, bool *there, struct 
 void provenance_free(struct provenance *p);
 void provenance_add_file(struct provenance *p, const char *name, uint64_t bytes, const char *sha256);
 void provenance_add_tensor(struct provenance *p, const char *name, uint64_t bytes, const char *sha256);
-/* Do both have the same sources and layout? */
+/* True if both have the same sources and layout. */
 bool provenance_same_sources(const struct provenance *a, const struct provenance *b);
 const struct provenance_item *provenance_find(const struct provenance_item *list, int n, const char *name);     /* NULL: not there */
 

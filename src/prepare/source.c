@@ -98,7 +98,7 @@ static bool dir_read(struct source *s, const char *file, uint64_t at, uint64_t n
     return ok;
 }
 
-/* Repository and commit from a path .../models--ORG--NAME/snapshots/COMMIT. */
+/* Takes repository and commit from a path .../models--ORG--NAME/snapshots/COMMIT. */
 static void identify(struct source *s)
 {
     struct buf repo = {0};
@@ -158,7 +158,7 @@ static void remote_close(struct source *s)
     free(r);
 }
 
-/* The repository of a name of config/repos.def: its SMALL row or the other one.  Any other name is returned as it is. */
+/* Returns the repository of a name of config/repos.def: its SMALL row or the other one.  Returns any other name unchanged. */
 static const char *named_repo(const char *name, bool small)
 {
     for (const struct repos_row *r = repos_rows; r->name; r++)
@@ -167,7 +167,7 @@ static const char *named_repo(const char *name, bool small)
     return name;
 }
 
-/* ORG/NAME[@REVISION]: the parts before and after the @. */
+/* Splits ORG/NAME[@REVISION] at the @. */
 static bool split_repo(const char *name, struct buf *repo, const char **revision)
 {
     const char *at = strchr(name, '@'), *slash = strchr(name, '/');
@@ -335,7 +335,7 @@ bool headers_read(struct headers *h, const char *name, struct err *e)
     return ok;
 }
 
-/* A file beside the index. */
+/* Reads the header of a file that the index does not name. */
 static bool plain(const char *name)
 {
     return name && *name && *name != '.' && !strchr(name, '/');

@@ -22,7 +22,7 @@ enum {
 static const int wanted[] = {1, 20, 64};
 enum { N_WANTED = sizeof wanted / sizeof *wanted };
 
-/* What was counted over some positions. */
+/* Counts over some positions. */
 struct counts {
     struct { double n, missed, ids, off; int most; } by[N_WANTED];      /* off: the greatest difference of a probability */
     double n_estimates, squares, worst; /* in deviations */

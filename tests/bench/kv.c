@@ -73,7 +73,7 @@ static const char tool[] =
     "{\"type\": \"object\", \"properties\": {\"expression\": {\"type\": \"string\", \"description\": \"for example (3 + 4) * 12\"}}, "
     "\"required\": [\"expression\"]}}}";
 
-/* What is asked, and what the recipes made of it. */
+/* The questions, and the answers with each recipe. */
 struct trial {
     struct model     *m;
     struct tokenizer *tok;
@@ -83,7 +83,7 @@ struct trial {
     struct ids        exact[N_LENGTHS][N_QUESTIONS];    /* answers of the first recipe */
 };
 
-/* Of each question the prompt, cut before the user's message. */
+/* Makes the prompt of each question, cut before the user's message. */
 static bool make_prompts(struct trial *t, struct err *e)
 {
     struct text tools[] = {text_of(tool)};

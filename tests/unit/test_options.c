@@ -235,7 +235,7 @@ static void test_options__a_file_that_is_no_text_or_does_not_answer_is_refused(v
     assert_false(buf_read_file(&text, "/tmp", 100, &e));
     assert_string_equal(e.msg, "/tmp is a directory, expected a file");
     assert_false(buf_read_stream(&text, path, 100, 50, &e));
-    assert_non_null(strstr(e.msg, "it had not come to its end"));
+    assert_non_null(strstr(e.msg, "its end was not reached"));
     unlink(path);
     int ends[2];                        /* as a shell writes <(command) */
     assert_int_equal(pipe(ends), 0);
