@@ -9,7 +9,7 @@
 #include "chat/steer.h"
 #include "chat/titler.h"
 
-/* Of everything that the beginning is made of.  Entries do not change once they are said. */
+/* Hashes everything that the beginning of the prompt is made of.  The texts of entries never change. */
 static uint64_t fingerprint(const struct chat *c, const char *system, const struct text *tools, int n_tools)
 {
     uint64_t h = state_mix(STATE_MIX, system, strlen(system));
@@ -28,20 +28,21 @@ static uint64_t fingerprint(const struct chat *c, const char *system, const stru
 }
 
 enum {
-    STILL_MS = 150,                     /* no key for so long: now there is time */
-    MOST = 256 << 10,                   /* bytes of a draft: more would take so long to encode that the next key had to wait */
+    STILL_MS = 150,                     /* time without a key before the draft is read */
+    MOST = 256 << 10,                   /* bytes of a draft: encoding more would delay the next key */
 };
 
-/* May anything be read now? */
-static bool is_still(const struct chat *c)
+/* True if the responder may read ahead now. */
+static bool may_read(const struct chat *c)
 {
     return c->responder->can.read_ahead && c->front.reads_ahead && options_on(c->o, OPT_read_ahead) && state_ready(c) && c->turn.state == TURN_IDLE &&
            !c->title.under_way && chat_rest(c) == CHAT_WHOLE;
 }
 
-static void give(struct chat *c, const char *system, const struct text *tools, int n_tools, const char *typed)
+/* Gives the responder the messages so far and the typed words. */
+static void give_ahead(struct chat *c, const char *system, const struct text *tools, int n_tools, const char *typed)
 {
-    struct transcript t = c->t;         /* as persist_system() will make it */
+    struct transcript t = c->t;         /* with the system prompt that persist_system() will set */
     struct arena mem = {0};
     struct request q = {.conversation = state_conversation(c), .tools = tools, .n_tools = n_tools};
     t.system = *system ? (char *)system : NULL;
@@ -52,22 +53,10 @@ static void give(struct chat *c, const char *system, const struct text *tools, i
     buf_adds(&c->ahead.read, typed);
 }
 
-/* There is more of the draft, or another one, than what was read. */
-static bool has_more(const struct ahead *a)
-{
-    return a->draft.len > a->read.len || memcmp(buf_str(&a->draft), buf_str(&a->read), a->draft.len);
-}
-
-/* What is read stays where the draft is to take another message's place: it would stand somewhere else. */
-static bool is_due(const struct chat *c)
-{
-    return c->ahead.due_ns && clock_ns() >= c->ahead.due_ns && !c->edit.on && !c->summary.text.len;
-}
-
 void ahead_step(struct chat *c)
 {
     struct ahead *a = &c->ahead;
-    if (!is_still(c))
+    if (!may_read(c))
         return;
     int n_tools;
     const struct text *tools = tools_schemas(c->calls.tools, &n_tools);
@@ -76,25 +65,26 @@ void ahead_step(struct chat *c)
     if (print != a->print) {
         a->print = print;
         a->due_ns = a->draft.len && !a->due_ns ? clock_ns() : a->due_ns;
-        give(c, system, tools, n_tools, "");
+        give_ahead(c, system, tools, n_tools, "");
     }
-    if (!is_due(c))
+    /* the draft of an edited message will have another place in the prompt */
+    if (!a->due_ns || clock_ns() < a->due_ns || c->edit.on || c->summary.text.len)
         return;
     a->due_ns = 0;
-    if (has_more(a))
-        give(c, system, tools, n_tools, a->draft.data);
+    if (a->draft.len > a->read.len || memcmp(buf_str(&a->draft), buf_str(&a->read), a->draft.len))
+        give_ahead(c, system, tools, n_tools, a->draft.data);
 }
 
 int ahead_timeout(const struct chat *c)
 {
-    if (!c->ahead.due_ns || !is_still(c) || c->edit.on || c->summary.text.len)
+    if (!c->ahead.due_ns || !may_read(c) || c->edit.on || c->summary.text.len)
         return -1;
     int64_t left = (c->ahead.due_ns - clock_ns()) / 1000000 + 1;
     return left > 0 ? (int)left : 0;
 }
 
-/* Where the last word that is whole ends: before a blank, or a punctuation mark of a script that has no blanks.  What joins the word
- * may make other tokens of it. */
+/* Returns the end of the last whole word: before a blank, or a punctuation mark of a script without blanks.  Letters that are added to a word may
+ * change its tokens. */
 static size_t whole_words(const char *s, size_t n)
 {
     bool found = false;
@@ -120,7 +110,7 @@ void chat_draft(struct chat *c, const char *text, size_t n)
     if (n > MOST)
         n = MOST;
     buf_reset(&a->draft);
-    if (*text != '/' && !memchr(text, 0, n))    /* commands are not said */
+    if (*text != '/' && !memchr(text, 0, n))    /* commands are not messages */
         buf_add(&a->draft, text, whole_words(text, n));
     a->due_ns = a->draft.len ? clock_ns() + STILL_MS * (int64_t)1000000 : 0;
 }

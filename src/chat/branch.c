@@ -24,7 +24,7 @@ bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e)
     return true;
 }
 
-/* One message and its answer, or the rest of an answer. */
+/* Puts one message and its answer back, or the rest of an answer. */
 bool chat_redo(struct chat *c, struct err *e)
 {
     if (!state_usable(c, e))
@@ -49,7 +49,7 @@ bool chat_edit(struct chat *c, int i, struct buf *text, struct err *e)
     return true;
 }
 
-/* The path may have changed since. */
+/* Returns -1 if the path has changed since. */
 int chat_edited(const struct chat *c)
 {
     if (!c->edit.on || !c->t.n || c->t.entries[c->t.n - 1]->number != c->edit.end)
@@ -86,7 +86,8 @@ int chat_siblings(const struct chat *c, int i, int *which)
     return transcript_siblings(&c->t, c->t.entries[i], which);
 }
 
-static void go_on_to_the_last_shown(struct chat *c, const struct entry *m)
+/* Leads the path through m, and then as it was shown last. */
+static void go_through(struct chat *c, const struct entry *m)
 {
     while (m->shown)
         m = m->shown;
@@ -101,7 +102,7 @@ bool chat_show_sibling(struct chat *c, int i, int which, struct err *e)
     if (!m)
         return err_set(e, "this message has no other branches");
     if (m != c->t.entries[i])
-        go_on_to_the_last_shown(c, m);
+        go_through(c, m);
     return true;
 }
 
@@ -110,7 +111,7 @@ int chat_n_nodes(const struct chat *c)
     return c->t.n_all;
 }
 
-/* The answer that ends the rounds of calls which begin here, as it was shown last; NULL: there is none. */
+/* Returns the answer after the rounds of calls that begin here, as it was shown last; NULL: there is no answer. */
 static const struct entry *final_answer(const struct entry *m)
 {
     while (m && (m->m.n_calls || m->m.role == ROLE_TOOL))
@@ -145,15 +146,15 @@ bool chat_go(struct chat *c, int node, struct err *e)
 bool branch_take_back(struct chat *c, bool is_new, struct buf *text)
 {
     const struct entry *m = c->t.entries[c->t.n - 1];
-    if (m->shown) {                     /* another answer to a message that has some */
-        go_on_to_the_last_shown(c, m);
+    if (m->shown) {                     /* the message has older answers */
+        go_through(c, m);
         return false;
     }
     if (!is_new)
         return false;
     buf_add(text, m->m.content.p, m->m.content.n);
     persist_forget(c);
-    if (c->edit.replaced) {             /* what it was to replace is there again, and it may still */
+    if (c->edit.replaced) {             /* shows the message again that it replaced, as edited */
         persist_go(c, c->t.all[c->edit.end]);
         c->edit.on = true;
     }

@@ -8,8 +8,9 @@
 #include "chat/saving.h"
 #include "chat/state.h"
 
-enum { INTERRUPT_MS = 2000 };           /* for a tool to end by itself after an interrupt */
+enum { INTERRUPT_MS = 2000 };           /* time for a tool to end after an interrupt */
 
+/* Records and posts the result of the next call. */
 static struct chat_event *answer_call(struct chat *c, const char *text, size_t n)
 {
     const struct answer_call *call = &c->turn.answer.calls[c->calls.next++];
@@ -50,14 +51,7 @@ static void start_call(struct chat *c, const struct tool *tool, const char *argu
     refuse_call(c, why);
 }
 
-/* Answers the call that ran: the note about edited arguments, then its result. */
-static void answer_run(struct chat *c, const struct buf *result)
-{
-    buf_add(&c->calls.edited, buf_str(result), result->len);
-    answer_call(c, buf_str(&c->calls.edited), c->calls.edited.len);
-}
-
-/* Posts what the running tool has printed since the last time. */
+/* Posts the output of the running tool since the last time. */
 static void show_output(struct chat *c)
 {
     struct buf text = {0};
@@ -77,13 +71,16 @@ static void end_run(struct chat *c, const struct buf *result)
     tool_close(c->calls.run);
     c->calls.run = NULL;
     c->turn.state = stopped ? TURN_REFUSING : TURN_CALLING;
-    if (stopped)
+    if (stopped) {
         refuse_call(c, TOOL_INTERRUPTED);
-    else
-        answer_run(c, result);
+    } else {                            /* a note about edited arguments, then the result */
+        buf_add(&c->calls.edited, buf_str(result), result->len);
+        answer_call(c, buf_str(&c->calls.edited), c->calls.edited.len);
+    }
 }
 
-static void look_at_run(struct chat *c)
+/* Posts the output of the running call, or its result if it has ended. */
+static void step_run(struct chat *c)
 {
     struct buf result = {0};
     if (c->turn.state == TURN_STOPPING && clock_ms_since(c->calls.asked_ns) > INTERRUPT_MS)
@@ -95,7 +92,8 @@ static void look_at_run(struct chat *c)
     buf_free(&result);
 }
 
-static enum tool_approval may_run(const struct chat *c, const struct tool *tool)
+/* Returns whether a call may run, must be approved, or is refused. */
+static enum tool_approval approval_of(const struct chat *c, const struct tool *tool)
 {
     enum tool_approval may = tool_approval(tool, options_text(c->o, OPT_tools_approve));
     if (may == TOOL_ASK && tool_listed(tool, buf_str(&c->calls.always)))
@@ -103,6 +101,7 @@ static enum tool_approval may_run(const struct chat *c, const struct tool *tool)
     return may == TOOL_ASK && !c->front.can_ask ? TOOL_DENY : may;
 }
 
+/* Runs the call, asks the user, or refuses it. */
 static void take_call(struct chat *c, const struct answer_call *call)
 {
     const struct tool *tool = tools_find(c->calls.tools, call->name);
@@ -112,7 +111,7 @@ static void take_call(struct chat *c, const struct answer_call *call)
     } else if (!tool) {
         unknown_call(c, call->name);
     } else {
-        switch (may_run(c, tool)) {
+        switch (approval_of(c, tool)) {
         case TOOL_ASK:
             outbox_post(&c->out, CHAT_APPROVE, call->name, call->arguments.p, call->arguments.n);
             c->turn.state = TURN_ASKING;
@@ -121,7 +120,7 @@ static void take_call(struct chat *c, const struct answer_call *call)
         case TOOL_RUN:
             start_call(c, tool, call->arguments.p, call->arguments.n);
             if (c->calls.run)
-                look_at_run(c);         /* a built-in has ended already */
+                step_run(c);         /* a built-in tool has ended already */
             break;
         default:
             answer_call(c, TOOL_NOT_ALLOWED, strlen(TOOL_NOT_ALLOWED))->denied = true;
@@ -129,19 +128,20 @@ static void take_call(struct chat *c, const struct answer_call *call)
     }
 }
 
-static bool goes_on(const struct chat *c)
+/* True if the next call may begin. */
+static bool continues(const struct chat *c)
 {
     return c->turn.state == TURN_CALLING || c->turn.state == TURN_REFUSING;
 }
 
 bool calls_over(const struct chat *c)
 {
-    return goes_on(c) && c->calls.next == c->turn.answer.n_calls;
+    return continues(c) && c->calls.next == c->turn.answer.n_calls;
 }
 
 static void next_calls(struct chat *c)
 {
-    while (goes_on(c) && !calls_over(c))
+    while (continues(c) && !calls_over(c))
         take_call(c, &c->turn.answer.calls[c->calls.next]);
 }
 
@@ -154,13 +154,14 @@ void calls_begin(struct chat *c)
 
 void calls_step(struct chat *c)
 {
-    look_at_run(c);
+    step_run(c);
     next_calls(c);
 }
 
-/* --- what the user decides -------------------------------------------------------------------------------------- */
+/* --- decisions of the user -------------------------------------------------------------------------------------- */
 
-static void decided(struct chat *c)
+/* Resumes the turn after a question, without counting the time that the user took. */
+static void resume_turn(struct chat *c)
 {
     c->turn.start_ns += clock_ns() - c->calls.asked_ns;
     c->turn.state = TURN_CALLING;
@@ -168,14 +169,14 @@ static void decided(struct chat *c)
 
 void calls_run(struct chat *c, const char *arguments, size_t n)
 {
-    decided(c);
+    resume_turn(c);
     start_call(c, tools_find(c->calls.tools, c->turn.answer.calls[c->calls.next].name), arguments, n);
     next_calls(c);
 }
 
 void calls_deny(struct chat *c, const char *why, size_t n)
 {
-    decided(c);
+    resume_turn(c);
     answer_call(c, why, n)->denied = true;
     next_calls(c);
 }
@@ -187,7 +188,7 @@ void calls_stop(struct chat *c)
         c->calls.asked_ns = clock_ns();
         c->turn.state = TURN_STOPPING;
     } else {
-        decided(c);
+        resume_turn(c);
         c->turn.state = TURN_REFUSING;
         next_calls(c);
     }

@@ -11,7 +11,7 @@
 #include "chat/titler.h"
 #include "option/preset.h"
 
-/* Another responder takes the place of one that is gone; the turn that needs it waits until it is ready. */
+/* Replaces a responder that is gone; the turn that needs the new one waits until it is ready. */
 static void replace_responder(struct chat *c)
 {
     struct err e = {0};
@@ -36,7 +36,7 @@ static bool needs_another(const struct chat *c)
 
 const struct chat_event *chat_drain(struct chat *c, int *n)
 {
-    if (c->persist.part.due_ns)              /* before more is shown */
+    if (c->persist.part.due_ns)              /* before new text is shown */
         persist_part(c);
     c->responder->ops->drain(c->responder);
     if (needs_another(c))
@@ -50,7 +50,7 @@ const struct chat_event *chat_drain(struct chat *c, int *n)
         turn_after_calls(c);
     }
     ahead_step(c);
-    if (persist_settled(c))                 /* a checkpoint of what the disk does not have would be of no use */
+    if (persist_settled(c))                 /* a checkpoint is useless without its session on disk */
         checkpointer_step(c);
     titler_step(c);
     return outbox_take(&c->out, n);
@@ -95,7 +95,7 @@ void chat_wait(const struct chat *c, int fd, int timeout_ms)
     poll(fds, (nfds_t)n, timeout_ms);   /* an interrupted sleep is as good as one that ended */
 }
 
-/* --- what the user wants ---------------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------------------------- */
 
 bool chat_busy(const struct chat *c)
 {
@@ -112,10 +112,10 @@ bool chat_ready(const struct chat *c)
     return state_ready(c);
 }
 
-/* Files that take more than half of what is free are not sent unasked.  Those that take more than all of it are refused, if they are counted
- * and not estimated: sent again, they would be refused by the engine. */
+/* Returns whether the files fit into the free context.  Files that take more than half of it are sent only if the user repeats the message; files
+ * that are counted, not estimated, and take more than all of it are refused, as the engine would refuse them. */
 enum room { ROOM_ENOUGH, ROOM_TIGHT, ROOM_NONE };
-static enum room room_for(struct chat *c, const struct attached *files, struct err *e)
+static enum room room_for_files(struct chat *c, const struct attached *files, struct err *e)
 {
     long tokens = 0, left = c->info.n_ctx - chat_context_used(c).tokens;
     bool counted = true;
@@ -136,20 +136,20 @@ static enum room room_for(struct chat *c, const struct attached *files, struct e
     return none ? ROOM_NONE : ROOM_TIGHT;
 }
 
-/* Reads the files that a message names.  A word that names no file, or a file that fills the context, may be a slip: it is refused once, and the
- * same message again is sent. */
+/* Reads the files that a message names.  A word that names no file, or a file that fills the context, may be a slip: such a message is refused once,
+ * and sent when it is repeated. */
 static bool read_files(struct chat *c, const struct buf *text, struct attached *files, struct err *e)
 {
     struct err why = {0};
     bool again = text->len == c->draft.doubted.len && !memcmp(buf_str(text), buf_str(&c->draft.doubted), text->len);
-    int told = again ? (int)c->draft.doubt : NO_DOUBT;
+    int doubt = again ? (int)c->draft.doubt : NO_DOUBT;
     enum room room = ROOM_ENOUGH;
     if (!c->front.attaches)
         return true;
     c->draft.doubt = NO_DOUBT;
-    if (!attach_read(files, buf_str(text), text->len, told >= DOUBTS_FILES, &why))
+    if (!attach_read(files, buf_str(text), text->len, doubt >= DOUBTS_FILES, &why))
         c->draft.doubt = DOUBTS_FILES;
-    else if ((room = room_for(c, files, &why)) == ROOM_TIGHT && told < DOUBTS_SIZE)
+    else if ((room = room_for_files(c, files, &why)) == ROOM_TIGHT && doubt < DOUBTS_SIZE)
         c->draft.doubt = DOUBTS_SIZE;
     buf_reset(&c->draft.doubted);
     if (room == ROOM_NONE)
@@ -199,7 +199,8 @@ bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
     return ok;
 }
 
-static bool regenerate(struct chat *c, const uint64_t *seed, const struct entry *replays, struct err *e)
+/* Answers the last message of the user again. */
+static bool answer_again(struct chat *c, const uint64_t *seed, const struct entry *replays, struct err *e)
 {
     if (!state_usable(c, e))
         return false;
@@ -218,12 +219,12 @@ static bool regenerate(struct chat *c, const uint64_t *seed, const struct entry 
 
 bool chat_regenerate(struct chat *c, struct err *e)
 {
-    return regenerate(c, NULL, NULL, e);
+    return answer_again(c, NULL, NULL, e);
 }
 
 bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e)
 {
-    return regenerate(c, &seed, NULL, e);
+    return answer_again(c, &seed, NULL, e);
 }
 
 bool chat_replay(struct chat *c, struct err *e)
@@ -236,7 +237,7 @@ bool chat_replay(struct chat *c, struct err *e)
         return err_set(e, "no answer to repeat");
     if (!m->made.n || !m->made.seeded)
         return err_set(e, "the seed of the last answer is not known; /regen SEED uses one that you give");
-    return regenerate(c, &m->made.seed, m, e);
+    return answer_again(c, &m->made.seed, m, e);
 }
 
 void chat_interrupt(struct chat *c)
@@ -368,7 +369,7 @@ void chat_close(struct chat *c)
     persist_wait(c);
     persist_retry(c);
     checkpointer_end(c);
-    session_close(c->persist.session);          /* the next program need not wait for the model to end */
+    session_close(c->persist.session);          /* the next program need not wait until the model has ended */
     c->responder->ops->close(c->responder);
     transcript_free(&c->t);
     buf_free(&c->title.shown);
@@ -418,6 +419,7 @@ const char *chat_model_meant(const struct chat *c, const char *word)
     return !*end && number >= 1 && number <= n ? names[number - 1] : NULL;
 }
 
+/* True if the model may be changed now. */
 static bool may_choose(struct chat *c, struct err *e)
 {
     if (c->turn.state == TURN_DEAD)

@@ -11,7 +11,7 @@
 #include "chat/state.h"
 #include "session/title.h"
 
-enum { COUNTED = 1 << 20 };             /* longer files are estimated: counting takes a while */
+enum { COUNTED = 1 << 20 };             /* bytes; longer files are estimated, since counting them takes a while */
 
 static int estimate(size_t bytes)
 {
@@ -78,9 +78,10 @@ bool chat_check_file(const struct chat *c, const char *path, struct chat_file *o
 
 /* --- the context -------------------------------------------------------------------------------------------------- */
 
-/* What the template puts around a message: <|im_start|>, role, line feeds, <|im_end|>; around a tool's result; around a call. */
+/* Tokens that the template adds to a message (<|im_start|>, role, line feeds, <|im_end|>), to a tool's result, and to a call. */
 enum { AROUND_MESSAGE = 5, AROUND_RESULT = 12, AROUND_CALL = 18 };
 
+/* Appends a part with the first line of `label`. */
 static struct chat_part *add_part(struct chat *c, int *n, const char *what, int message, int tokens, struct text label)
 {
     struct buf line = {0};
@@ -99,7 +100,7 @@ static int around(const struct entry *m)
     return m->m.role == ROLE_TOOL ? AROUND_RESULT : AROUND_MESSAGE;
 }
 
-/* An estimate is not kept: a session is resumed before the responder can count. */
+/* Returns the tokens of an entry without its files.  Estimates are not stored, since a session is resumed before the responder can count. */
 static int entry_tokens(struct chat *c, struct entry *m)
 {
     if (m->tokens)
@@ -112,7 +113,7 @@ static int entry_tokens(struct chat *c, struct entry *m)
     return n;
 }
 
-/* What of entry m and of its files the next prompt holds. */
+/* Return the tokens that the next prompt holds of an entry, and of one of its files. */
 static int sent_tokens(struct chat *c, struct entry *m, enum sent how)
 {
     return how == SENT_WHOLE ? entry_tokens(c, m) : how == SENT_AS_LINE ? text_tokens(c, text_of(SENT_INSTEAD)) + around(m) : 0;
@@ -123,7 +124,7 @@ static int sent_file_tokens(struct chat *c, struct entry_file *f, enum sent how)
     return how != SENT_WHOLE ? 0 : f->dropped ? text_tokens(c, text_of(SENT_INSTEAD)) : file_tokens(c, f);
 }
 
-/* Tokens of a prompt of these and one short message: what system prompt and tools cost are differences. */
+/* Returns the tokens of a prompt of these and one short message; the tokens of system prompt and tools are differences of such prompts. */
 static int head_tokens(const struct chat *c, const char *system, const struct text *tools, int n_tools)
 {
     const struct message messages[2] = {{.role = ROLE_SYSTEM, .content = text_of(system)}, {.role = ROLE_USER, .content = text_of("x")}};
@@ -133,7 +134,7 @@ static int head_tokens(const struct chat *c, const char *system, const struct te
     return n > 0 ? n : 0;
 }
 
-/* Tokens of the system prompt and of the definitions of the tools, which the template puts before all messages. */
+/* Counts the system prompt and the definitions of the tools, which the template puts before all messages. */
 static void count_head(const struct chat *c, int *system_tokens, int *tools_tokens)
 {
     int n_tools;
@@ -165,7 +166,7 @@ static void add_head(struct chat *c, int *n)
     buf_free(&names);
 }
 
-/* What tells it apart: the tool it calls, where it says nothing; its first line of text, not the fence of code. */
+/* Returns a label: the first line of the text, without a fence of code; the tool that is called by an entry without text. */
 static struct text label_of(const struct entry *m)
 {
     if (m->m.role == ROLE_TOOL)
@@ -229,6 +230,7 @@ bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e)
     return true;
 }
 
+/* Returns the tokens of the next prompt. */
 static struct chat_count next_used(struct chat *c, enum sent_for why)
 {
     struct chat_count used = {0, !c->responder->can.count};

@@ -13,30 +13,21 @@ static struct spoken spoken_of(const struct chat *c, const struct entry *m, cons
     return s;
 }
 
-/* Finds the tokens of m's texts.  ids NULL: by encoding them.  False: these are of another model. */
+/* Finds the tokens of m's texts, by encoding them if ids is NULL.  False: the ids are another model's. */
 static bool find_tokens(const struct chat *c, const struct entry *m, const struct ids *ids, struct tokens *out)
 {
     const struct spoken s = spoken_of(c, m, ids);
     return c->responder->ops->tokens(c->responder, &s, out);
 }
 
+/* True if the tokens decode to the texts of m. */
 static bool reads_the_same(const struct chat *c, const struct tokens *t, const struct entry *m)
 {
     const struct spoken s = spoken_of(c, m, NULL);
     return c->responder->ops->says(c->responder, &s, t);
 }
 
-static struct text reasoning_of(const struct chat *c, int i)
-{
-    return i < 0 ? (struct text){c->turn.answer.reasoning.data, c->turn.answer.reasoning.len} : c->t.entries[i]->m.reasoning;
-}
-
-static struct text content_of(const struct chat *c, int i)
-{
-    return i < 0 ? (struct text){c->turn.answer.content.data, c->turn.answer.content.len} : c->t.entries[i]->m.content;
-}
-
-/* NULL: there are none. */
+/* Returns the tokens of answer i; NULL: not known. */
 static const struct tokens *tokens_of(struct chat *c, int i)
 {
     if (i < 0)
@@ -68,7 +59,9 @@ bool chat_token(struct chat *c, int i, int k, struct chat_token *out)
     if (!t || k < 0 || k >= t->n)
         return false;
     const struct token *from = &t->all[k];
-    size_t end = from->reasoning ? reasoning_of(c, i).n : content_of(c, i).n;
+    const struct answer *now = &c->turn.answer;
+    size_t end = i < 0 ? (from->reasoning ? now->reasoning.len : now->content.len)
+                       : (from->reasoning ? c->t.entries[i]->m.reasoning.n : c->t.entries[i]->m.content.n);
     *out = (struct chat_token){.reasoning = from->reasoning, .at = from->at < end ? from->at : end, .source = from->source, .prob = from->prob};
     out->text = piece(c, from->id, &out->n);
     if (t->alternatives) {
@@ -82,7 +75,7 @@ bool chat_token(struct chat *c, int i, int k, struct chat_token *out)
     return true;
 }
 
-/* --- another way, and further on the same ------------------------------------------------------------------------- */
+/* --- branches and continued answers -------------------------------------------------------------------------------- */
 
 /* Answers the messages before message i, beginning with c->turn.prefix; the former answers become branches. */
 static void answer_again(struct chat *c, int i)
@@ -110,8 +103,8 @@ bool chat_branch_token(struct chat *c, int i, int k, int alternative, struct err
     return true;
 }
 
-/* Begins the next answer with the tokens of answer i, if they are this model's and still spell its text; otherwise with the tokens that its text
- * encodes to, which may be others than were sampled: a note says so. */
+/* Makes the next answer begin with the tokens of answer i, if they are this model's and still decode to its text; otherwise with the tokens that its
+ * text encodes to, which may differ from the sampled ones: a note mentions that. */
 static bool begin_with(struct chat *c, int i, struct err *e)
 {
     const struct entry *m = c->t.entries[i];
@@ -142,7 +135,7 @@ static bool begin_with(struct chat *c, int i, struct err *e)
     return ok;
 }
 
-/* The answer whose calls have not all been answered, at the path's end; -1: there is none. */
+/* Returns the answer at the end of the path whose calls do not all have results; -1: there is no such answer. */
 static int unrun(const struct chat *c)
 {
     int i = c->t.n - 1;
@@ -158,20 +151,21 @@ enum chat_rest chat_rest(const struct chat *c)
         return CHAT_WHOLE;
     if (last->m.role == ROLE_ASSISTANT && last->stopped)
         return c->t.n < 2 ? CHAT_WHOLE : last->cut ? CHAT_CUT : CHAT_STOPPED;
-    if (last->youngest || last->summary)                 /* it was answered; the path ends here because the user went back */
+    if (last->youngest || last->summary)                 /* it has an answer; the path ends here because the user went back */
         return CHAT_WHOLE;
     if (unrun(c) >= 0)
         return CHAT_UNRUN;
     return last->m.role == ROLE_ASSISTANT ? CHAT_WHOLE : CHAT_UNANSWERED;
 }
 
-static bool go_on(struct chat *c, struct err *e)
+/* Continues the stopped answer at the end of the path. */
+static bool continue_answer(struct chat *c, struct err *e)
 {
     const int last = c->t.n - 1;
     if (!begin_with(c, last, e))
         return false;
     c->turn.continued = c->t.entries[last];
-    transcript_cut(&c->t, last);        /* on disk it keeps its place until there is more of it */
+    transcript_cut(&c->t, last);        /* in the file it keeps its place until there is more of it */
     turn_begin(c, TURN_AGAIN);
     return true;
 }
@@ -183,7 +177,7 @@ bool chat_continue(struct chat *c, struct err *e)
     switch (chat_rest(c)) {
     case CHAT_STOPPED:
     case CHAT_CUT:
-        return go_on(c, e);
+        return continue_answer(c, e);
     case CHAT_UNANSWERED:
         turn_begin(c, TURN_AGAIN);
         return true;

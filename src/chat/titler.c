@@ -12,15 +12,16 @@
 #define WISH "Write a title for our conversation so far: two to six words, in its language, on one line, and nothing else. No quotation marks."
 
 enum {
-    QUIET_MS = 1500,                    /* no key and no turn for so long */
-    TRIES = 3,                          /* for one conversation: a title that is interrupted is asked for again */
+    QUIET_MS = 1500,                    /* time without a key or a turn */
+    TRIES = 3,                          /* requests for one conversation; an interrupted one is repeated */
     TOKENS = 24,
 };
 
 /* --- when --------------------------------------------------------------------------------------------------------- */
 
-/* auto: the engine is in this process, where idle time costs nothing, and the model is no demo (which has a notice): that cannot write titles. */
-static bool is_on(const struct chat *c)
+/* True if titles are wanted.  auto: if the engine is in this process, where idle time costs nothing, and the model is not the demo (which has a
+ * notice), which cannot write titles. */
+static bool is_wanted(const struct chat *c)
 {
     const char *when = options_text(c->o, OPT_auto_title);
     return c->front.reads_ahead && (!strcmp(when, "on") || (!strcmp(when, "auto") && c->responder->can.idle && !c->responder->notice));
@@ -32,11 +33,11 @@ static bool ends_with_an_answer(const struct transcript *t)
     return last && last->m.role == ROLE_ASSISTANT && !last->stopped && !last->m.n_calls;
 }
 
-/* Whether the conversation is kept and wants a title, and nobody wants anything else. */
+/* True if the conversation is saved and has no title, and nothing else is under way. */
 static bool may_run(const struct chat *c)
 {
     const struct responder *r = c->responder;
-    return is_on(c) && c->persist.session && !c->persist.unsaved && !c->t.named && ends_with_an_answer(&c->t)
+    return is_wanted(c) && c->persist.session && !c->persist.unsaved && !c->t.named && ends_with_an_answer(&c->t)
         && state_ready(c) && c->turn.state == TURN_IDLE && !c->summary.text.len && !c->title.typing && !c->edit.on
         && !c->checkpoint.due && !c->checkpoint.asked && !(r->ops->others && r->ops->others(r));
 }
@@ -79,7 +80,7 @@ void titler_leave(struct chat *c)
 
 /* --- the request -------------------------------------------------------------------------------------------------- */
 
-static void begin(struct chat *c)
+static void begin_request(struct chat *c)
 {
     struct arena mem = {0};
     struct request q = {
@@ -89,7 +90,7 @@ static void begin(struct chat *c)
     q.tools = tools_schemas(c->calls.tools, &q.n_tools);
     c->title.conversation = q.conversation;
     c->title.tries++;
-    c->title.under_way = true;          /* its news may come within request() */
+    c->title.under_way = true;          /* before request(), which may post its news */
     c->title.stopping = false;
     buf_reset(&c->title.written);
     if (c->responder->ops->request(c->responder, &q, NULL) != REQUEST_TAKEN) {
@@ -104,7 +105,7 @@ void titler_step(struct chat *c)
     if (c->title.under_way && !may_run(c))
         titler_stop(c);
     else if (is_due(c) && !left_ms(c))
-        begin(c);
+        begin_request(c);
 }
 
 bool titler_stop(struct chat *c)
@@ -118,8 +119,8 @@ bool titler_stop(struct chat *c)
 
 /* --- the answer --------------------------------------------------------------------------------------------------- */
 
-/* Records the title, if it is one, and its conversation is still there. */
-static void take(struct chat *c)
+/* Records the title, if it is a valid one and the conversation has not changed. */
+static void record_written(struct chat *c)
 {
     struct buf title = {0};
     c->title.tries = TRIES;
@@ -140,7 +141,7 @@ static void on_text(struct chat *c, const struct news *it)
     const struct text line = text_trim((struct text){b->data, b->len});
     if (!line.n || !memchr(line.p, '\n', (size_t)(b->data + b->len - line.p)))
         return;
-    take(c);                            /* more than a line is not wanted */
+    record_written(c);                            /* the first line is enough */
     titler_stop(c);
 }
 
@@ -148,10 +149,10 @@ static void on_done(struct chat *c, const struct news *it)
 {
     c->title.under_way = false;
     if (!c->title.stopping && it->end == END_STOP)
-        take(c);
+        record_written(c);
     else if (!c->title.stopping)
-        c->title.tries = TRIES;         /* cut off or failed: the next one would be, too */
-    c->ahead.print = 0;                 /* what is read ahead is given again */
+        c->title.tries = TRIES;         /* cut off or failed: another one would be, too */
+    c->ahead.print = 0;                 /* the next prompt is read ahead again */
 }
 
 bool titler_news(struct chat *c, const struct news *it)

@@ -24,7 +24,7 @@ static double joules(struct chat *c)
     return m.joules;
 }
 
-/* An answer that was to go on and did not is as it was. */
+/* If continuing a stopped answer added nothing, shows the stopped answer again. */
 static void back_to_continued(struct chat *c)
 {
     if (c->turn.continued)
@@ -32,6 +32,7 @@ static void back_to_continued(struct chat *c)
     c->turn.continued = NULL;
 }
 
+/* Appends token i in quotes. */
 static void name_piece(struct chat *c, const struct tokens *t, int i, struct buf *out)
 {
     struct text piece = i < t->n ? c->responder->ops->piece(c->responder, t->all[i].id) : text_of("");
@@ -44,7 +45,7 @@ static void name_piece(struct chat *c, const struct tokens *t, int i, struct buf
     }
 }
 
-/* An answer that was given again is held against the one before, as far as both go. */
+/* Compares a repeated answer with the first one, as far as both go. */
 static void compare_replay(struct chat *c)
 {
     const struct entry *old = c->turn.replays, *new = c->t.n > c->turn.start ? c->t.entries[c->turn.start] : NULL;
@@ -82,7 +83,7 @@ static void end_turn(struct chat *c, enum end end, const char *why)
     back_to_continued(c);
     compare_replay(c);
 
-    /* nothing came of it: as if it had not been said, so that the front end can give the message back to its editor */
+    /* without any text of an answer the message is taken back, so that the front end can return it to its editor */
     bool nothing = turn_is_kept(kind) && c->turn.start == c->t.n
                 && (end == END_INTERRUPTED || end_failed(end) || c->t.entries[c->t.n - 1]->shown);
     bool taken_back = nothing && branch_take_back(c, kind == TURN_SUBMITTED, &back);
@@ -108,7 +109,7 @@ static void show_text(struct chat *c, enum chat_event_kind kind, const struct bu
     *shown = text->len;
 }
 
-/* Posts what the answer has gained. */
+/* Posts the new text and calls of the answer. */
 static void show_gain(struct chat *c, bool replayed)
 {
     struct answer *a = &c->turn.answer;
@@ -122,7 +123,7 @@ static void show_gain(struct chat *c, bool replayed)
     }
 }
 
-/* The newest answers keep what else was likely, older ones only how their tokens came about: 64 bytes a token add up. */
+/* Drops the alternatives of older answers, since 64 bytes a token add up. */
 static void forget_old_alternatives(struct chat *c)
 {
     enum { ANSWERS = 32, TOKENS = 1 << 18 };
@@ -137,13 +138,13 @@ static void forget_old_alternatives(struct chat *c)
     }
 }
 
-/* The answer becomes an entry, if there is anything of it. */
+/* Makes the answer an entry, unless it is empty. */
 static void keep_answer(struct chat *c, bool whole)
 {
     struct answer *a = &c->turn.answer;
     if (!turn_is_kept(c->turn.kind) || (!a->reasoning.len && !a->content.len && !a->n_calls && !whole))
         return;
-    if (c->turn.continued && !a->gained && (!whole || answer_is_over(a)))            /* there is no more of it than before */
+    if (c->turn.continued && !a->gained && (!whole || answer_is_over(a)))            /* nothing was added */
         return;
     enum mark mark = c->turn.continued ? c->turn.continued->mark : ENTRY_PLAIN;
     if (c->turn.continued)
@@ -184,7 +185,7 @@ static void finish_answer(struct chat *c, enum end end, const char *why)
     char said[96];
     answer_finish(a);
     show_gain(c, false);
-    bool whole = (end == END_STOP && !a->looped) || a->stopper.hit;      /* which may have stood in what was held back until now */
+    bool whole = (end == END_STOP && !a->looped) || a->stopper.hit;      /* the stop string may have been held back until now */
     bool calls = end == END_STOP && a->n_calls > 0 && !a->stopper.hit && !a->too_many;
     for (int i = 0; i < a->n_calls && calls; i++)
         calls = !a->calls[i].truncated;
@@ -220,7 +221,7 @@ static void finish_answer(struct chat *c, enum end end, const char *why)
 
 /* --- a request -------------------------------------------------------------------------------------------------- */
 
-/* The answer starts over; what it begins with is told first. */
+/* Empties the answer; its given beginning comes as news first. */
 static void begin_answer(struct chat *c, uint64_t seed)
 {
     int n_stops;
@@ -231,13 +232,14 @@ static void begin_answer(struct chat *c, uint64_t seed)
     memset(&c->turn.shown, 0, sizeof c->turn.shown);
 }
 
-/* From now on the answer is new. */
-static void replay_ends(struct chat *c)
+/* The given beginning of the answer is complete. */
+static void end_beginning(struct chat *c)
 {
     if (c->turn.state != TURN_BEGINNING)
         return;
     c->turn.state = TURN_ANSWERING;
-    c->turn.answer.guarded = options_on(c->o, OPT_loop_guard) && !c->turn.answer.loop.span;       /* else that was told, and it goes on anyway */
+    /* an answer that already repeated itself is continued because the user asked for it */
+    c->turn.answer.guarded = options_on(c->o, OPT_loop_guard) && !c->turn.answer.loop.span;
     tokens_reset(&c->turn.prefix);
     persist_begun(c);
     show_gain(c, !c->turn.begins);
@@ -246,7 +248,7 @@ static void replay_ends(struct chat *c)
 
 void turn_advise(const struct chat *c, struct buf *text)
 {
-    const bool alone = c->t.n <= (c->turn.state != TURN_IDLE);          /* no earlier message takes room */
+    const bool alone = c->t.n <= (c->turn.state != TURN_IDLE);          /* there are no earlier messages */
     if (c->front.keeps)
         buf_adds(text, alone ? "; shorten it" : "; shorten it, free space with /compact or /drop N, or start over with /new");
     if (c->responder->more_room)
@@ -264,7 +266,7 @@ static void request_refused(struct chat *c, enum request_result result, const st
     buf_free(&text);
 }
 
-/* Hands the conversation to the responder, or waits for that to be possible. */
+/* Makes the next request of the turn, or waits until the responder is ready. */
 static void ask_responder(struct chat *c)
 {
     struct err e = {0};
@@ -280,7 +282,7 @@ static void ask_responder(struct chat *c)
         end_turn(c, END_FAILED, e.msg);
         return;
     }
-    if (!c->turn.stats.n_rounds) {           /* stays as it is within a turn */
+    if (!c->turn.stats.n_rounds) {           /* stays the same within a turn */
         c->turn.thinking = asking_thinks(c) && (c->turn.prefix.n || !c->turn.begins);
         c->turn.think_budget = options_int(c->o, OPT_think_budget);
     }
@@ -288,12 +290,12 @@ static void ask_responder(struct chat *c)
     q.sampling = asking_sampling(c);
     begin_answer(c, q.sampling.seed);
     c->turn.stats.n_rounds++;
-    c->turn.state = TURN_BEGINNING;     /* from here on the answer may end within request() */
+    c->turn.state = TURN_BEGINNING;     /* before request(), within which the answer may end */
     checkpointer_turn(c);
     enum request_result result = c->responder->ops->request(c->responder, &q, &e);
     arena_free(&mem);
     if (result == REQUEST_TAKEN)
-        replay_ends(c);
+        end_beginning(c);
     else
         request_refused(c, result, &e);
 }
@@ -340,7 +342,7 @@ void turn_stop(struct chat *c)
         calls_stop(c);
         turn_after_calls(c);
         break;
-    case TURN_STOPPING:                 /* it was asked before, and does not listen */
+    case TURN_STOPPING:                 /* it ignores the interrupt */
         calls_kill(c);
         turn_after_calls(c);
         break;
@@ -416,7 +418,7 @@ bool chat_approve_edited(struct chat *c, const char *arguments, size_t n, struct
     return ok;
 }
 
-/* --- what comes from the responder ------------------------------------------------------------------------------ */
+/* --- news of the responder -------------------------------------------------------------------------------------- */
 
 void turn_show(struct chat *c)
 {
@@ -427,7 +429,7 @@ static void news_answer(struct chat *c, const struct news *it)
 {
     bool over_before = answer_is_over(&c->turn.answer);
     if (!it->replayed)
-        replay_ends(c);
+        end_beginning(c);
     if (it->stats)
         c->turn.live = *it->stats;
     answer_take(&c->turn.answer, it);
@@ -452,7 +454,7 @@ void chat_stats_now(const struct chat *c, struct stats *s)
 
 static void news_done(struct chat *c, const struct news *it)
 {
-    replay_ends(c);
+    end_beginning(c);
     if (it->stats)
         stats_add(&c->turn.stats, it->stats, false);
     c->turn.live = (struct stats){0};
@@ -462,7 +464,7 @@ static void news_done(struct chat *c, const struct news *it)
 
 static void news_fatal(struct chat *c, const struct news *it)
 {
-    if (turn_answers(&c->turn)) {       /* what was said so far stays */
+    if (turn_answers(&c->turn)) {       /* the text so far is kept */
         answer_finish(&c->turn.answer);
         turn_show(c);
         keep_answer(c, false);
@@ -472,8 +474,8 @@ static void news_fatal(struct chat *c, const struct news *it)
     outbox_post(&c->out, CHAT_FATAL, NULL, it->text.p, it->text.n);
 }
 
-/* Whether the chat can begin: with a bias that this model cannot have it ends at once, not with the first message.  Later, with another model, and
- * where a request comes at once, that request is refused. */
+/* True if the chat can begin: a bias that this model cannot have ends a chat at once, not with its first message.  With a later model, or if a
+ * request comes at once, that request is refused. */
 static bool biases_work(struct chat *c, struct err *e)
 {
     int n;
@@ -500,7 +502,7 @@ static void news_ready(struct chat *c)
         ask_responder(c);
 }
 
-/* One of them must be chosen, unless this is another look at them. */
+/* Posts the list of models; at the start one of them must be chosen. */
 static void news_models(struct chat *c, const struct news *it)
 {
     if (c->presence == RESPONDER_OPENS && !c->front.can_ask) {
@@ -512,20 +514,16 @@ static void news_models(struct chat *c, const struct news *it)
     outbox_post(&c->out, CHAT_MODELS, NULL, NULL, 0);
 }
 
-/* The request waits for whoever takes the place, and what it was to begin with does. */
-static void wait_again(struct chat *c)
-{
-    tokens_copy(&c->turn.prefix, &c->turn.answer.tokens, c->turn.answer.tokens.n);
-    c->turn.stats.n_rounds--;
-    c->turn.state = TURN_WAITING;
-}
-
 static void news_gone(struct chat *c, const struct news *it)
 {
     state_note(c, it->text.p);
-    if (turn_answers(&c->turn))
-        wait_again(c);
     c->presence = RESPONDER_GONE;
+    if (!turn_answers(&c->turn))
+        return;
+    /* the request waits for the next responder, with the same beginning */
+    tokens_copy(&c->turn.prefix, &c->turn.answer.tokens, c->turn.answer.tokens.n);
+    c->turn.stats.n_rounds--;
+    c->turn.state = TURN_WAITING;
 }
 
 static void post_progress(struct chat *c, enum chat_event_kind kind, const struct news *it)

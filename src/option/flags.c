@@ -125,7 +125,7 @@ static int min3(int a, int b, int c)
     return m < c ? m : c;
 }
 
-/* Edit distance, one row of the table at a time; a swap of neighbours counts as two edits. */
+/* Returns the edit distance, computed one row of the table at a time; a swap of neighbours counts as two edits. */
 static int distance(const char *a, const char *b)
 {
     int n = (int)strlen(a), m = (int)strlen(b);

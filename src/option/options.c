@@ -240,7 +240,7 @@ bool options_unknown(const char *name, struct err *e)
     return err_set(e, "unknown option %s%s%s%s", name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
-/* " --top-p X", " --no-share" */
+/* Appends " --top-p X", " --no-share". */
 static void add_flag(const struct row *r, struct buf *out)
 {
     buf_adds(out, r->type == VALUE_SWITCH && !strcmp(r->standard, "on") ? " --no-" : " --");

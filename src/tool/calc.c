@@ -50,7 +50,7 @@ static double real(struct number a)
     return a.exact ? (double)a.i : a.d;
 }
 
-/* The signs that people and models write instead of ASCII. */
+/* Signs that people and models write instead of ASCII ones. */
 static const struct { const char *text; char means; } signs[] = {
     {"**", '^'}, {"\xc3\x97", '*'}, {"\xc2\xb7", '*'}, {"\xc3\xb7", '/'}, {"\xe2\x88\x92", '-'}, {"\xe2\x81\x84", '/'},
 };
@@ -61,7 +61,7 @@ static void skip(struct parser *s)
         s->p++;
 }
 
-/* The operator at this place, 0 at the end; its length goes to *n. */
+/* Returns the operator at this place, 0 at the end; *n: its length. */
 static char peek(struct parser *s, size_t *n)
 {
     skip(s);
@@ -154,7 +154,7 @@ static const struct { const char *name; double (*fn)(double); bool keeps_whole; 
     {"sin", sin, false}, {"cos", cos, false}, {"tan", tan, false}, {"exp", exp, false}, {"ln", log, false}, {"log", log_of, false},
 };
 
-/* A double that holds a whole number below 2^53 is that number. */
+/* Makes a double that holds a whole number below 2^53 exact. */
 static struct number settle(double d)
 {
     return d == floor(d) && fabs(d) < 9007199254740992.0 ? exact((__int128)d) : inexact(d);

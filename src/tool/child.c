@@ -68,7 +68,7 @@ static int split_words(char *s, char **words, int max)
             if (quote ? *s == quote : *s == '\'' || *s == '"')
                 quote = quote ? 0 : *s;
             else if (escapes(s, quote) && *++s == '\n')
-                continue;               /* a line that goes on */
+                continue;               /* a continued line */
             else
                 *to++ = *s;
         }
@@ -114,7 +114,7 @@ static bool is_object(const char *text)
     return ok;
 }
 
-/* Generous: a language's run time reserves gigabytes of addresses, a build starts hundreds of processes. */
+/* Reads the limits of processes, which are generous: a language's run time reserves gigabytes of addresses, a build starts hundreds of processes. */
 static bool read_process_limits(const struct option_tool *c, struct child_limits *l, struct err *e)
 {
     const struct { const char *key, *text; long standard, max, *to; } rows[] = {

@@ -16,7 +16,7 @@ static const struct tool_kind *const kinds[] = {&tool_builtin, &tool_child};
 struct tools {
     struct tool *items;
     int n;
-    struct text *schemas;               /* of the offered ones */
+    struct text *schemas;               /* those of the offered tools */
     int n_offered;
 };
 

@@ -24,7 +24,7 @@ static const char *skip(struct cursor *c, int64_t n)
     return c->bad ? NULL : at;
 }
 
-/* A signed number of 1, 4 or 8 bytes, the highest first. */
+/* Returns a signed number of 1, 4 or 8 bytes, the highest first. */
 static int64_t number_at(const char *p, int bytes)
 {
     uint64_t x = 0;
@@ -46,7 +46,7 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-/* Days from 1970 to the first of a month; month 13 is the next January. */
+/* Returns the days from 1970 to the first of a month; month 13 is the next January. */
 static int64_t days_before(int64_t year, int month)
 {
     static const int of_year[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
@@ -77,7 +77,7 @@ static void fill(struct tm *tm, int64_t local)
 
 /* --- the rule for all time after the last transition: "CET-1CEST,M3.5.0,M10.5.0/3" --------------------------------- */
 
-/* Hours, minutes and seconds; in seconds. */
+/* Reads hours, minutes and seconds, as seconds. */
 static int clock_of(const char **s)
 {
     int sign = **s == '-' ? -1 : 1, seconds = 0;
@@ -103,7 +103,7 @@ static bool skip_name(const char **s)
     return *s > from;
 }
 
-/* A day of a year: "M3.5.0" (the last Sunday of March), "J60" (without 29 February) or "59".  As seconds since 1970, in local time. */
+/* Reads a day of a year: "M3.5.0" (the last Sunday of March), "J60" (without 29 February) or "59".  As seconds since 1970, in local time. */
 static int64_t day_of(const char **s, int64_t year)
 {
     int n = 0, month, week, weekday;
@@ -119,7 +119,7 @@ static int64_t day_of(const char **s, int64_t year)
     return DAY * (january + (julian ? day - 1 + (leap && day >= 60) : day));
 }
 
-/* One change of a year, as seconds since 1970 of local time. */
+/* Reads one change of a year, as seconds since 1970 of local time. */
 static int64_t change_of(const char **s, int64_t year)
 {
     *s += **s == ',';
@@ -157,7 +157,7 @@ struct block {
     const char *times, *indices, *types, *leaps;
 };
 
-/* Returns the version, '\0', '2' or later; -1: no block. */
+/* Reads a block.  Returns the version, '\0', '2' or later; -1: no block. */
 static int read_block(struct cursor *c, int width, struct block *b)
 {
     const char *magic = skip(c, 4), *version = skip(c, 16);
@@ -183,7 +183,7 @@ static int64_t time_at(const struct block *b, int64_t i)
     return number_at(b->times + i * b->width, b->width);
 }
 
-/* The type of local time at `t`, which is not after the last transition.  -1: the file is damaged. */
+/* Returns the type of local time at `t`, which is not after the last transition.  -1: the file is damaged. */
 static int64_t type_at(const struct block *b, int64_t t)
 {
     int64_t i = b->n_times;
@@ -193,7 +193,7 @@ static int64_t type_at(const struct block *b, int64_t t)
     return type < b->n_types ? type : -1;
 }
 
-/* Seconds that a zone with leap seconds ("right/...") counts more than POSIX does. */
+/* Returns the seconds that a zone with leap seconds ("right/...") counts more than POSIX does. */
 static int64_t leaps_at(const struct block *b, int64_t t)
 {
     int64_t leaps = 0;
@@ -228,7 +228,7 @@ static bool find_offset(const struct buf *file, int64_t t, int *offset, int64_t 
     return type >= 0;
 }
 
-/* Letters, digits, _ + - and /: never a path out of the database. */
+/* True for letters, digits, _ + - and /, which never lead out of the database. */
 static bool is_name(const char *zone)
 {
     for (const char *p = zone; *p; p++)

@@ -24,6 +24,7 @@
 #include "responder/local_state.h"
 #include "session/list.h"
 #include "session/record.h"
+#include "chat/chat.h"
 #include "chat/state.h"
 #include "session/trash.h"
 #include "tests/fuzz/disk.h"
