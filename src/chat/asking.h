@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "chat/front.h"
 #include "responder/responder.h"
 
 struct chat;

@@ -80,7 +80,7 @@ static void end_run(struct chat *c, const struct buf *result)
 }
 
 /* Posts the output of the running call, or its result if it has ended. */
-static void step_run(struct chat *c)
+static void step_running(struct chat *c)
 {
     struct buf result = {0};
     if (c->turn.state == TURN_STOPPING && clock_ms_since(c->calls.asked_ns) > INTERRUPT_MS)
@@ -120,7 +120,7 @@ static void take_call(struct chat *c, const struct answer_call *call)
         case TOOL_RUN:
             start_call(c, tool, call->arguments.p, call->arguments.n);
             if (c->calls.run)
-                step_run(c);         /* a built-in tool has ended already */
+                step_running(c);         /* a built-in tool has ended already */
             break;
         default:
             answer_call(c, TOOL_NOT_ALLOWED, strlen(TOOL_NOT_ALLOWED))->denied = true;
@@ -154,7 +154,7 @@ void calls_begin(struct chat *c)
 
 void calls_step(struct chat *c)
 {
-    step_run(c);
+    step_running(c);
     next_calls(c);
 }
 

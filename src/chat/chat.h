@@ -22,7 +22,7 @@
 #include "chat/asking.h"
 #include "chat/branch.h"
 #include "chat/context.h"
-#include "chat/info.h"
+#include "chat/front.h"
 #include "chat/outbox.h"
 #include "chat/resume.h"
 #include "chat/saving.h"

@@ -19,7 +19,7 @@
 
 #include "base/buf.h"
 #include "chat/answer.h"
-#include "chat/info.h"
+#include "chat/front.h"
 #include "chat/outbox.h"
 #include "chat/sent.h"
 #include "option/options.h"

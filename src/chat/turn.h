@@ -8,7 +8,7 @@
 #include "answer/stats.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "chat/info.h"
+#include "chat/front.h"
 
 struct chat;
 struct news;

@@ -24,7 +24,6 @@
 #include "base/err.h"
 #include "base/ids.h"
 #include "base/message.h"
-#include "chat/info.h"
 
 struct options;
 struct responder;

@@ -1,9 +1,8 @@
-/* Values that the files of a conversation share with its front end.  Plain values, valid as {0}. */
-#ifndef Q35_CHAT_INFO_H
-#define Q35_CHAT_INFO_H
+/* A front end, as its conversation knows it, and the kinds of turns.  Plain values, valid as {0}. */
+#ifndef Q35_CHAT_FRONT_H
+#define Q35_CHAT_FRONT_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /* Abilities of a front end. */
 struct chat_front {
