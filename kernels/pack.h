@@ -53,13 +53,13 @@ BOTH size_t pack_bytes(enum weight_format f, int rows, int cols)       /* a mult
     return pack_data_bytes(f, rows, cols) + (pack_scale_bytes(f, rows, cols) + PACK_LINE - 1) / PACK_LINE * PACK_LINE;
 }
 
-/* The reference, on the host: packs `w` (checkpoint layout, kernels/tensor.h) into pack_bytes() bytes.  F16 and F32
- * are rounded to bf16.  False if an INT4 zero point is not 8. */
+/* Packs, on the host and as the reference, `w` (checkpoint layout, kernels/tensor.h) into pack_bytes() bytes.  F16 and F32 are rounded to bf16.
+ * False if an INT4 zero point is not 8. */
 bool pack_matrix(const struct weight *w, void *dst);
-/* Likewise packs gate and up [I, H], which must have the same format, into pack_bytes(f, 2 I, H) bytes. */
+/* Packs gate and up [I, H], which must have the same format, into pack_bytes(f, 2 I, H) bytes. */
 bool pack_pair(const struct weight *gate, const struct weight *up, void *dst);
 
-/* A view of packed bytes at `at`. */
+/* Returns a view of packed bytes at `at`. */
 static inline struct weight packed_view(enum weight_format f, int rows, int cols, const void *at)
 {
     struct weight w = {WEIGHT_NONE};

@@ -38,8 +38,8 @@ enum {
  *
  * Each conversation has a slot.  Its data are in arrays by slot: struct step_live, struct step_sampling, results, drafts, seen ids, biases and last
  * hidden states, [slots] of what the arguments describe; KV rows, rings and states of slot s lie s * slot_bytes after those of slot 0.  Every pointer
- * is that for slot 0.  Pointers such as `pos`, `n_valid` and `ids` point to a member of the struct step_live of slot 0, and stand for the same member
- * of each slot.
+ * is that for slot 0.  Pointers such as `pos`, `n_valid` and `ids` point to a member of the struct step_live of slot 0, and mean the same member of
+ * each slot.
  *
  * A row names its slot and its index among the rows of that slot.  The index of its KV row is the slot's `pos` plus that index, and rope turns it by
  * the index of the KV row plus the slot's rope_offset, which is zero for text without pictures before it.  The rows of a slot are consecutive and in

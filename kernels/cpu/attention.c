@@ -24,7 +24,7 @@ void kv_store_cpu(const struct kv_store_args *a, int begin, int end)
 
 /* ---- rows of one KV head ---- */
 
-/* The exact row of a position, fp32. */
+/* Loads the exact row of a position as fp32. */
 static void load_exact(float *x, const struct kv_rows *kv, enum kv_role role, int kv_head, int pos)
 {
     size_t at = ((size_t)kv_exact_row(kv, pos) * (size_t)kv->n_kv_heads + (size_t)kv_head) * (size_t)kv->head_dim;
@@ -32,7 +32,7 @@ static void load_exact(float *x, const struct kv_rows *kv, enum kv_role role, in
     floats_f32(x, (const char *)base + at * (kv->dtype == DT_F32 ? 4 : 2), kv->dtype, (size_t)kv->head_dim);
 }
 
-/* The codes and scales of the block of a position. */
+/* Returns the codes and scales of the block of a position. */
 static uint8_t *block_codes(const struct kv_rows *kv, enum kv_role role, int kv_head, int pos, uint16_t **scales)
 {
     size_t i = (size_t)(pos / KV_BLOCK) * (size_t)kv->n_kv_heads + (size_t)kv_head;
@@ -153,7 +153,7 @@ static void begin_head(struct head *h, const struct attention_args *a, int unit)
         kv_rotate(KV_KEY, h->q, h->rotated);
 }
 
-/* Positions p0..p0+KV_BLOCK-1, as far as the row reads them. */
+/* Attends to positions p0..p0+KV_BLOCK-1, as far as the row reads them. */
 static void attend(struct head *h, const struct decoded *d, int p0, float scale)
 {
     int m = h->n - p0 < KV_BLOCK ? h->n - p0 : KV_BLOCK;
@@ -182,7 +182,7 @@ static void end_head(const struct head *h)
         h->y[i] = (h->sealed ? h->acc[i / 8][i % 8] + codes[i] : h->acc[i / 8][i % 8]) / h->sum;
 }
 
-/* Heads of the same KV head go through the positions together, so that a block is decoded once for them. */
+/* Attends with all heads of a KV head together, so that a block is decoded once for them. */
 static void attend_together(struct head *heads, int n, int kv_head, float scale)
 {
     struct decoded d;

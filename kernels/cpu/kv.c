@@ -64,7 +64,7 @@ float kv_dot(const float *x, const float *y)
 static const float thresholds_3[] = {KV_THRESHOLDS_3}, thresholds_4[] = {KV_THRESHOLDS_4};
 static const float levels_3[] = {KV_LEVELS_3}, levels_4[] = {KV_LEVELS_4};
 
-/* The index of the nearest level. */
+/* Returns the index of the nearest level. */
 static uint8_t nearest(enum kv_format f, float z)
 {
     const float *thresholds = f == KV_TQ4 ? thresholds_4 : thresholds_3;
@@ -125,7 +125,7 @@ void kv_encode(enum kv_format f, enum kv_role role, const float *x, uint8_t *cod
 
 /* ---- blocks ---- */
 
-/* Where `bits` bits of number j of token n lie, when a plane holds that many bits of every number. */
+/* Returns the place of `bits` bits of number j of token n in a plane that holds so many bits of every number. */
 static inline size_t place(enum kv_role role, int bits, int n, int j)
 {
     int in_byte = 8 / bits;
@@ -136,7 +136,7 @@ static inline size_t place(enum kv_role role, int bits, int n, int j)
 
 static inline int shift(enum kv_role role, int bits, int n, int j) { return bits * ((role == KV_KEY ? j : n) % (8 / bits)); }
 
-/* The bits from `low` on of the codes of one token. */
+/* Writes the bits from `low` on of the codes of one token. */
 static inline void put_plane(uint8_t *plane, enum kv_role role, int bits, int n, const uint8_t *codes, int low)
 {
     const unsigned mask = (1u << bits) - 1;
@@ -166,7 +166,7 @@ void kv_put(enum kv_format f, enum kv_role role, uint8_t *block, int token, cons
     }
 }
 
-/* Number j of token n. */
+/* Returns the code of number j of token n. */
 static inline uint8_t code_at(enum kv_format f, enum kv_role role, const uint8_t *block, int n, int j)
 {
     if (f != KV_TQ3)
@@ -180,7 +180,7 @@ void kv_get(enum kv_format f, enum kv_role role, const uint8_t *block, int token
         codes[j] = code_at(f, role, block, token, j);
 }
 
-/* Format and role are known when this is compiled: a loop for each of them. */
+/* Decodes one token.  Format and role are known at compile time: each of them has a loop of its own. */
 static inline void fetch(enum kv_format f, enum kv_role role, const uint8_t *block, float scale, int token, float *y)
 {
     const float *levels = f == KV_TQ4 ? levels_4 : levels_3;

@@ -9,7 +9,7 @@ static int column(int group, int s, int t, int j)
     return group * PACK_GROUP + 32 * (s / 2) + 8 * t + 4 * (s % 2) + j;
 }
 
-/* Where row r of tile `tile` comes from: the matrix and its row. */
+/* Returns the source of row r of tile `tile`: the matrix and its row. */
 struct source {
     const struct weight *w[2];          /* gate and up; w[1] is NULL for a plain matrix */
 };
@@ -51,7 +51,7 @@ static bool zeros_are_8(const struct weight *w)
     return true;
 }
 
-/* The byte of a matrix in two planes, 16 upper + lower. */
+/* Returns the byte of a matrix in two planes, 16 upper + lower. */
 static unsigned plane_byte_at(const struct weight *w, int row, int col)
 {
     const size_t at = (size_t)row * plane_pitch(w->cols) + (size_t)(col / 16 * 8 + col % 8);
@@ -59,7 +59,7 @@ static unsigned plane_byte_at(const struct weight *w, int row, int col)
     return (((const uint8_t *)w->data)[at] >> shift & 15u) << 4 | (((const uint8_t *)w->low_plane)[at] >> shift & 15u);
 }
 
-/* Register i of k-step s in lane l: its two elements are columns j and j + 1 of one row.  low_plane: bytes from the upper plane to the lower. */
+/* Packs register i of k-step s in lane l: its two elements are columns j and j + 1 of one row.  low_plane: bytes from upper to lower plane. */
 static void pack_fragment(const struct source *s, enum weight_format f, uint8_t *group_at, size_t low_plane, int tile, int group, int step, int lane)
 {
     for (int i = 0; i < 4; i++)

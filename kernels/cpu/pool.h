@@ -1,4 +1,4 @@
-/* What the CPU's step operations are given: threads for the plain operations that they are made of, and work space. */
+/* The resources of the CPU's step operations: threads for the plain operations that they are made of, and work space. */
 #ifndef Q35_KERNELS_CPU_POOL_H
 #define Q35_KERNELS_CPU_POOL_H
 
@@ -38,20 +38,20 @@ static inline struct step_row step_row(const struct step_row *rows, int t)
     return rows ? rows[t] : (struct step_row){.index = t};
 }
 
-/* What `at`, in struct step_live of slot 0, is in that of another slot; or NULL. */
+/* Returns the member of a slot's struct step_live that `at` is in that of slot 0; or NULL. */
 static inline const int32_t *step_live_of(const int32_t *at, int slot)
 {
     return at ? at + (size_t)slot * (sizeof(struct step_live) / sizeof *at) : NULL;
 }
 
-/* Whether a row is of use. */
+/* True if a row is used. */
 static inline bool step_counts(const struct step_row *rows, const int32_t *n_valid, int t)
 {
     const struct step_row r = step_row(rows, t);
     return !n_valid || r.index < *step_live_of(n_valid, r.slot);
 }
 
-/* Rows up to the last one that is of use. */
+/* Returns the number of rows up to the last one that is used. */
 static inline int step_rows(const struct step_row *rows, const int32_t *n_valid, int n_rows)
 {
     while (n_rows > 0 && !step_counts(rows, n_valid, n_rows - 1))

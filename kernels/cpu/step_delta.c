@@ -28,7 +28,7 @@ static void cut(struct rows *r, struct cpu_pool *p)
     r->g = r->beta + n * heads;
 }
 
-/* Rows from position `from` on; those before position 0 are zero. */
+/* Copies rows from position `from` on out of a ring; those before position 0 are zero. */
 static void from_ring(float *to, const float *ring, size_t width, int from, int n)
 {
     for (int t = 0; t < n; t++)

@@ -91,7 +91,7 @@ static void add_row(int64_t *stream, const struct work *w, const struct step_exp
     }
 }
 
-/* Whether a row has experts. */
+/* True if a row has experts. */
 static bool chooses(const struct step_choice *c, int t)
 {
     const struct step_row r = step_row(c->rows, t);

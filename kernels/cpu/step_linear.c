@@ -45,7 +45,7 @@ void step_embed_cpu(struct cpu_pool *p, const struct step_embed_args *a)
         a->stream[i] = stream_from_float(u[i]);
 }
 
-/* u [n, dim], normed in place. */
+/* Norms u [n, dim] in place. */
 static void norm(struct cpu_pool *p, float *u, const float *w, int n, int dim, float eps)
 {
     PLAIN(p, rmsnorm, .y = u, .x = u, .w = w, .n_rows = n, .dim = dim, .eps = eps);
@@ -57,7 +57,7 @@ void step_norm_cpu(struct cpu_pool *p, const struct step_norm_args *a)
     norm(p, a->h, a->norm, a->n_rows, a->hidden, a->eps);
 }
 
-/* To the ring of a slot: rows lie one behind the other but where it begins anew. */
+/* Projects rows into the ring of a slot, where they are contiguous except where the ring wraps. */
 static void project_to_ring(struct cpu_pool *p, const struct step_project_args *a, const struct step_part *part, const float *h,
                             const struct step_run *r)
 {
@@ -126,7 +126,7 @@ static float sum_of_squares(const float *x, int n)
     return (float)sum;
 }
 
-/* The product is the first part, the others are zero. */
+/* Zeroes the parts after the first one, which is the whole product. */
 static void clear_parts(float *at, size_t step, int n_parts, size_t n)
 {
     for (int i = 1; i < n_parts; i++)

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Bias and penalties in the order that engine/sampler.h has. */
+/* Applies bias and penalties in the order of engine/sampler.h. */
 float step_penalised(const struct step_logits_args *a, float l, int id, struct step_row r)
 {
     const size_t at = (size_t)r.slot * (size_t)a->w.rows + (size_t)id;
@@ -35,7 +35,7 @@ float step_greatest(const float *l, int n)
     return nan ? INFINITY : max;
 }
 
-/* A unit is a row. */
+/* Finishes the logits of rows; a unit is a row. */
 static void finish_rows(const void *args, int begin, int end)
 {
     const struct step_logits_args *a = args;

@@ -1,4 +1,4 @@
-/* What the ways of computing logits share (kernels/step.h, step_logits). */
+/* The parts that all ways of computing logits share (kernels/step.h, step_logits). */
 #ifndef Q35_KERNELS_CPU_STEP_LOGITS_H
 #define Q35_KERNELS_CPU_STEP_LOGITS_H
 
@@ -6,26 +6,26 @@
 
 enum { STEP_TILE = 16 };        /* ids of one maximum */
 
-/* How row t is picked from; NULL: raw logits. */
+/* Returns the sampling of row t; NULL: raw logits. */
 static inline const struct step_sampling *step_how(const struct step_logits_args *a, int t)
 {
     return a->sampling ? a->sampling + step_row(a->rows, t).slot : NULL;
 }
-/* Its ids from here on are never picked. */
+/* Returns the first id of row t that is never picked, as all ids after it. */
 static inline int step_n_ids(const struct step_logits_args *a, int t)
 {
     const int given = a->sampling ? step_how(a, t)->n_ids : a->n_ids;
     return given > 0 && given < a->w.rows ? given : a->w.rows;
 }
 
-/* A logit with bias and penalties. */
+/* Returns a logit with bias and penalties. */
 float step_penalised(const struct step_logits_args *a, float l, int id, struct step_row r);
-/* The greatest of n <= STEP_TILE logits, as tile_max has it. */
+/* Returns the greatest of n <= STEP_TILE logits, as tile_max has it. */
 float step_greatest(const float *l, int n);
-/* Bias and penalties to all logits of n rows, -inf behind the last id, and the maxima. */
+/* Applies bias and penalties to all logits of n rows, writes -inf after the last id, and the maxima. */
 void  step_finish_logits(struct cpu_pool *p, const struct step_logits_args *a, int n);
 
-/* A head in two planes: logits of n normed rows. */
+/* Writes the logits of n normed rows from a head in two planes. */
 void  step_planes(struct cpu_pool *p, const struct step_logits_args *a, const float *h, int n);
 
 #endif

@@ -9,7 +9,7 @@
 #include "kernels/cpu/vec.h"
 #include "kernels/splitmix.h"
 
-/* What one row gives, were it reached. */
+/* The outcome of one row, if it is reached. */
 struct pick {
     int32_t id;
     float   prob;
@@ -20,7 +20,7 @@ struct pick {
 
 /* ---- greedy ---- */
 
-/* The first tile with the greatest maximum. */
+/* Returns the first tile with the greatest maximum. */
 static int best_tile(const float *tile_max, int n_ids)
 {
     int best = 0;
@@ -30,7 +30,7 @@ static int best_tile(const float *tile_max, int n_ids)
     return best;
 }
 
-/* The id with the greatest logit, the lowest among equals; with a bad logit the first id that has one. */
+/* Returns the id with the greatest logit, the lowest among equals; with a bad logit the first id that has one. */
 static int32_t greatest(const float *logits, const float *tile_max, int n_ids)
 {
     const int from = best_tile(tile_max, n_ids) * STEP_TILE, to = from + STEP_TILE < n_ids ? from + STEP_TILE : n_ids;
@@ -51,7 +51,7 @@ struct cand {
     int32_t id;
 };
 
-/* In [0, 1), 53 bits. */
+/* Draws a number in [0, 1), of 53 bits. */
 static double uniform(uint64_t counter) { return (double)(splitmix(counter) >> 11) * 0x1p-53; }
 
 static bool better(const struct cand *a, const struct cand *b)
@@ -66,7 +66,7 @@ static void swap(struct cand *a, struct cand *b)
     *b = t;
 }
 
-/* c[0..n-1] is a heap with its worst candidate on top, but for c[i], which may have to sink. */
+/* Restores the heap c[0..n-1], which has its worst candidate on top, after a change of c[i]. */
 static void sink(struct cand *c, int n, int i)
 {
     for (;;) {
@@ -82,8 +82,8 @@ static void sink(struct cand *c, int n, int i)
     }
 }
 
-/* The k best ids that are not banned; returns how many.  Of more ids than k they come from the best down, so that a pick among them does not
- * depend on the others. */
+/* Finds the k best ids that are not banned; returns how many.  If there are more ids than k, they are in descending order, so that a pick among them
+ * does not depend on the others. */
 static int best_ids(struct cand *c, const float *logits, int vocab, int k)
 {
     int n = 0;
@@ -157,7 +157,7 @@ static int at_least(struct cand *c, int n, float weight)
     return kept;
 }
 
-/* `u` in [0, 1) picks among the candidates by weight. */
+/* Picks among the candidates by weight, with `u` in [0, 1). */
 static int by_weight(const struct cand *c, int n, double u)
 {
     int last = 0;
@@ -191,7 +191,7 @@ static void sample(struct pick *out, const float *logits, int n_ids, const struc
 
 /* ---- logprobs ---- */
 
-/* The logit of row `row` as it was before bias and penalties; a banned id stays banned. */
+/* Returns the logit of row `row` as it was before bias and penalties; a banned id stays banned. */
 static float plain_logit(const struct step_pick_args *a, int row, int id)
 {
     const struct step_sampling *how = a->sampling;
@@ -209,7 +209,7 @@ static float plain_logit(const struct step_pick_args *a, int row, int id)
     return how->biased ? l - a->bias[id] : l;
 }
 
-/* The likeliest ids, and how likely `id` is. */
+/* Writes the likeliest ids, and the probability of `id`. */
 static void look(struct logprobs *o, const struct step_pick_args *a, int row, int n_ids, int32_t id)
 {
     float best[STEP_ALTERNATIVES] = {0};
@@ -269,19 +269,19 @@ static enum step_end why_end(const struct step_sampling *how, const struct pick 
     return how->room <= n ? STEP_FULL : STEP_GOES_ON;
 }
 
-/* Whether the draft of a position is made the token, for measurements. */
+/* True if the draft of a position is made the token, for measurements. */
 static bool lucky(const struct step_sampling *how, int pos)
 {
     return uniform((uint64_t)(pos + 1) * SPLITMIX_STEP) < (double)how->trial[pos / how->trial_tokens % 2];
 }
 
-/* Whether the id picked for a row, which is not the last of STEP_ROWS, is the draft behind it. */
+/* True if the id picked for a row, which is not the last of STEP_ROWS, is the draft of the next row. */
 static bool is_right(const struct step_pick_args *a, int row, int32_t id)
 {
     return a->sampling->trial_tokens > 0 ? lucky(a->sampling, a->live->pos + row) : id == a->live->ids[1 + row];
 }
 
-/* Row by row while picks and drafts agree.  Of a step that fails nothing counts. */
+/* Picks row by row as long as picks and drafts agree.  A step that fails has no tokens. */
 static void pick_rows(struct step_result *r, const struct step_pick_args *a, int n_drafts)
 {
     bool agreed = true;
@@ -307,7 +307,7 @@ static void pick_rows(struct step_result *r, const struct step_pick_args *a, int
     }
 }
 
-/* What the MTP block reads next, and the next step. */
+/* Writes the inputs of the MTP block and of the next step. */
 static void move_on(struct step_live *v, const struct step_result *r, bool first)
 {
     v->mtp_pos = first ? v->pos - 1 : v->pos;
@@ -384,7 +384,7 @@ void step_pick_cpu(struct cpu_pool *p, const struct step_pick_args *a)
     }
 }
 
-/* softmax(logits)[id], id being the greatest. */
+/* Returns softmax(logits)[id] of the id with the greatest logit. */
 static float share_of_greatest(const float *logits, int n_ids, int32_t id)
 {
     double sum = 0;

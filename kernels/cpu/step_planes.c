@@ -12,7 +12,7 @@ struct planes {
     int   n;
     float sum[STEP_ROWS], length[STEP_ROWS];    /* of h: sum_k h[k], and |h| */
     float least[STEP_ROWS];             /* an id whose bound is less cannot be among the wanted ones; -inf: every id can */
-    float least_plain[STEP_ROWS];       /* likewise for alternatives, before bias and penalties; inf: none are asked for */
+    float least_plain[STEP_ROWS];       /* the same for alternatives, before bias and penalties; inf: no alternatives are wanted */
 };
 
 static const float *row_of(const struct planes *s, int t) { return s->h + (size_t)t * (size_t)s->a->w.cols; }
@@ -33,26 +33,26 @@ static void measure_rows(struct planes *s)
     }
 }
 
-/* e of kernels/step.h, from the sum over the upper plane. */
+/* Returns e of kernels/step.h, from the sum over the upper plane. */
 static float estimate(const struct planes *s, const struct plane_row *r, int t, float product)
 {
     return f16_f32(r->scale) * (1 + f16_f32(r->gain)) * (16 * product + f16_f32(r->mean) * s->sum[t]);
 }
 
-/* How far it is off. */
+/* Returns the standard deviation of the estimate's error. */
 static float deviation(const struct planes *s, int t, int id)
 {
     const struct plane_row *r = (const struct plane_row *)s->a->w.scale + id;
     return f16_f32(r->scale) * f16_f32(r->spread) * s->length[t];
 }
 
-/* With bias and penalties. */
+/* Returns a logit with bias and penalties. */
 static float penalised(const struct planes *s, int t, int id, float l)
 {
     return s->a->sampling ? step_penalised(s->a, l, id, step_row(s->a->rows, t)) : l;
 }
 
-/* A unit is MATMUL_ROWS ids. */
+/* Writes the estimates of units of MATMUL_ROWS ids. */
 static void estimate_units(const void *args, int begin, int end)
 {
     const struct planes *s = args;
@@ -72,16 +72,16 @@ static void estimate_units(const void *args, int begin, int end)
         }
 }
 
-/* The bound on a logit before bias and penalties, while `logits` has the estimate. */
+/* Returns the bound on a logit before bias and penalties, while `logits` has the estimate. */
 static float bound(const struct planes *s, int t, int id) { return logits_of(s, t)[id] + STEP_DEVIATIONS * deviation(s, t, id); }
 
-/* What the best ids are known by: their bounds, or for drafts their estimates. */
+/* Returns the number by which the best ids are found: their bounds, or for drafts their estimates. */
 static float reach(const struct planes *s, int t, int id)
 {
     return s->a->estimate ? logits_of(s, t)[id] : penalised(s, t, id, bound(s, t, id));
 }
 
-/* The INT8 logit of one id, before bias and penalties. */
+/* Returns the INT8 logit of one id, before bias and penalties. */
 static float whole_logit(const struct planes *s, int t, int id)
 {
     struct weight up_to_id = s->a->w;
@@ -94,7 +94,7 @@ static float whole_logit(const struct planes *s, int t, int id)
 
 struct reached { float by; int id; };
 
-/* The k ids that reach furthest; false when one of all does not end at a number. */
+/* Finds the k ids that reach furthest; false if the reach of an id is not a number. */
 static bool greatest(struct reached best[STEP_WANTED], const struct planes *s, int t, int n_ids, int k)
 {
     int n = 0;
@@ -112,7 +112,7 @@ static bool greatest(struct reached best[STEP_WANTED], const struct planes *s, i
     return true;
 }
 
-/* The k-th greatest of n. */
+/* Returns the k-th greatest of n. */
 static float greatest_but(const float *l, int n, int k)
 {
     float best[STEP_WANTED];
@@ -126,7 +126,7 @@ static float greatest_but(const float *l, int n, int k)
     return best[k - 1];
 }
 
-/* A unit is a row. */
+/* Finds the least wanted logit of each row; a unit is a row. */
 static void find_least(const void *args, int begin, int end)
 {
     struct planes *s = (struct planes *)(uintptr_t)args;
@@ -145,7 +145,7 @@ static void find_least(const void *args, int begin, int end)
     }
 }
 
-/* What becomes of an estimate. */
+/* Returns the logit for an estimate: the INT8 logit if the bound reaches far enough. */
 static float complete(const struct planes *s, int t, int id)
 {
     const float b = bound(s, t, id);
@@ -153,7 +153,7 @@ static float complete(const struct planes *s, int t, int id)
     return penalised(s, t, id, reaches ? whole_logit(s, t, id) : logits_of(s, t)[id]);
 }
 
-/* A unit is a tile of ids. */
+/* Completes the logits of tiles of ids; a unit is a tile. */
 static void complete_tiles(const void *args, int begin, int end)
 {
     const struct planes *s = args;
@@ -169,7 +169,7 @@ static void complete_tiles(const void *args, int begin, int end)
     }
 }
 
-/* A unit is a row: the best of the estimates become INT8 logits. */
+/* Replaces the best estimates of each row by INT8 logits; a unit is a row. */
 static void complete_best(const void *args, int begin, int end)
 {
     const struct planes *s = args;

@@ -47,8 +47,8 @@ static __device__ __forceinline__ float quad_sum(float v)
     return v + __shfl_xor_sync(~0u, v, 2);
 }
 
-/* What a block computes: tokens t0..t0+n-1 of the call, for all query heads of a KV head.  Of a compressed cache they see positions below
- * `sealed` as codes: blocks are cut at multiples of `tokens`, which divides KV_BLOCK. */
+/* The tokens of a block: tokens t0..t0+n-1 of the call, for all query heads of a KV head.  Of a compressed cache they see positions below `sealed` as
+ * codes: blocks are cut at multiples of `tokens`, which divides KV_BLOCK. */
 struct tokens {
     int t0, n, sealed;
 };
@@ -99,7 +99,7 @@ static __device__ __forceinline__ float2 outcome_before(const struct parts &part
 {
     return part.from > 0 ? part.ends[at] : make_float2(-INFINITY, 0);
 }
-/* What y and the sums of this part are multiplied with, before.y for y; `end` is the outcome with this part. */
+/* The factors of y (before.y) and of the sums of this part; `end` is the outcome with this part. */
 static __device__ __forceinline__ float2 merge(float2 before, float max, float sum, float unit, float2 *end)
 {
     const float top = fmaxf(before.x, max), from = top == -INFINITY ? 0 : top;

@@ -83,7 +83,7 @@ static __device__ __forceinline__ float half_high(uint32_t v) { return __half2fl
 /* Bytes of all numbers of tokens whose codes are together: two tokens, four of TQ3. */
 template <int F> static __device__ __forceinline__ constexpr int value_row() { return F == KV_INT8 ? 2 * KV_DIM : KV_DIM; }
 
-/* Where a thread reads unit 0: codes of keys, in pieces, and of values; scales of the warp's 32 keys. */
+/* The places where a thread reads unit 0: codes of keys, in pieces, and of values; scales of the warp's 32 keys. */
 struct lane {
     const char     *k, *v;
     const uint16_t *k_scales;           /* those of values lie as far behind as arrays are apart */

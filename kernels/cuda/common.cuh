@@ -89,7 +89,7 @@ __device__ __forceinline__ void gpu_next() { asm volatile("griddepcontrol.launch
  * - A block works on one row (step_attention, step_pick, step_draft): with `rows` there is a set of blocks for each row.  The rows of its slot
  *   before it are rows t - index .. t - 1 of the call; nothing else of the call concerns it. */
 
-/* As named, or without `rows` the only conversation's. */
+/* Returns row t as named; without `rows` that of the only conversation. */
 __device__ __forceinline__ struct step_row row_of(const struct step_row *rows, int t)
 {
     struct step_row r = {0, t, 0};
@@ -98,13 +98,13 @@ __device__ __forceinline__ struct step_row row_of(const struct step_row *rows, i
     return r;
 }
 
-/* What `at`, in struct step_live of slot 0, is in that of another slot. */
+/* Returns the member of a slot's struct step_live that `at` is in that of slot 0. */
 __device__ __forceinline__ const int32_t *live_of(const int32_t *at, int slot)
 {
     return at + (size_t)slot * (sizeof(struct step_live) / sizeof *at);
 }
 
-/* What lies `bytes` behind, in the memory of another slot. */
+/* Returns the pointer that is `bytes` further, in the memory of another slot. */
 template <class T> __device__ __forceinline__ T *behind(T *p, size_t bytes) { return (T *)((char *)p + bytes); }
 
 /* Rows from .. from + n - 1 of a call: all that it has of one slot. */

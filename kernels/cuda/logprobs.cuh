@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/pick_row.cuh"
 
-/* What logprobs need of a slice. */
+/* Figures of a slice for logprobs. */
 struct look {
     float    mass;              /* sum of exp(l - best l), of logits before bias and penalties */
     uint64_t key[STEP_ALTERNATIVES];    /* the best ones; 0: no more */

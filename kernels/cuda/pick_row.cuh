@@ -27,7 +27,7 @@ struct slice {
 struct row {
     int32_t id;
     float   prob;
-    int32_t ended;              /* enum step_end: failed, or goes on */
+    int32_t ended;              /* enum step_end: failed, or STEP_GOES_ON */
     int32_t bad_id;
     float   bad_logit;
 };
@@ -248,7 +248,7 @@ __device__ bool pick_best(struct target &t, int n, bool all, struct shared *s)
 
 /* ---- slow: the whole row ---- */
 
-/* What the ids from three keys on amount to: their number, or their weight.  Only ids from `floor` on count. */
+/* Adds up the ids from each of three keys on: their number, or their weight.  Only ids from `floor` on count. */
 __device__ void measure(const struct target &t, uint64_t floor, const uint64_t from[3], bool weigh, struct shared *s)
 {
     float sum[3] = {0, 0, 0};

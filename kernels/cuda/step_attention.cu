@@ -111,7 +111,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(smem), weights_at = (uint32_t)__cvta_generic_to_shared(weights);
     const float unit = a.scale * 1.4426950408889634f;
 
-    /* Where a lane's row and first piece lie; pieces two further on by exclusive or. */
+    /* The places of a lane's row and first piece; the piece two further on is found by exclusive or. */
     const uint32_t k_row = (uint32_t)(my_part * 8 * R + (lane & 7)) * ROW_BYTES + (uint32_t)(((lane >> 3) ^ (lane & 7)) << 4);
     const uint32_t v_row = (uint32_t)(lane % 16) * ROW_BYTES + (uint32_t)(((4 * warp + lane / 16) ^ (lane & 7)) << 4);
     const uint32_t w_row = (uint32_t)(lane % 16) * TILE * 2 + (uint32_t)((lane / 16 ^ (lane & 7)) << 4);

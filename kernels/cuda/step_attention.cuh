@@ -24,7 +24,7 @@ static __device__ __forceinline__ uint4 eight_bf16(const float v[8])
     return make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
 }
 
-/* Where rope turns the row of a slot whose KV row is p. */
+/* Returns the position by which rope turns the row of a slot whose KV row is p. */
 static __device__ __forceinline__ struct rope_position turned_at(const struct step_attention_args &a, int slot, int p)
 {
     if (!a.rope_offset)

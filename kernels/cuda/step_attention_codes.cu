@@ -114,7 +114,7 @@ static __device__ __forceinline__ void seal_blocks(const struct step_attention_a
 
 /* ---- what is added up ---- */
 
-/* What a warp knows of its team's positions: 64 numbers of every head of every row, the greatest logit, and its lanes' parts of the sum of
+/* The outcome of a warp for its team's positions: 64 numbers of every head of every row, the greatest logit, and its lanes' parts of the sum of
  * weights. */
 template <int R> struct outcome {
     float o[R][EACH][4], max[R][2], sum[R][2];
@@ -143,16 +143,16 @@ static __device__ __forceinline__ void put_top(float *top, int r, float top0, fl
         top[(r * HEADS + g + 8) * WARPS + team_warp()] = top1;
     }
 }
-/* The greatest of the team's. */
+/* Returns the greatest of the team's. */
 static __device__ __forceinline__ float team_top(const float *top, int r, int e)
 {
     const float4 m = *(const float4 *)(top + (r * HEADS + (int)threadIdx.x % 32 / 4 + 8 * e) * WARPS);
     return fmaxf(fmaxf(m.x, m.y), fmaxf(m.z, m.w));
 }
-/* What logits count from. */
+/* Returns the number that is subtracted from logits. */
 static __device__ __forceinline__ float zero_of(float max) { return max == -INFINITY ? 0 : max; }
 
-/* The greatest logit may be `top` now.  What was added up before is weighted anew. */
+/* Raises the greatest logit to `top`, if that is greater, and rescales the sums so far. */
 template <int R> static __device__ __forceinline__ void raise_top(struct outcome<R> &x, int r, int e, float top)
 {
     const float now = fmaxf(top, x.max[r][e]), keep = exp2_fast(x.max[r][e] - zero_of(now));
@@ -420,7 +420,7 @@ static __device__ __forceinline__ void prefetch_exact(const struct step_attentio
 
 /* ---- two teams ---- */
 
-/* What two teams have, in common units: factors of the first and of the second. */
+/* Returns the factors of the first and of the second team that bring their sums to common units. */
 static __device__ __forceinline__ float2 join(float max0, float max1)
 {
     const float max = fmaxf(max0, max1), from = max == -INFINITY ? 0 : max;

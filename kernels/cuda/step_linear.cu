@@ -12,8 +12,7 @@
 
 namespace {
 
-/* What the input is; each kernel has code for one kind alone, since the instruction cache holds little and forgets at every
- * launch. */
+/* The kind of input; each kernel has code for one kind alone, since the instruction cache holds little and forgets at every launch. */
 enum kind {
     STREAM,                             /* rows, normed; the block multiplies them whole: step_project, step_logits */
     RANGE,                              /* the same, but a range of columns, and not divided by the rms: step_router */
@@ -21,7 +20,7 @@ enum kind {
     PAIR,                               /* two ranges of columns with an input and a norm of their own: step_mtp_join */
 };
 
-/* Where sums go; with LOGITS to logits and tile_max. */
+/* The destination of sums; with LOGITS logits and tile_max. */
 enum write {
     TO_ROWS,                            /* y[t * y_row + n] */
     TO_RING,                            /* y[((*pos + t) % STEP_RING) * y_row + n] of the row's slot */
@@ -108,7 +107,7 @@ __device__ __forceinline__ void scale4(float4 &u, float s)
     u.w *= s;
 }
 
-/* Where a warp's columns are: of the matrix, and of the row that is normed. */
+/* The places of a warp's columns: in the matrix, and in the row that is normed. */
 struct place {
     int split, g0, gw;
     template <int KIND> __device__ __forceinline__ int column(const struct job &j) const
@@ -282,7 +281,7 @@ __device__ __forceinline__ float penalised(const struct job &j, float l, int id,
     return seen & STEP_IN_ANSWER ? __fsub_rn(l, s->presence_penalty) : l;
 }
 
-/* Where row t of the sums goes. */
+/* Returns the destination of row t of the sums. */
 __device__ __forceinline__ float *place_of_row(const struct job &j, const struct part &p, int split, int t)
 {
     if (p.write != TO_RING)

@@ -30,11 +30,11 @@ enum {
 };
 static_assert(TEAMS * TILE == STEP_WANTED, "the best ids are completed together");
 
-/* Of a row. */
+/* Figures of a row. */
 struct facts {
     float sum, length;                  /* of its numbers; sqrt of the sum of their squares */
     float least;                        /* ids whose bounds are less cannot be among the wanted ones */
-    float least_plain;                  /* likewise for alternatives, before bias and penalties; inf: none are told */
+    float least_plain;                  /* the same for alternatives, before bias and penalties; inf: no alternatives are wanted */
 };
 static_assert(STEP_ROWS * sizeof(struct facts) <= STEP_LOGITS_SCRATCH, "step.h");
 
@@ -107,7 +107,7 @@ __device__ __forceinline__ float scale_of(const struct job &j, int id) { return 
 
 /* ---- rows */
 
-/* Of what the warps have, in the order in which step_linear.cu adds up squares. */
+/* Adds up the parts of the warps, in the order in which step_linear.cu adds up squares. */
 __device__ __forceinline__ float sum_of_warps(const float v[STEP_WARPS])
 {
     return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
@@ -200,7 +200,7 @@ struct both_tiles {
     }
 };
 
-/* As in step_linear.cu. */
+/* The same tiles as in step_linear.cu. */
 template <int ROWS> __host__ __device__ constexpr int tiles_of() { return ROWS <= 4 ? 2 : 1; }
 template <int T> using shared_of = struct step_shared<T == 2 ? 8 : 5>;
 static_assert(sizeof(shared_of<tiles_of<1>()>) <= 99 * 1024, "shared memory of a GB10");
@@ -232,8 +232,8 @@ __device__ __forceinline__ void load_rows(group_frags<P, (ROWS + 3) / 4> f[GW], 
     }
 }
 
-/* What a tile's ids 16 tile + g and + 8 have for a token, and the maximum of what they reach in the tile; all lanes come here, `keep` says
- * whose count. */
+/* Writes the logits of a tile's ids 16 tile + g and + 8 for a token, and the greatest reach in the tile.  Called by all lanes; those with `keep` have
+ * results. */
 __device__ __forceinline__ void write_tile(const struct job &j, int tile, int token, float2 v, float2 reach, bool keep)
 {
     const int g = threadIdx.x % 32 / 4, id = tile * TILE + g;
@@ -256,7 +256,7 @@ __device__ __forceinline__ void write_tile(const struct job &j, int tile, int to
         y[id + 8] = v.y;
 }
 
-/* What the planes say of a row of the head. */
+/* Figures of a row of the head that its planes come with. */
 struct about {
     float scale, gain, mean, spread;
 };
@@ -281,7 +281,7 @@ __device__ __forceinline__ float bound(const struct job &j, int id, const struct
     return id >= ids_of(j, r) ? -INFINITY : j.estimate ? e : __fadd_rn(e, margin(a, f));
 }
 
-/* What a warp multiplies: of tiles t0 to t1 - 1 its gw groups of columns from g0 on, T tiles at a time. */
+/* The share of a warp: of tiles t0 to t1 - 1 its gw groups of columns from g0 on, T tiles at a time. */
 struct share {
     int t0, t1, g0, gw;
     uint32_t tile_bytes;
@@ -441,7 +441,7 @@ __device__ __forceinline__ uint2 row_fragment(const float *h, int s)
     return make_uint2(__byte_perm(f16_split(v.x), f16_split(v.y), half), __byte_perm(f16_split(v.z), f16_split(v.w), half));
 }
 
-/* Where a lane's nibbles of an id are in the upper plane; NULL: there is no such id. */
+/* Returns the place of a lane's nibbles of an id in the upper plane; NULL if there is no such id. */
 struct nibbles {
     const uint8_t *at;
     int            shift;

@@ -34,7 +34,7 @@ template <int N_UNITS> struct step_shared {
     float    square[2][4][STEP_WARPS];       /* by set of rows */
 };
 
-/* Of n things, the first one of the i-th of `parts` equal runs; n * parts < 2^32. */
+/* Returns the first of n things in the i-th of `parts` equal runs; n * parts < 2^32. */
 __device__ __forceinline__ int first_of(int n, int i, int parts) { return (int)((unsigned)n * (unsigned)i / (unsigned)parts); }
 
 __device__ __forceinline__ float square4(const float4 &u) { return u.x * u.x + u.y * u.y + u.z * u.z + u.w * u.w; }
@@ -82,10 +82,10 @@ template <int P> __device__ __forceinline__ void step_mma(float c[4], const uint
         mma_bf16(c, a, b0, b1);
 }
 
-/* What the offset of INT8 weights adds to a sum; never fused with the subtraction, so that all kernels have the same bits. */
+/* Returns what the offset of INT8 weights adds to a sum; never fused with the subtraction, so that all kernels have the same bits. */
 __device__ __forceinline__ float int8_offset(float sum) { return __fmul_rn(1152.0f, sum); }
 
-/* Of the activations of row lane % 4. */
+/* Returns the sum of the activations of row lane % 4. */
 template <int P> __device__ __forceinline__ float fragment_sum(const uint32_t b[8][2])
 {
     const uint32_t one = P == F16 ? 0x3c003c00u : 0x3f803f80u, a[4] = {one, one, one, one};
@@ -230,7 +230,7 @@ template <int N> __device__ __forceinline__ void staging_clear(uint4 *staged)
         staged[i] = make_uint4(0, 0, 0, 0);
 }
 
-/* What a lane reads of the scales with every unit, 4 bytes: INT4 those of rows g and g + 8, FP8 the one of rows 0-7, then 8-15. */
+/* A lane reads 4 bytes of the scales with every unit: INT4 those of rows g and g + 8, FP8 the one of rows 0-7, then 8-15. */
 template <int F> __host__ __device__ constexpr bool has_scales() { return F == WEIGHT_INT4 || F == WEIGHT_FP8; }
 template <int F> __host__ __device__ constexpr int unit_scale_bytes() { return F == WEIGHT_INT4 ? 32 : 4; }
 template <int F> __host__ __device__ constexpr int group_scale_bytes() { return unit_scale_bytes<F>() * group_units<F>(); }

@@ -1,4 +1,4 @@
-/* What a block of 1024 threads finds in the maxima of tiles of 16 logits (kernels/step.h, tile_max), without looking at the logits. */
+/* Searches by a block of 1024 threads in the maxima of tiles of 16 logits (kernels/step.h, tile_max), without looking at the logits. */
 #ifndef Q35_KERNELS_CUDA_TILE_MAX_CUH
 #define Q35_KERNELS_CUDA_TILE_MAX_CUH
 

@@ -6,7 +6,7 @@
 /* Fast cores may differ a little: those of a GB10 have two clocks.  Its slow ones have three quarters of a fast one's capacity. */
 enum { ALIKE_PERCENT = 85 };
 
-/* A number that a file of a core tells; 0: it is not told. */
+/* Reads a number from a file of a core; 0 if there is none. */
 static long told(const char *root, int cpu, const char *file)
 {
     char path[512];
@@ -20,7 +20,7 @@ static long told(const char *root, int cpu, const char *file)
     return n > 0 ? n : 0;
 }
 
-/* The cores whose number is near the greatest.  False where one of them does not tell it. */
+/* Marks the cores whose number is near the greatest.  False if the number of one of them is not known. */
 static bool near_most(const char *root, const char *file, const cpu_set_t *usable, cpu_set_t *fast)
 {
     long all[CPU_SETSIZE], most = 0;

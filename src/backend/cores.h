@@ -6,8 +6,8 @@
 
 #define CORES_ROOT "/sys/devices/system/cpu"
 
-/* Those of the usable cores that are fast; all of them where `root` tells of no difference.  How fast a core is: cpu_capacity, which arm64 has,
- * else the highest clock that it may have. */
+/* Finds the usable cores that are fast; all of them if `root` shows no difference.  The speed of a core is cpu_capacity, which arm64 has, else the
+ * highest clock that it may have. */
 void cores_fast(const char *root, const cpu_set_t *usable, cpu_set_t *fast);
 
 /* Keeps the calling thread, and threads that it starts, on the fast cores among those that it may use.  Returns how many these are; 0: all

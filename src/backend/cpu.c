@@ -274,7 +274,7 @@ enum { READ_UNIT = 1 << 20, READ_UNITS = 512, READ_PASSES = 4 };
 
 struct read_args { uint64_t *data; };
 
-/* The compiler must take the loads for needed. */
+/* Reads memory; the result is used, so that the compiler keeps the loads. */
 static void read_units(const void *args, int begin, int end)
 {
     enum { WORDS = READ_UNIT / sizeof(uint64_t) };
@@ -285,7 +285,7 @@ static void read_units(const void *args, int begin, int end)
     CHECK(sum == (uint64_t)(end - begin) * WORDS * 0x0101010101010101u);
 }
 
-/* The best of several passes of all threads. */
+/* Returns the best speed of several passes of all threads. */
 static double cpu_read_gb_s(struct dev *d, size_t asked, struct err *e)
 {
     const int units = asked && asked < (size_t)READ_UNIT * READ_UNITS ? (int)(asked / READ_UNIT) + 1 : READ_UNITS;

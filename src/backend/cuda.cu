@@ -48,7 +48,7 @@ static const struct dev_step_ops step_ops = {
 
 static void note(struct dev *d, const char *what, cudaError_t e) { queue_note(queue(d), what, e); }
 
-/* What writes memory otherwise than by an operation. */
+/* Notes a write to memory that no operation makes. */
 static void note_write(struct dev *d, const char *what, cudaError_t e)
 {
     queue_forget(queue(d));
@@ -164,7 +164,7 @@ static bool cuda_finish(struct dev *d, struct err *e)
     return err_set(e, "the GPU failed in %s: %s", q->fault_op, cudaGetErrorString(q->fault));
 }
 
-/* Of 4 GiB, or of what half of the memory that is left holds. */
+/* Returns the speed of a read of 4 GiB, or of half of the memory that is left. */
 static double cuda_read_gb_s(struct dev *d, size_t asked, struct err *e)
 {
     size_t bytes = asked ? asked : (size_t)4 << 30;

@@ -1,4 +1,4 @@
-/* What the devices of each backend can do; and operations that not every device has. */
+/* The abilities of the devices of each backend, and the operations that not every device has. */
 #include "backend/dev.h"
 
 #include <string.h>

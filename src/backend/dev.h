@@ -28,13 +28,13 @@ struct dev_step_ops {
 #undef OP
 };
 
-/* What a device can do, and how it wants things. */
+/* The abilities of a device, and the forms in which it takes data. */
 struct dev_caps {
     bool packs_weights;                 /* matrices lie in device memory, packed (kernels/pack.h), which only some shapes can be; else as stored */
     unsigned kv_dtypes;                 /* of exact KV rows, bits of 1 << enum dtype */
     unsigned kv_codes;                  /* of compressed ones, bits of 1 << KV_PAIR(); 0: it takes none */
     bool several;                       /* a step may hold rows of several conversations (struct step_row) */
-    bool beside_host;                   /* works on its queue while the host goes on; else a call returns when its work is done */
+    bool beside_host;                   /* works on its queue beside the host; else a call returns when its work is done */
 };
 
 /* Plain facts about a GPU, for bench and status line. */
@@ -66,15 +66,15 @@ struct dev {
     void   (*copy_rows)(struct dev *d, void *dst, size_t dst_step, const void *src, size_t src_step, size_t bytes, int n);
                                                         /* n pieces of `bytes`, dst_step and src_step bytes apart */
     void   (*zero)(struct dev *d, void *p, size_t bytes);       /* in queue order */
-    void   (*fill)(struct dev *d, void *p, size_t bytes, const struct fill *f);         /* likewise; a multiple of 16 bytes */
+    void   (*fill)(struct dev *d, void *p, size_t bytes, const struct fill *f);         /* in queue order; a multiple of 16 bytes */
     bool   (*reserve)(struct dev *d, size_t bytes);     /* scratch memory for the plain operations; false: no room */
     bool   (*finish)(struct dev *d, struct err *e);     /* waits; false names the first operation that failed */
     double (*read_gb_s)(struct dev *d, size_t bytes, struct err *e);    /* bytes a second, in 10^9, of a plain read of so much memory where
                                                          * weights lie; 0: so much that no cache holds it, which is what operations can
                                                          * reach at best.  Takes a moment.  0 with the reason */
     bool   (*facts)(const struct dev *d, struct dev_facts *f);  /* NULL where there are none */
-    void   (*limit_shared)(struct dev *d, size_t bytes);        /* likewise */
-    void   (*limit_cache)(struct dev *d, size_t bytes);         /* likewise */
+    void   (*limit_shared)(struct dev *d, size_t bytes);        /* may be NULL */
+    void   (*limit_cache)(struct dev *d, size_t bytes);         /* may be NULL */
     void   (*close)(struct dev *d);
 
     /* Step operations between begin and end are recorded, not executed; a launch executes them all, in queue order. */
@@ -92,18 +92,18 @@ struct dev {
 #define RUN(d, op, ...) ((d)->ops->op((d), &(struct op##_args){__VA_ARGS__}))
 #define STEP(d, op, ...) ((d)->step->op((d), &(struct op##_args){__VA_ARGS__}))
 
-/* The backend of that name; for NULL the best one of this build that has a device.  NULL with the reason: unknown, not in
- * this build, or no such device.  n_threads is for the CPU, 0: one per core that this process may use. */
+/* Opens a device of the backend of that name; for NULL of the best one of this build that has a device.  NULL with the reason: unknown, not in this
+ * build, or no such device. n_threads is for the CPU, 0: one per core that this process may use. */
 struct dev *dev_open(const char *name, int n_threads, struct err *e);
-/* Whether dev_open() would find it, without opening anything: its own constant name, or NULL with the reason. */
+/* Returns the constant name of the backend that dev_open() would use, without opening a device; NULL with the reason. */
 const char *dev_backend(const char *name, struct err *e);
-/* What a device of that backend will be able to do; of a name that dev_backend() gave. */
+/* Returns the abilities of devices of a backend, whose name is one that dev_backend() returned. */
 const struct dev_caps *dev_caps(const char *backend);
 
 bool dev_facts(const struct dev *d, struct dev_facts *f);       /* false on the CPU */
-/* Thread blocks take at most so many bytes of shared memory, as on a GPU that has no more.  For tests; nothing on the CPU. */
+/* Limits the shared memory of thread blocks to so many bytes, as on a GPU that has no more.  For tests; no effect on the CPU. */
 void dev_limit_shared(struct dev *d, size_t bytes);
-/* Work is cut as for a GPU with a second-level cache of so many bytes.  Likewise. */
+/* Cuts work as for a GPU with a second-level cache of so many bytes.  For tests; no effect on the CPU. */
 void dev_limit_cache(struct dev *d, size_t bytes);
 
 /* Confines the devices that this thread opens afterwards to about so many multiprocessors.  False with the reason. */

@@ -66,7 +66,7 @@ void machine_close(struct machine *m)
     free(m);
 }
 
-/* Of a line such as "MemTotal:  131072 kB". */
+/* Returns the bytes of a line such as "MemTotal:  131072 kB". */
 static double meminfo(const struct machine *m, const char *name)
 {
     char path[192], line[128];
@@ -95,7 +95,7 @@ static double resident(const struct machine *m)
     return pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* A GPU that shares the host's memory allocates outside of this process. */
+/* Reads the host's memory.  A GPU that shares it allocates outside of this process. */
 static void host_memory(const struct machine *m, struct machine_figures *r)
 {
     r->memory_total = meminfo(m, "MemTotal");

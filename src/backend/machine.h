@@ -7,7 +7,7 @@
 
 struct machine;
 
-/* Where to look; NULL members: the usual places. */
+/* Places of the files that are read; NULL members: the usual ones. */
 struct machine_places { const char *proc, *rapl, *nvml; };     /* /proc, /sys/class/powercap/intel-rapl, libnvidia-ml.so.1 */
 
 /* `pci` is the GPU's bus address; NULL: the model runs on the CPU. */

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-/* As NVIDIA documents them (NVML API reference); its header is not needed.  Every function returns 0 for success. */
+/* Types as NVIDIA documents them (NVML API reference); its header is not needed. Every function returns 0 for success. */
 struct memory_info { unsigned long long total, free, used; };
 enum { TEMPERATURE_GPU = 0 };
 enum {

@@ -1,5 +1,5 @@
-/* What NVIDIA's management library says of one GPU.  The library comes with the driver and is looked for when the program runs;
- * without it, or where it does not know something, that reads as 0. */
+/* Readings of one GPU from NVIDIA's management library. The library comes with the driver and is looked for when the program runs; without it, or
+ * where it does not know something, that reads as 0. */
 #ifndef Q35_BACKEND_NVML_H
 #define Q35_BACKEND_NVML_H
 

@@ -18,7 +18,7 @@
 
 enum { MAX_FILE = 16 << 20, REQUIRED = INT_MIN };
 
-/* What a reader needs to complain. */
+/* The place of a field, for messages. */
 struct source {
     const char *where;
     struct err *e;
@@ -90,7 +90,7 @@ static const struct fixed_field quant_fixed[] = {
     {NULL, NULL},
 };
 
-/* A missing key and null are the same thing. */
+/* Returns a member of an object; NULL if its key is missing or its value is null. */
 static json_t *field(const json_t *obj, const char *key)
 {
     json_t *v = json_object_get(obj, key);
@@ -199,7 +199,7 @@ static bool read_layer_types(const struct source *s, const json_t *text, struct 
     return true;
 }
 
-/* What both places, the rope object and the level above it (older files), may hold. */
+/* Reads what both the rope object and the level above it (in older files) may hold. */
 static bool read_rope_basics(const struct source *s, const json_t *text, const json_t *rope, struct model_config *c)
 {
     float partial;
@@ -375,7 +375,7 @@ bool config_parse(struct model_config *c, const char *json, unsigned long len, c
     return ok;
 }
 
-/* generation_config.json: where a conversation stops, and the publisher's sampling. */
+/* Reads generation_config.json: where a conversation stops, and the publisher's sampling. */
 static bool read_generation(struct model_config *c, const struct buf *text, const char *where, struct err *e)
 {
     struct source s = {where, e};

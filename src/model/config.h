@@ -30,12 +30,12 @@ struct model_config {
     bool  tied;                         /* tie_word_embeddings: the head is the embedding table */
     int   eos[8], n_eos;                /* from generation_config.json when there, else config.json */
     float gen_temperature, gen_top_p;   /* generation_config.json; negative when not given */
-    int   gen_top_k;                    /* likewise */
+    int   gen_top_k;                    /* generation_config.json; negative when not given */
 };
 
 /* Reads DIR/config.json (and DIR/generation_config.json when it is there).  False with file, field, both values. */
 bool config_load(struct model_config *c, const char *dir, struct err *e);
-/* The same from memory; `where` names the source in messages. */
+/* Reads the same from memory; `where` names the source in messages. */
 bool config_parse(struct model_config *c, const char *json, unsigned long len, const char *where, struct err *e);
 
 static inline int config_lin_key_dim(const struct model_config *c)   { return c->lin_k_heads * c->lin_k_dim; }

@@ -39,7 +39,7 @@ size_t forward_bytes(const struct model_config *c, int max_rows)
          + (size_t)(c->n_experts + 2) * sizeof(int32_t) + (size_t)c->rotary_dim / 2 * sizeof(float) + 64 * 32;
 }
 
-/* One operation at a time uses it, so the one that needs most decides. */
+/* Returns what the operation that needs most scratch memory needs: one operation at a time uses it. */
 size_t forward_scratch_bytes(const struct model_config *c, int max_rows)
 {
     enum { MOST_SMS = 192 };            /* more than any GPU of today has */

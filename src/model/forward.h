@@ -16,7 +16,7 @@
 struct dev;
 struct forward;
 
-/* Work space for calls of at most max_rows rows.  Nothing is allocated later. */
+/* Allocates the work space for calls of at most max_rows rows.  Nothing is allocated later. */
 struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e);
 void   forward_close(struct forward *f);
 size_t forward_bytes(const struct model_config *c, int max_rows);       /* the work space */
@@ -25,12 +25,12 @@ size_t forward_step_bytes(const struct model_config *c);                /* of th
 bool   forward_fits(const struct model_config *c, struct err *e);
 size_t forward_scratch_bytes(const struct model_config *c, int max_rows);       /* on a GPU, beside the work space */
 
-/* [n, hidden] fp32 after the final norm, of the last prompt_run() or step_run(); valid until the next. */
+/* Returns [n, hidden] fp32 after the final norm, of the last prompt_run() or step_run(); valid until the next. */
 const float *forward_hidden(const struct forward *f);
 /* For measurements: each row of a step takes n_experts experts of the first row and others of its own, instead of those that the router selects;
  * -1: off.  Steps that were recorded before stay as they are. */
 void   forward_overlap(struct forward *f, int n_experts);
-/* The last hidden state of the committed sequence, [hidden] fp32; set by prompt_chunk() and forward_keep_hidden(). */
+/* Returns the last hidden state of the committed sequence, [hidden] fp32; set by prompt_chunk() and forward_keep_hidden(). */
 const float *forward_last_hidden(const struct cache *k);
 void forward_keep_hidden(struct cache *k, const float *hidden);
 

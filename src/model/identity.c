@@ -17,7 +17,7 @@ static int is_part(const struct dirent *f)
     return !strcmp(f->d_name, "config.json") || !strcmp(f->d_name, "model.safetensors.index.json") || (dot && !strcmp(dot, ".safetensors"));
 }
 
-/* The first sample is the header's beginning; a file that is smaller is in them as a whole. */
+/* Adds samples of a file at equal distances, its beginning first; a file that is smaller than the samples together is added as a whole. */
 static void add_samples(struct fingerprinter *f, int fd, size_t size)
 {
     char sample[SAMPLE];

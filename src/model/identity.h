@@ -1,5 +1,5 @@
-/* Which model lies in a directory, without reading all of it: config.json, the index, and of each of these files and each shard its name, its size
- * and 16 samples of 4 KiB, its beginning among them.  Another training of the same geometry has other samples. */
+/* A fingerprint of the model in a directory, made without reading all of it: names, sizes and 16 samples of 4 KiB each of config.json, the index and
+ * the shards, their beginnings among them. Another training of the same geometry has other samples. */
 #ifndef Q35_MODEL_IDENTITY_H
 #define Q35_MODEL_IDENTITY_H
 

@@ -29,15 +29,15 @@ int kv_n_layers(const struct model_config *c)
 /* ---- how large */
 
 
-/* What all layers have in common; no memory. */
+/* Returns what all layers have in common, without memory. */
 static struct kv_rows format_of(const struct model_config *c, const struct kv_recipe *r)
 {
     return (struct kv_rows){.dtype = r->dtype, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .k_format = r->keys, .v_format = r->values,
                             .sinks = r->sinks, .recent = r->recent};
 }
 
-/* Exact rows that must be there to go on at position p.  The row at p reads at most recent + KV_BLOCK - 1 exact rows before itself.  The MTP block
- * goes on at p - 1, one more, and then seals a row that it did not read as exact: one more. */
+/* Returns how many exact rows before position p the rows from p on need.  The row at p reads at most recent + KV_BLOCK - 1 of them.  The MTP block
+ * continues at p - 1, one more, and then seals a row that was not read as exact: one more. */
 static int tail_rows(const struct kv_recipe *r) { return kv_recipe_compresses(r) ? r->recent + KV_BLOCK + 1 : 0; }
 
 static struct kv_rows rows_of(const struct kv_shape *s)
@@ -53,7 +53,7 @@ static size_t exact_rows(const struct kv_rows *rows, int n_ctx)
     return (size_t)(kv_compressed(rows) ? rows->sinks + rows->ring : n_ctx);
 }
 
-/* Cuts the memory of a layer, or with NULL only counts. */
+/* Sets the pointers of a layer into its memory; returns the bytes that it takes.  NULL: only counts them. */
 static size_t cut(struct kv_rows *rows, char *memory, int n_ctx)
 {
     const size_t exact = exact_rows(rows, n_ctx) * kv_exact_bytes(rows) / 2;
@@ -152,7 +152,7 @@ size_t kv_tail_bytes(const struct model_config *c, const struct kv_recipe *r)
     return (size_t)kv_n_layers(c) * (size_t)tail_rows(r) * kv_exact_bytes(&rows);
 }
 
-/* Positions from..from+n-1, which lie one behind the other, of all layers. */
+/* Copies positions from..from+n-1, which are contiguous, of all layers. */
 static void copy_run(const struct kv *k, const struct kv_rows *rows, int from, int n, char *tail, int tail_from, bool load)
 {
     const size_t row = kv_exact_bytes(rows) / 2, n_layers = (size_t)kv_n_layers(k->shape.cfg), layer = (size_t)tail_rows(k->shape.recipe) * row;
@@ -194,7 +194,7 @@ void kv_tail_load(const struct kv *k, int slot, int pos, const void *src)
 struct range { char *at; size_t unit; int from, to; };
 enum { N_ARRAYS = 6 };
 
-/* Blocks that a layer has sealed when it has n rows: those that its newest row reads.  The next row seals none of them again. */
+/* Returns how many blocks a layer has sealed when it has n rows: those that its newest row reads.  The next row seals none of them again. */
 static int sealed_blocks(const struct kv_rows *rows, int n)
 {
     return n < 1 ? 0 : kv_sealed(rows, n - 1) / KV_BLOCK;
@@ -222,7 +222,7 @@ static void ranges_of(const struct kv_rows *rows, int from, int to, int behind, 
 
 static size_t range_bytes(const struct range *r) { return (size_t)(r->to - r->from) * r->unit; }
 
-/* The ranges of n_layers layers that are alike, to or from host memory; host NULL: nothing is copied.  Returns their bytes. */
+/* Copies the ranges of n_layers layers of one kind to or from host memory; host NULL: copies nothing.  Returns their bytes. */
 static size_t copy_ranges(const struct kv *k, const struct range list[N_ARRAYS], int n_layers, char *host, bool load)
 {
     size_t done = 0;

@@ -12,7 +12,7 @@
 
 /* ---- INT4 ---- */
 
-/* One group: scale[0], and q of 128 columns in 16 words, a matrix row apart. */
+/* Makes one group: scale[0], and q of 128 columns in 16 words, a matrix row apart. */
 static void make_group(const float x[PACK_GROUP], uint32_t *q, size_t rows, uint16_t *scale)
 {
     *scale = pack_int4_best(x);
@@ -47,8 +47,8 @@ size_t quantize_int4_bytes(int rows, int cols)
 
 /* ---- INT8 ---- */
 
-/* One row to int8; returns the scale.  The largest magnitude is found among the bits, where order is the same and the
- * compiler may use vectors: 763 million numbers pass through here. */
+/* Rounds one row to int8; returns the scale. The largest magnitude is found among the bits, where order is the same and the compiler may use vectors:
+ * 763 million numbers pass through here. */
 static uint16_t quantize_row(int8_t *q, const float *row, int n)
 {
     uint32_t max = 0;
@@ -71,7 +71,7 @@ static uint16_t quantize_row(int8_t *q, const float *row, int n)
     return scale;
 }
 
-/* quantize_row() of all rows of a dense matrix, in order; `take` stores each. */
+/* Quantizes all rows of a dense matrix, in order; `take` stores each. */
 static void each_row(const struct weight *dense, void (*take)(void *arg, size_t row, const int8_t *q, uint16_t scale), void *arg)
 {
     const size_t rows = (size_t)dense->rows, cols = (size_t)dense->cols, step = cols * (dense->dtype == DT_F32 ? 4 : 2);
@@ -131,7 +131,7 @@ static size_t blocks_of(int n) { return ((size_t)n + PACK_BLOCK - 1) / PACK_BLOC
 
 static size_t end_of(size_t block, size_t n) { return (block + 1) * PACK_BLOCK < n ? (block + 1) * PACK_BLOCK : n; }
 
-/* Rows first to end - 1 share their scales. */
+/* Makes rows first to end - 1, which share their scales. */
 static void make_band(const struct weight *dense, size_t first, size_t end, float *row, uint8_t *q, float *scale)
 {
     const size_t cols = (size_t)dense->cols, step = cols * (dense->dtype == DT_F32 ? 4 : 2), blocks = blocks_of(dense->cols);

@@ -30,7 +30,7 @@ struct reader {
     struct err      why;
 };
 
-/* Bytes [from, to) of the file, whose first page begins at buf. */
+/* Reads bytes [from, to) of the file, whose first page begins at buf. */
 static bool read_pages(struct reader *r, int file, char *buf, uint64_t from, uint64_t to, struct err *e)
 {
     struct file *f = &r->files[file];

@@ -41,9 +41,9 @@ enum read_result { READ_BLOCK, READ_NOTHING_YET, READ_FAILED };
 struct reader;
 /* Starts reading; the options' arrays must stay.  NULL when a file cannot be opened. */
 struct reader *reader_open(const struct reader_options *o, struct err *e);
-/* The next block, after at most timeout_ms; READ_FAILED with the reason: no more will come. */
+/* Returns the next block, after at most timeout_ms; READ_FAILED with the reason: no more will come. */
 enum read_result reader_next(struct reader *r, struct read_block *out, int timeout_ms, struct err *e);
-/* A block's buffer may be filled again. */
+/* Allows a block's buffer to be filled again. */
 void reader_give_back(struct reader *r, int buffer);
 bool reader_is_direct(const struct reader *r);          /* no file fell back to the page cache so far */
 /* Stops after the reads that are under way. */

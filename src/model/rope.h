@@ -9,7 +9,7 @@
 
 enum { ROPE_MAX_HALF = 256 };
 
-/* freq[rotary_dim / 2], radians per position.  The factor on cos and sin is config's yarn_attention_factor. */
+/* Writes freq[rotary_dim / 2], in radians per position. The factor on cos and sin is config's yarn_attention_factor. */
 void rope_frequencies(float *freq, const struct model_config *c);
 
 /* Makes room for n_ctx positions where the model was trained on fewer: YaRN with a factor of 2, or else 4, which is the most that its

@@ -90,7 +90,7 @@ static bool need(struct cursor *c, char ch, const char *what)
     return take(c, ch) || expected(c, what);
 }
 
-/* A string of printable ASCII without escapes, ended by 0 in place: names, dtypes and keys are nothing else. */
+/* Reads a string of printable ASCII without escapes, as all names, dtypes and keys are, and ends it by 0 in place. */
 static bool read_name(struct cursor *c, const char **out)
 {
     if (!need(c, '"', "a string"))
@@ -108,7 +108,7 @@ static bool read_name(struct cursor *c, const char **out)
     return true;
 }
 
-/* Any string; its content does not matter. */
+/* Skips any string. */
 static bool skip_string(struct cursor *c)
 {
     if (!need(c, '"', "a string"))
@@ -135,7 +135,7 @@ static bool read_number(struct cursor *c, uint64_t *out)
     return true;
 }
 
-/* Up to `max` numbers in brackets. */
+/* Reads up to `max` numbers in brackets. */
 static bool read_numbers(struct cursor *c, uint64_t *out, int max, int *n)
 {
     *n = 0;
@@ -165,7 +165,7 @@ static bool skip_metadata(struct cursor *c)
     return need(c, '}', "}");
 }
 
-/* {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]} in any order, each once, nothing else. */
+/* Reads {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}: each key once, in any order, and no other. */
 static bool read_entry(struct cursor *c, struct tensor *t, const char **dtype, uint64_t range[2])
 {
     enum { DTYPE = 1, SHAPE = 2, RANGE = 4 };
@@ -193,7 +193,7 @@ static bool read_entry(struct cursor *c, struct tensor *t, const char **dtype, u
     return true;
 }
 
-/* Does the byte range fit the file, and dtype and shape the range? */
+/* True if the byte range fits the file, and dtype and shape fit the range. */
 static bool check_entry(const struct cursor *c, struct tensor *t, const char *dtype, const uint64_t range[2], uint64_t data_at,
                         uint64_t data_bytes)
 {

@@ -34,11 +34,11 @@ struct safetensors {
     char          *header;              /* owns the names */
 };
 
-/* False with the reason, which names the file, and the tensor if it is about one.  *s can be closed either way. */
+/* Maps a file and reads its header.  False with the reason, which names the file, and the tensor if there is one. *s can be closed either way. */
 bool safetensors_open(struct safetensors *s, const char *path, struct err *e);
 void safetensors_close(struct safetensors *s);
-/* Only the header: `json` of len bytes, to be followed by data_bytes of data, as in a file called `path`.  Nothing is
- * mapped; *s must be closed. */
+/* Reads only the header: `json` of len bytes, to be followed by data_bytes of data, as in a file called `path`.  Nothing is mapped; *s must be
+ * closed. */
 bool safetensors_parse(struct safetensors *s, const char *json, size_t len, uint64_t data_bytes, const char *path, struct err *e);
 
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name);       /* NULL: not there */
@@ -46,7 +46,7 @@ static inline const void *safetensors_data(const struct safetensors *s, const st
 
 /* Copies a tensor's bytes by read(2).  False with the reason: the file has shrunk, or cannot be read. */
 bool safetensors_read(const struct safetensors *s, const struct tensor *t, void *dst, struct err *e);
-/* Makes bytes [offset, offset + n) of the mapping present in memory.  False likewise. */
+/* Makes bytes [offset, offset + n) of the mapping present in memory.  False with the reason. */
 bool safetensors_populate(const struct safetensors *s, uint64_t offset, uint64_t n, struct err *e);
 /* Frees names, shapes and table; mapping and path stay. */
 void safetensors_drop_header(struct safetensors *s);

@@ -77,7 +77,7 @@ static bool open_file(struct file *f, struct err *e)
     return f->fd >= 0 || err_set(e, "cannot write %s: %s", f->out->path, strerror(errno));
 }
 
-/* What is written reaches the disk and leaves the page cache, so that whoever reads it next reads the disk. */
+/* Waits until the file is on the disk, and drops it from the page cache, so that the next reader reads the disk. */
 static bool close_file(struct file *f, bool keep, struct err *e)
 {
     if (f->fd < 0)
@@ -112,7 +112,7 @@ static bool make_range(const struct writer *w, const struct file *f, uint64_t be
     return true;
 }
 
-/* Bytes [begin, end) of the file, then zeros up to a multiple of ALIGN, which the file loses again when it is closed. */
+/* Writes bytes [begin, end) of the file, then zeros up to a multiple of ALIGN, which the file loses again when it is closed. */
 static bool write_job(const struct writer *w, const struct file *f, uint64_t begin, uint64_t end, uint8_t *buf, struct err *e)
 {
     uint64_t head = f->head.len, length = (end - begin + ALIGN - 1) / ALIGN * ALIGN;

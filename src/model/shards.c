@@ -33,7 +33,7 @@ struct shard_tensor *shards_find(const struct shards *s, const char *name)
     return i ? &s->list[i - 1] : NULL;
 }
 
-/* Room for `more` names, so that the table stays at most half full. */
+/* Makes room for `more` names, so that the table stays at most half full. */
 static void reserve(struct shards *s, int more)
 {
     if (s->n + more > s->cap) {
@@ -85,7 +85,7 @@ static bool exists(const char *dir, const char *name)
     return yes;
 }
 
-/* Index of the file, opened when new; -1 on failure. */
+/* Returns the index of the file, which is opened when new; -1 on failure. */
 static int file_index(struct shards *s, const char *dir, const char *name, int guess, struct err *e)
 {
     if (guess < s->n_files && !strcmp(base_name(s->files[guess].path), name))
@@ -104,7 +104,7 @@ static bool plain_name(const char *s)
     return n > end && n < 256 && s[0] != '.' && !strchr(s, '/') && !strcmp(s + n - end, ".safetensors");
 }
 
-/* Every name of the index, at its tensor in its file. */
+/* Enters every name of the index, with its tensor in its file. */
 static bool place(struct shards *s, const char *dir, const json_t *map, struct err *e)
 {
     const char *name;
@@ -174,7 +174,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names of DIR that match model-*.safetensors, sorted; the caller frees them. */
+/* Lists the names of DIR that match model-*.safetensors, sorted; the caller frees them. */
 static char **list_shards(const char *dir, int *n, struct err *e)
 {
     char **names = NULL;

@@ -192,8 +192,8 @@ void state_accept(struct state *s, int n)
     s->pos += n;
 }
 
-/* After a step the committed copy stands where the step's rows began, and the rows that it accepted are still to be applied; the other copy stands
- * where the step before began.  So with `back` 0, 1 and 2 the hidden state before the position lies in row parity, 1 - parity and 2. */
+/* After a step the committed copy is that of the position where the step's rows began, and the accepted rows are still to be applied; the other copy
+ * is that of the step before.  So with `back` 0, 1 and 2 the hidden state before the position lies in row parity, 1 - parity and 2. */
 int state_take_over(struct state *s, const struct step_live *live, int back, const int tokens[2])
 {
     CHECK(back >= 0 && back <= 2);

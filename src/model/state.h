@@ -1,7 +1,7 @@
 /* The states of one conversation that depend on all of its tokens: those of the DeltaNet layers (recurrent state, window of the convolution), and
  * the last hidden state, which the MTP block needs.  Only this file knows which copy is the committed one, and which rows it lacks.
  *
- * Two forms.  For prompts the states stand at `pos`, in `state` and `window`.  For steps the rings hold the newest raw rows by position, and
+ * Two forms.  For prompts the states are those of `pos`, in `state` and `window`.  For steps the rings hold the newest raw rows by position, and
  * the recurrent states lie in `state` or `other`, by parity: each step first applies the rows that were accepted before it and writes the
  * result to the other copy (kernels/step.h), so rows that were not accepted are never undone.
  *
@@ -21,7 +21,7 @@ struct dev;
 struct weights;
 struct delta_weights;
 
-/* Of one DeltaNet layer. */
+/* Memory of one DeltaNet layer. */
 struct delta_state {
     float *state;                       /* [lin_v_heads, dk, dv] fp32 */
     float *window;                      /* [conv_kernel - 1, conv_dim] */
@@ -48,19 +48,19 @@ size_t state_bytes(const struct model_config *c);       /* of one copy, as it is
 size_t state_step_bytes(const struct model_config *c);  /* rings and the second copy */
 size_t state_slot_bytes(const struct model_config *c);  /* of both */
 
-/* In state_slot_bytes() of device memory that are zero. */
+/* Opens the states in state_slot_bytes() of device memory that are zero. */
 void state_open(struct state *s, struct dev *d, const struct model_config *c, void *memory);
 void state_close(struct state *s);
 void state_reset(struct state *s);                      /* back to the empty sequence */
-/* To or from state_bytes() bytes of host memory.  Saving needs the form for prompts.  Loading drops what is staged. */
+/* Copy the states to and from state_bytes() bytes of host memory. Saving needs the form for prompts.  Loading drops what is staged. */
 void state_save(const struct state *s, void *dst);
 void state_load(struct state *s, const void *src, int pos);
 
-/* Between the forms; nothing to do when it is there already.  Ending applies the accepted rows. */
+/* Change between the forms; no effect in the form that is asked for.  Ending applies the accepted rows. */
 void state_begin_steps(struct state *s, const struct weights *w, struct step_live *live, int pos);
 void state_end_steps(struct state *s);
 
-/* A prompt chunk has moved the states on, to pos. */
+/* Notes that a prompt chunk has moved the states to pos. */
 void state_ran_prompt(struct state *s, int pos);
 
 /* Steps that the host decides on, one by one, in this order: */
@@ -68,11 +68,11 @@ struct step_live state_next_step(const struct state *s);        /* what the devi
 void state_ran_step(struct state *s, int n);            /* it has run n rows */
 void state_accept(struct state *s, int n);              /* the first n of them count */
 
-/* Steps that the device ran by itself: takes over what they left in `live`, but for the last `back` (0 to 2) steps, which accepted tokens[0]
- * tokens (the last one) and tokens[1].  Returns the row of step_pick's last_hidden that has the hidden state before the position. */
+/* Takes over what steps that the device ran by itself left in `live`, except for the last `back` (0 to 2) steps, which accepted tokens[0] tokens (the
+ * last one) and tokens[1].  Returns the row of step_pick's last_hidden that has the hidden state before the position. */
 int  state_take_over(struct state *s, const struct step_live *live, int back, const int tokens[2]);
 
-/* One DeltaNet layer of a step.  rows: NULL for one conversation; else s and live are those of slot 0, and each slot lies state_slot_bytes()
+/* Queues one DeltaNet layer of a step. rows:  NULL for one conversation; else s and live are those of slot 0, and each slot lies state_slot_bytes()
  * behind the one before. */
 void state_delta_step(const struct state *s, int layer, const struct delta_weights *w, const struct step_live *live, const struct step_row *rows,
                       float *y, float *ssq, const float *z, int n);
@@ -87,7 +87,7 @@ struct cache_memory {
     size_t      state_bytes;            /* from one conversation's states to the next one's */
 };
 
-/* Where rope turns the rows of a conversation (cache_set_positions). */
+/* The positions of a conversation's rows (cache_set_positions). */
 struct positions {
     const struct rope_position *at;     /* [n], the caller's */
     int n, offset;
@@ -104,7 +104,7 @@ struct cache {
     struct positions      positions;
 };
 
-/* The offset of the rows of a step, which are text. */
+/* Returns the offset of the rows of a step, which are text. */
 static inline struct rope_position cache_rope_offset(const struct cache *k)
 {
     const int offset = k->positions.offset;

@@ -9,7 +9,7 @@
 /* The rows of a step (kernels/step.h): of one conversation, or of several whose caches were opened together. */
 struct step_rows {
     struct cache     *k;                /* cache of the conversation; if there are several, of slot 0 */
-    struct step_live *live;             /* its device memory; likewise of slot 0 */
+    struct step_live *live;             /* its device memory; if there are several, of slot 0 */
     const struct step_row *rows;        /* [n] device memory: the slot of each row; NULL: all rows are of one conversation */
     int               n;
 };
@@ -17,7 +17,7 @@ struct step_rows {
 void step_layers(struct forward *f, const struct step_rows *r);
 /* True if the device can run steps of up to max_rows rows with these weights; else the reason.  Runs no step. */
 bool step_check(struct forward *f, int max_rows, struct err *e);
-/* The final norm alone, into the work space. */
+/* Runs the final norm alone, into the work space. */
 void step_hidden(struct forward *f, int n);
 /* Logits of the rows from `hidden` [n, hidden], hidden states after the final norm.  hidden NULL: from the result of step_layers(), whose final norm
  * is also written to the work space. */
@@ -38,10 +38,10 @@ void step_output(struct forward *f, const struct step_head *h, const struct step
  * pos and n_valid point into r->live. */
 void step_mtp(struct forward *f, const struct step_rows *r, const int32_t *next, const float *hidden, const int32_t *pos,
               const int32_t *n_valid);
-/* After step_mtp(), for one row of each conversation, row *row (NULL: rows 0 to n - 1): mtp.norm of the row into the work space, and its logits. */
+/* Runs, after step_mtp(), mtp.norm into the work space and the logits for one row of each conversation, row *row (NULL: rows 0 to n - 1). */
 void step_mtp_output(struct forward *f, const struct step_head *h, const struct step_rows *r, const int32_t *row, const int32_t *n_valid);
 
-/* A step by itself, of one conversation: runs ids[0..n-1], n <= STEP_ROWS, at positions pos..pos+n-1.  The states are those of position pos until
+/* Runs a step of one conversation by itself: ids[0..n-1], n <= STEP_ROWS, at positions pos..pos+n-1.  The states are those of position pos until
  * cache_accept() says how many rows count.  The result is forward_hidden(). */
 void step_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos);
 

@@ -306,7 +306,7 @@ static void launch(struct stepper *s, const struct recipe *what)
 
 /* ---- MTP rows that were left out ---- */
 
-/* The number of tokens of the newest pick; while its result is outstanding, the most that it can be. */
+/* Returns the number of tokens of the newest pick; while its result is outstanding, the most that it can be. */
 static int newest_tokens(const struct stepper_slot *o)
 {
     return o->n_taken == o->n_launched ? o->tokens[(o->n_launched + STEP_RESULTS - 1) % STEP_RESULTS] : o->rows;
@@ -422,7 +422,7 @@ void stepper_step(struct stepper_slot *o, int rows)
     s->n_parts = 0;
 }
 
-/* The conversation's next pick is made of `rows` rows of a step of `of` rows, from row `at` on. */
+/* Notes that the conversation's next pick is made of `rows` rows of a step of `of` rows, from row `at` on. */
 static void join_step(struct stepper_slot *o, int at, int rows, int of)
 {
     const struct stepper *s = o->s;
@@ -600,8 +600,8 @@ static bool await_serial(struct stepper *s, const volatile int32_t *serial, int3
     return true;
 }
 
-/* How long the newest result took before.  What is launched in one takes longer: sleeping for so long through a step that is launched alone
- * would make it look as slow. */
+/* Returns the times of earlier results like the newest one.  A step that is launched with its drafts in one takes longer: sleeping for so long
+ * through a step that is launched alone would make that look as slow. */
 static struct patience *patience_for(const struct stepper_slot *o)
 {
     struct stepper *s = o->s;

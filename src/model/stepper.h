@@ -36,10 +36,10 @@ void stepper_begin(struct stepper_slot *o, const struct step_sampling *how, cons
 /* Queues the next pick and, after it, as many drafts as stepper_begin() said.  The first pick of an answer uses the prompt's last hidden state; each
  * later one is a step that verifies the drafts.  Never waits.  At most STEP_RESULTS results may be outstanding. */
 void stepper_launch(struct stepper_slot *o);
-/* The same in two parts, for a caller that decides by the drafts' probabilities.  stepper_step() queues the next pick, a step that verifies rows - 1
- * of the drafts that were made (the first pick verifies none).  stepper_draft() queues n more drafts after it.  The result of a step of several rows
- * must be taken before the next step.  If no drafts are made after a pick, the MTP block's rows of its tokens are left out: they are run later, many
- * at a time, before the next drafts or within stepper_end(). */
+/* Does the same in two parts, for a caller that decides by the drafts' probabilities. stepper_step() queues the next pick, a step that verifies rows
+ * - 1 of the drafts that were made (the first pick verifies none). stepper_draft() queues n more drafts after it.  The result of a step of several
+ * rows must be taken before the next step.  If no drafts are made after a pick, the MTP block's rows of its tokens are left out: they are run later,
+ * many at a time, before the next drafts or within stepper_end(). */
 void stepper_step(struct stepper_slot *o, int rows);
 void stepper_draft(struct stepper_slot *o, int n);
 /* One step for n of the answers under way, if the device can do that (dev_caps.several).  A part is an answer that had its first pick and has no
@@ -53,7 +53,7 @@ int  stepper_most_rows(const struct stepper *s);
 void stepper_draft_together(struct stepper *s, int n_parts, int n);
 /* How many MTP rows are left out so far, without those of the newest pick. */
 int  stepper_behind(const struct stepper_slot *o);
-/* What the MTP block has run since stepper_open(). */
+/* Counts of what the MTP block has run since stepper_open(). */
 struct stepper_counts {
     long mtp_rows, mtp_runs;            /* rows of picked tokens, and runs over them; a run reads the block's weights once */
     long last_rows;                     /* of these: the last one of each conversation and run, which alone has its experts read */
@@ -69,12 +69,12 @@ bool stepper_drafts(struct stepper_slot *o, struct step_drafts *out, struct err 
 /* Waits for the oldest outstanding result.  False when the device failed. */
 bool stepper_wait(struct stepper_slot *o, struct step_result *out, struct err *e);
 /* Ends the answer and waits for the device.  Only the first n_delivered results count.  At most two more picks may have been queued; their tokens
- * are taken back.  Returns the position at which the cache then stands (it holds all tokens that count except the newest), or -1 when the device
+ * are taken back.  Returns the position of the cache afterwards (it holds all tokens that count except the newest), or -1 when the device
  * failed. */
 int  stepper_end(struct stepper_slot *o, int n_delivered, struct err *e);
 
 /* For saving in the middle of an answer, when every result was taken and counts: stepper_pause() leaves the cache as stepper_end() does and returns
- * its position (-1: the device failed); stepper_resume() goes on with the answer. */
+ * its position (-1: the device failed); stepper_resume() continues the answer. */
 int  stepper_pause(struct stepper_slot *o, struct err *e);
 void stepper_resume(struct stepper_slot *o);
 

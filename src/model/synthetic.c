@@ -25,7 +25,7 @@ static const struct geometry {
 };
 enum { N_GEOMETRIES = sizeof geometries / sizeof *geometries };
 
-/* `part` stands in `name` at the start of a word. */
+/* True if `part` is in `name` at the start of a word. */
 static bool is_called(const char *name, const char *part)
 {
     const char *at = *part ? strcasestr(name, part) : NULL;
@@ -92,7 +92,7 @@ struct synthetic {
     int          n_slabs;
 };
 
-/* Where the next piece of a slab goes.  Without memory the pieces are only counted. */
+/* Returns the place of the next piece of a slab; without memory only counts the bytes. */
 struct place {
     struct synthetic *s;
     char    *base;
@@ -131,7 +131,7 @@ static void clear_rows(const struct place *p, void *tile, size_t bytes, int rows
     free(words);
 }
 
-/* The plane_row of rows whose nibbles are FILL_BELL and FILL_BITS: the expectations of its figures. */
+/* Fills in the plane_row of rows whose nibbles are FILL_BELL and FILL_BITS: the expectations of its figures. */
 static void fill_plane_rows(const struct place *p, const struct weight *w, size_t bytes, float rms)
 {
     struct plane_sums s = {0};
@@ -146,7 +146,7 @@ static void fill_plane_rows(const struct place *p, const struct weight *w, size_
     p->s->dev->fill(p->s->dev, (void *)(uintptr_t)w->scale, bytes, &f);
 }
 
-/* A packed matrix whose numbers have the given root mean square. */
+/* Makes a packed matrix whose numbers have the given root mean square. */
 static struct weight matrix(struct place *p, enum weight_format f, int rows, int cols, float rms)
 {
     struct weight w = packed_view(f, rows, cols, piece(p, pack_bytes(f, rows, cols)));
@@ -249,7 +249,7 @@ static void place_layer(struct place *p, struct layer_weights *l, const struct m
     place_moe(p, &l->moe, c, f, shared);
 }
 
-/* Number `i` of the slabs: the layers, then the MTP block, then what no layer owns. */
+/* Fills slab `i`: the layers, then the MTP block, then what no layer owns. */
 static void place_slab(struct place *p, struct weights *w, const struct model_config *c, int i, unsigned heads, enum mtp_form mtp)
 {
     const enum weight_format other = mtp == MTP_STORED ? WEIGHT_DENSE : WEIGHT_FP8, block = mtp == MTP_INT4 ? WEIGHT_INT4 : other;

@@ -17,17 +17,17 @@ struct buf;
 struct dev;
 struct synthetic;
 
-/* The geometry of config/models.def that `name` is a part of ("122b", "35b", "demo"), with its first n_layers layers (0: all). */
+/* Looks up the geometry of config/models.def that `name` is a part of ("122b", "35b", "demo"), with its first n_layers layers (0: all). */
 bool synthetic_config(struct model_config *c, const char *name, int n_layers, struct err *e);
-/* The same as the text of a config.json. */
+/* Writes the same as the text of a config.json. */
 bool synthetic_config_json(struct buf *out, const char *name, int n_layers, struct err *e);
 
-/* Device memory in the layout of kernels/pack.h: INT4 with FP8 shared experts, the MTP block in that form.  Fills *w, whose memory the
- * result owns; `heads` are bits of enum head; the same seed gives the same weights.  NULL with the reason: no GPU behind `d`, or no room. */
+/* Makes weights in device memory, in the layout of kernels/pack.h: INT4 with FP8 shared experts, the MTP block in that form.  Fills *w, whose memory
+ * the result owns; `heads` are bits of enum head; the same seed gives the same weights.  NULL with the reason: no GPU behind `d`, or no room. */
 struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, enum mtp_form mtp, uint64_t seed,
                                  struct err *e);
 void synthetic_close(struct synthetic *s);
-/* Device memory that the weights will take. */
+/* Returns the device memory that the weights will take. */
 size_t synthetic_bytes(const struct model_config *c, unsigned heads, enum mtp_form mtp);
 
 /* ---- what random weights look like, on a device or in a file ---- */
@@ -44,7 +44,7 @@ enum random_vector {
     RANDOM_DT_BIAS,                     /* softplus gives 0.001 to 0.1, evenly in its logarithm */
 };
 
-/* The key of piece `i` of whatever `seed` stands for. */
+/* Returns the key of piece `i` for a seed. */
 static inline uint64_t random_key(uint64_t seed, uint64_t i) { return fill_hash(seed ^ 0x71333563u, i); }
 
 static inline void random_floats(float *dst, enum random_vector kind, size_t n, uint64_t key)

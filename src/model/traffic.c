@@ -27,14 +27,14 @@ static size_t mixer(const struct layer_weights *l, bool packed)
     return bytes;
 }
 
-/* A layer without its routed experts. */
+/* Returns the bytes of a layer without its routed experts. */
 static size_t layer(const struct layer_weights *l, bool packed)
 {
     const struct moe_weights *m = &l->moe;
     return mixer(l, packed) + traffic_matrix(&m->router, packed) + traffic_matrix(&m->shared_gate, packed) + traffic_expert(&m->shared, packed);
 }
 
-/* Of two planes a step reads the upper one; the few ids that it completes do not count. */
+/* Returns the bytes of a head that a step reads: of two planes the upper one.  The few ids that the step completes do not count. */
 static size_t head_bytes(const struct weight *w, bool packed)
 {
     return w->format == WEIGHT_PLANES ? weight_bytes(w) - (size_t)w->rows * plane_pitch(w->cols) : traffic_matrix(w, packed);

@@ -60,7 +60,7 @@ static void pack_block(struct upload *u, const struct read_block *b)
     d->pack(d, &a);
 }
 
-/* Waits for the device; then its buffers are free again. */
+/* Waits for the device; afterwards its buffers are free again. */
 static bool wait_for_device(struct upload *u, struct err *e)
 {
     if (!u->d->finish(u->d, e))

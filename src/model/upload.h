@@ -18,7 +18,7 @@ struct upload_options {
     int      n_threads;                 /* that read; 0: 8 */
 };
 
-/* Host memory that an upload takes. */
+/* Returns the host memory that an upload takes. */
 size_t weights_upload_bytes(void);
 
 /* Replaces every view of opened weights by device memory and closes the shards:

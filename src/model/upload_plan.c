@@ -68,7 +68,7 @@ static void add_stored(struct upload_plan *p, const void *data, int rows, size_t
 
 static size_t float_bytes(enum dtype t) { return t == DT_F32 ? 4 : 2; }
 
-/* The format in which a matrix is kept: its own, or in the MTP block that of the option. */
+/* Returns the format in which a matrix is kept: its own, or in the MTP block that of the option. */
 static enum weight_format format_for(const struct upload_plan *p, const struct weight *w, enum mtp_part part)
 {
     return p->in_mtp ? weights_mtp_format(p->c, p->mtp, part, w) : w->format;
@@ -190,7 +190,7 @@ static void place_layer_weights(struct upload_plan *p, struct layer_weights *l)
         place_down(p, &l->moe.experts[i].down, MTP_ROUTED);
 }
 
-/* The head, made of the stored tensor that was added last: its own, or that of the embedding if both are tied. */
+/* Places the head, made of the stored tensor that was added last: its own, or that of the embedding if both are tied. */
 static void place_head(struct upload_plan *p, struct weight head)
 {
     struct weights *w = p->w;
@@ -302,7 +302,7 @@ static const char *format_name(const struct weight *w)
     return w->format == WEIGHT_INT4 ? "INT4" : w->format == WEIGHT_FP8 ? "FP8" : "16 or 32 bits";
 }
 
-/* Whether all experts of a layer have the same formats. */
+/* True if all experts of a layer have the same formats. */
 static bool check_experts(const struct moe_weights *m, int n, const char *where, int layer, struct err *e)
 {
     const struct expert_weights *first = &m->experts[0];
@@ -348,7 +348,7 @@ static void add_read(struct upload_plan *p, const struct plan_source *s, uint64_
     p->first_part[p->n_jobs++] = p->n_parts;
 }
 
-/* How many rows of the source, from `row` on, fit into the last read: all of the rest, or whole units. */
+/* Returns how many rows of the source, from `row` on, fit into the last read: all of the rest, or whole units. */
 static int rows_that_fit(const struct upload_plan *p, const struct plan_source *s, int row, size_t span)
 {
     const struct read_job *j = &p->jobs[p->n_jobs - 1];

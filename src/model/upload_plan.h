@@ -41,21 +41,21 @@ struct upload_plan {
     int n_sources, cap_sources, n_targets, cap_targets, n_parts, cap_parts, cap_jobs;
 };
 
-/* Whether a device can take these weights: it computes an expert's place from its number, so all experts of a layer must have the same formats.
+/* True if a device can take these weights: it computes an expert's place from its number, so all experts of a layer must have the same formats.
  * False with the reason. */
 bool upload_plan_allows(const struct weights *w, const struct model_config *c, struct err *e);
 
 /* Computes the sizes of the slabs.  heads: bits of enum head.  Weights and config must stay valid until upload_plan_free(). */
 void upload_plan_init(struct upload_plan *p, struct weights *w, const struct model_config *c, unsigned heads, enum mtp_form mtp);
 void upload_plan_free(struct upload_plan *p);
-/* The size of all slabs together. */
+/* Returns the size of all slabs together. */
 size_t upload_plan_bytes(const struct weights *w, const struct model_config *c, unsigned heads, enum mtp_form mtp);
 
 /* Gives every weight its place in the slabs, which must have slab_bytes[], makes the views of the weights point there, and lists the reads, each of
  * at most `span` bytes.  False with the reason: a row is longer than `span`. */
 bool upload_plan_fill(struct upload_plan *p, void *const *slabs, size_t span, struct err *e);
 
-/* For a read whose bytes are at `data`: checks that all INT4 zero points among them are 8.  False with the reason.  May be called from any thread. */
+/* Checks that all INT4 zero points of a read, whose bytes are at `data`, are 8. False with the reason.  May be called from any thread. */
 bool upload_plan_check_zeros(const struct upload_plan *p, int job, const char *data, struct err *e);
 /* Lists the pieces to be packed of a read whose bytes the device has at `data`, not yet numbered (pack_number()); returns how many. */
 int  upload_plan_pieces(const struct upload_plan *p, int job, const char *data, struct pack_piece *pieces);

@@ -166,7 +166,7 @@ static bool refuse_tensor(struct binder *b, const struct shard_tensor *t, const 
     return false;
 }
 
-/* NULL when the tensor is not there: then it is counted, and binding goes on to learn how many are missing. */
+/* Returns the tensor; NULL if it is not there.  Missing tensors are counted, so that the message can have their number. */
 static struct shard_tensor *take(struct binder *b, const char *stem, const char *suffix)
 {
     struct shard_tensor *t = find(b, stem, suffix);
@@ -223,7 +223,7 @@ static bool fits(struct binder *b, const struct shard_tensor *t, unsigned allowe
     return false;
 }
 
-/* Where the bytes are: in the mapping, or copied when they do not lie on a multiple of their element size. */
+/* Returns the bytes: in the mapping, or copied when they do not lie on a multiple of their element size. */
 static const void *data(struct binder *b, const struct shard_tensor *t)
 {
     const struct safetensors *f = shards_file(&b->st->shards, t);
@@ -372,7 +372,7 @@ static struct weight part(const struct shard_tensor *t, const void *base, int fi
                            .data = p + (size_t)first_row * (size_t)cols * dtype_bytes(t->t->dtype)};
 }
 
-/* All experts in two tensors: gate_up_proj [E, 2I, H], gate rows first, and down_proj [E, H, I]. */
+/* Binds all experts from two tensors: gate_up_proj [E, 2I, H], gate rows first, and down_proj [E, H, I]. */
 static bool bind_fused_experts(struct binder *b, const char *stem, struct expert_weights *x)
 {
     const int *d = b->dims;
@@ -430,7 +430,7 @@ static bool has_mtp(const struct shards *s)
     return false;
 }
 
-/* A checkpoint without the block is whole; one with a part of it is not. */
+/* Binds the MTP block.  A checkpoint without the block is whole; one with a part of the block is not. */
 static bool bind_mtp(struct binder *b)
 {
     struct mtp_weights *m = &b->w->mtp;

@@ -50,7 +50,7 @@ struct mtp_weights {
 enum head {
     HEAD_BF16 = 1,                              /* as in the checkpoint */
     HEAD_INT8 = 2,                              /* made at load */
-    HEAD_PLANES = 4,                            /* likewise: the same numbers in two planes */
+    HEAD_PLANES = 4,                            /* made at load: the same numbers in two planes */
 };
 
 /* How the matrices of the MTP block are kept that the checkpoint has in 16 or 32 bits.  Router and gate of the shared expert stay. */
@@ -60,7 +60,7 @@ enum mtp_form {
     MTP_INT4,                                   /* made at load: attention and routed experts in INT4; fc, the shared expert and whatever does not
                                                  * fit in FP8; routed experts all or none */
 };
-enum mtp_part { MTP_ATTENTION, MTP_ROUTED, MTP_OTHER };         /* where a matrix stands; other: fc and the shared expert */
+enum mtp_part { MTP_ATTENTION, MTP_ROUTED, MTP_OTHER };         /* the place of a matrix; other: fc and the shared expert */
 
 struct weights_stats {
     int    n_files;

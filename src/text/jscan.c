@@ -24,7 +24,7 @@ bool jscan_char(struct jscan *j, char c)
     return true;
 }
 
-/* Four hex digits at p, or -1. */
+/* Returns the value of four hex digits at p, or -1. */
 static int hex4(const char *p, const char *end)
 {
     int v = 0;
@@ -39,7 +39,7 @@ static int hex4(const char *p, const char *end)
     return v;
 }
 
-/* The escape after a backslash. */
+/* Reads the escape after a backslash. */
 static bool escape(struct jscan *j)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";

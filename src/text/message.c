@@ -36,7 +36,7 @@ static struct text keep_text(const struct buf *b, struct arena *a)
     return (struct text){arena_strndup(a, buf_str(b), b->len), b->len};
 }
 
-/* Python's `key in item`, which the template applies to a part.  For a bare string it means "contains". */
+/* Returns Python's `key in item`, which the template applies to a part.  For a bare string it means "contains". */
 static bool part_has(const struct pyjson *item, const char *key)
 {
     if (item->kind == PY_STR)

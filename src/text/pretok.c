@@ -27,7 +27,7 @@ static const uint8_t ascii[128] = {
 #undef N
 #undef S
 
-/* Class of the character at s[i], -1 at the end; its length goes to *k. */
+/* Returns the class of the character at s[i], -1 at the end; its length goes to *k. */
 static inline int class_at(const char *s, size_t n, size_t i, size_t *k)
 {
     *k = 1;
@@ -41,7 +41,7 @@ static inline int class_at(const char *s, size_t n, size_t i, size_t *k)
     return (int)unicode_class(cp);
 }
 
-/* End of the run of letters and marks that starts at i. */
+/* Returns the end of the run of letters and marks that starts at i. */
 static size_t letters(const char *s, size_t n, size_t i)
 {
     size_t k;
@@ -50,7 +50,7 @@ static size_t letters(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* End of the match of the fourth alternative from i, where s[i] is neither space, letter, mark nor number. */
+/* Returns the end of the match of the fourth alternative from i, where s[i] is neither space, letter, mark nor number. */
 static size_t punctuation(const char *s, size_t n, size_t i)
 {
     size_t k;
@@ -61,7 +61,7 @@ static size_t punctuation(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* Length of 's 't 're 've 'm 'll 'd in any case, or 0.  U+017F, the long s, folds to s. */
+/* Returns the length of 's 't 're 've 'm 'll 'd in any case, or 0.  U+017F, the long s, folds to s. */
 static size_t contraction(const char *s, size_t n)
 {
     if (n < 2)
@@ -74,7 +74,7 @@ static size_t contraction(const char *s, size_t n)
     return n > 2 && !memcmp(s + 1, "\xC5\xBF", 2) ? 3 : 0;
 }
 
-/* A run of white space: up to its last line end if it has one; at the end of the text all of it; otherwise all but its last
+/* Returns the end of a run of white space: up to its last line end if it has one; at the end of the text all of it; otherwise all but its last
  * character, which may belong to the next word. */
 static size_t blanks(const char *s, size_t n)
 {

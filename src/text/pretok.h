@@ -13,7 +13,7 @@
 /* Length in bytes of the first word of s[0..n), n > 0. */
 size_t pretok_next(const char *s, size_t n);
 
-/* What the pattern of a tokenizer.json is. */
+/* The pattern of a tokenizer.json. */
 enum pretok_pattern {
     PRETOK_FAMILY,      /* the one above or an equivalent spelling */
     PRETOK_RESAVED,     /* Qwen2's, without \p{M}; some programs replace the family's pattern by it when they save */

@@ -149,7 +149,7 @@ static bool digits_of(double v, int n, char *digits, int *exp10)
     return false;
 }
 
-/* repr(v): the shortest digits that read back as v; an exponent from 1e16 on and below 1e-4. */
+/* Appends repr(v): the shortest digits that read back as v; an exponent from 1e16 on and below 1e-4. */
 static void float_repr(double v, struct buf *out)
 {
     char d[32];
@@ -188,7 +188,7 @@ static const char *skip_digits(const char *p, const char *end)
     return p;
 }
 
-/* The double nearest to a JSON number.  The point is removed first, so that the locale does not matter. */
+/* Reads the double nearest to a JSON number. The point is removed first, so that the locale does not matter. */
 static double read_double(struct text t)
 {
     struct buf s = {0};
@@ -283,7 +283,7 @@ static bool parse_hex(struct parser *ps, int n, uint32_t *c)
     return true;
 }
 
-/* After "\u": the character, combined from two surrogates if needed. */
+/* Reads, after "\u", the character, combined from two surrogates if needed. */
 static bool parse_unicode(struct parser *ps, int n_digits, struct buf *out)
 {
     uint32_t c, low;
@@ -418,7 +418,7 @@ static bool parse_item(struct parser *ps, struct pyjson *v)
     return true;
 }
 
-/* After the opening bracket.  A Python tuple of one element needs its comma; without, the brackets mean nothing. */
+/* Reads the items after the opening bracket.  A Python tuple of one element needs its comma; without, the brackets mean nothing. */
 static bool parse_items(struct parser *ps, struct pyjson *v, char close)
 {
     bool comma = true;

@@ -34,7 +34,7 @@ static unsigned type_of_value(const struct pyjson *v)
     return 1u << of[v->kind];
 }
 
-/* {"$ref": "#/$defs/Point"}: the referenced value in the same tool, or NULL. */
+/* Follows {"$ref": "#/$defs/Point"}: returns the referenced value in the same tool, or NULL. */
 static const struct pyjson *follow(struct reader *r, const struct pyjson *ref)
 {
     const struct pyjson *at = r->root;
@@ -142,7 +142,7 @@ static bool fits_boolean(struct text t, struct pyjson *v)
     return v->kind == PY_TRUE || is_word(t, "false");
 }
 
-/* Any number of digits, and no fraction but zeros.  Drops a plus and leading zeros, which JSON does not allow. */
+/* Reads any number of digits, and no fraction but zeros. Drops a plus and leading zeros, which JSON does not allow. */
 static bool fits_integer(struct text t, struct pyjson *v, struct arena *a)
 {
     bool minus = text_starts(t, "-");
@@ -188,7 +188,7 @@ static bool fits(enum type type, struct text t, struct pyjson *v, struct arena *
     }
 }
 
-/* A value in quotes, where the schema allows no string: what is within them. */
+/* Reads a value in quotes, if the schema allows no string, as the text within the quotes. */
 static bool fits_quoted(const struct param *p, struct text t, struct pyjson *v, struct arena *a)
 {
     struct pyjson inner;

@@ -25,7 +25,7 @@ struct schema {
 bool schema_read(struct schema *s, struct text tool, struct arena *a);
 /* NULL if there is no such parameter; `s` may be NULL. */
 const struct param *schema_param(const struct schema *s, struct text name);
-/* Whether the arguments have all that the schema requires; NULL: nobody knows. */
+/* True if the arguments have all that the schema requires; NULL: nobody knows. */
 bool schema_complete(const struct schema *s, const struct pyjson *args);
 /* The value with a type of its schema; a string if the text fits none of them, or if `p` is NULL. */
 struct pyjson schema_value(const struct param *p, struct text value, struct arena *a);

@@ -108,7 +108,7 @@ static void consume_runs(struct stream *s, size_t n)
     s->n_runs -= gone;
 }
 
-/* What is appended to `out` next comes from byte `in` of the input. */
+/* Notes that the next bytes appended to `out` come from byte `in` of the input. */
 static void note_run(struct stream *s, size_t in)
 {
     const struct run *last = s->n_runs ? &s->runs[s->n_runs - 1] : NULL;
@@ -136,7 +136,7 @@ static void deliver(struct stream *s, bool final)
     s->solid = 0;
 }
 
-/* The next n bytes of input are text. */
+/* Takes the next n bytes of input as text. */
 static void take_text(struct stream *s, size_t n)
 {
     if (!n)
@@ -188,8 +188,8 @@ static void skip_blanks(const struct stream *s, size_t pos, size_t *look)
         ++*look;
 }
 
-/* Does one of `tags` stand at `pos`, or, with `end_counts`, does the input end there or inside one?  Blanks are skipped
- * first; *look remembers how far, as a megabyte of them may come in single bytes. */
+/* Matches one of `tags` at `pos`, or, with `end_counts`, the end of the input there or inside a tag. Blanks are skipped first; *look remembers how
+ * far, as a megabyte of them may come in single bytes. */
 static enum match follows(struct stream *s, size_t pos, size_t *look, bool end_counts, const char *const *tags)
 {
     enum match best = NO;
@@ -228,7 +228,7 @@ static enum match match_name(const struct stream *s, size_t pos, struct text nam
     return s->ended ? NO : m;
 }
 
-/* "<function=" followed by the name of an offered tool. */
+/* Matches "<function=" followed by the name of an offered tool. */
 static enum match opens_function(const struct stream *s, size_t pos)
 {
     enum match best = NO, m = match(s, pos, "<function=");
@@ -241,7 +241,7 @@ static enum match opens_function(const struct stream *s, size_t pos)
     return best;
 }
 
-/* "<parameter=" followed by a parameter of the schema. */
+/* Matches "<parameter=" followed by a parameter of the schema. */
 static enum match opens_param(const struct stream *s, size_t pos)
 {
     enum match best = NO, m = match(s, pos, "<parameter=");
@@ -254,7 +254,7 @@ static enum match opens_param(const struct stream *s, size_t pos)
     return best;
 }
 
-/* Position of the next '<' from `pos`, or the end. */
+/* Returns the position of the next '<' from `pos`, or the end. */
 static size_t next_tag(const struct stream *s, size_t pos)
 {
     const char *lt = pos < s->in.len ? memchr(s->in.data + pos, '<', s->in.len - pos) : NULL;
@@ -263,7 +263,7 @@ static size_t next_tag(const struct stream *s, size_t pos)
 
 /* ---- calls ---- */
 
-/* The input position is after "<function=". */
+/* Begins a function; the input position is after "<function=". */
 static void begin_function(struct stream *s, size_t pos)
 {
     s->at = s->scan = pos;
@@ -389,13 +389,13 @@ static enum match opens_object(struct stream *s, size_t pos)
     return scan_object(s);
 }
 
-/* An argument that is a text has the type of its schema where the text can be read so. */
+/* Converts an argument that is a text to the type of its schema, if the text can be read as such. */
 static struct pyjson typed(const struct stream *s, struct text key, const struct pyjson *v, struct arena *a)
 {
     return v->kind == PY_STR ? schema_string(schema_param(s->schema, key), v->text, a) : *v;
 }
 
-/* Takes the object as a call.  False: it is none. */
+/* Takes the object as a call.  False if the object is not a call. */
 static bool take_object(struct stream *s)
 {
     const struct object *o = &s->object;
@@ -463,7 +463,7 @@ static bool step_text(struct stream *s)
     return true;
 }
 
-/* Late or repeated closing tags are ignored here. */
+/* Reads the text after a call, where late or repeated closing tags are ignored. */
 static bool step_after(struct stream *s)
 {
     static const char *const closers[] = {"</tool_call>", "</function>", "</parameter>", "</think>"};
@@ -494,7 +494,7 @@ static bool step_after(struct stream *s)
     return true;
 }
 
-/* Position of the character that ends a name, or the end of the input. */
+/* Returns the position of the character that ends a name, or the end of the input. */
 static size_t name_end(struct stream *s)
 {
     while (s->scan < s->in.len && !memchr(">\n<", s->in.data[s->scan], 3))
@@ -502,14 +502,14 @@ static size_t name_end(struct stream *s)
     return s->scan;
 }
 
-/* A name without blanks and quotes around it. */
+/* Returns a name without blanks and quotes around it. */
 static struct text bare_name(struct text t)
 {
     t = text_trim(t);
     return t.n > 1 && is_quote(t.p[0]) && t.p[t.n - 1] == t.p[0] ? (struct text){t.p + 1, t.n - 2} : t;
 }
 
-/* A name ends at '>'; if that is missing, at the end of the line or the next tag. */
+/* Reads a name, which ends at '>'; if that is missing, at the end of the line or the next tag. */
 static bool step_name(struct stream *s)
 {
     size_t end = name_end(s);
@@ -568,7 +568,7 @@ static bool step_key(struct stream *s)
     return true;
 }
 
-/* Whether the </tool_call> at p, after blanks, ends a call whose value has no closing tag: the next call or the end of the answer follows.  Text that
+/* True if the </tool_call> at p, after blanks, ends a call whose value has no closing tag: the next call or the end of the answer follows.  Text that
  * follows shows that the tag is part of the value. */
 static enum match tag_ends(struct stream *s, size_t p)
 {
@@ -576,7 +576,7 @@ static enum match tag_ends(struct stream *s, size_t p)
     return follows(s, p + strlen("</tool_call>"), &s->look[1], !s->cut, behind_call);
 }
 
-/* The same of the </function> at p. */
+/* Returns the same for the </function> at p. */
 static enum match function_ends(struct stream *s, size_t p, bool line_start)
 {
     static const char *const behind_function[] = {"</tool_call>", "<function=", "<tool_call>", NULL}, *const last[] = {"</tool_call>", NULL};
@@ -589,8 +589,8 @@ static enum match function_ends(struct stream *s, size_t p, bool line_start)
     return match(s, at, "</tool_call>") == YES ? tag_ends(s, at) : m;
 }
 
-/* Does the value end at the '<' at p?  Its closing tag counts only if structure follows.  Other tags count only at the start of a
- * line: they may end a value without a closing tag, but more often they are part of the value. */
+/* Decides if the value ends at the '<' at p?  Its closing tag counts only if structure follows.  Other tags count only at the start of a line: they
+ * may end a value without a closing tag, but more often they are part of the value. */
 static enum match value_ends(struct stream *s, size_t p)
 {
     static const char *const behind_param[] = {"<parameter=", "</function>", "</tool_call>", NULL};
@@ -682,7 +682,7 @@ void stream_push(struct stream *s, const char *text, size_t n)
         deliver(s, false);
 }
 
-/* The end of a value that was cut off, without a partial closing tag. */
+/* Returns the end of a value that was cut off, without a partial closing tag. */
 static size_t cut_value_end(const struct stream *s)
 {
     static const char *const closers[] = {"</parameter>", "</function>", "</tool_call>"};

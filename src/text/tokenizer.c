@@ -142,7 +142,7 @@ static void encode_word(struct encoder *x, const char *s, size_t n)
     *c = w;
 }
 
-/* Text without added tokens. */
+/* Encodes text without added tokens. */
 static void encode_plain(struct encoder *x, const char *s, size_t n)
 {
     if (!unicode_nfc_quick(s, n)) {
@@ -159,7 +159,7 @@ static void encode_plain(struct encoder *x, const char *s, size_t n)
     }
 }
 
-/* Id of the longest added token that s[0..n) begins with, or -1. */
+/* Returns the id of the longest added token that s[0..n) begins with, or -1. */
 static int32_t added_at(const struct vocab *v, const char *s, size_t n)
 {
     for (int i = 0; i < v->n_in_text; i++) {

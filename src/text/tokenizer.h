@@ -23,14 +23,14 @@ void tokenizer_close(struct tokenizer *t);
  * tokens that only tokenizer_config.json lists.  Invalid UTF-8 counts as U+FFFD, one per maximal ill-formed part. */
 void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool specials, struct ids *out);
 
-/* Id of an added token such as "<|im_end|>", or -1. */
+/* Returns the id of an added token such as "<|im_end|>", or -1. */
 int32_t tokenizer_special(const struct tokenizer *t, const char *name);
 int  tokenizer_n_ids(const struct tokenizer *t);                /* largest id + 1 */
-/* The bytes of a token (not NUL-terminated, not always UTF-8); NULL and 0 for an unused id. */
+/* Returns the bytes of a token (not NUL-terminated, not always UTF-8); NULL and 0 for an unused id. */
 const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *len);
 bool tokenizer_is_added(const struct tokenizer *t, int32_t id);         /* listed among the added tokens */
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);       /* ... and hidden by skip_special */
-/* A sentence about a correction made while reading (such as another split pattern), or NULL. */
+/* Returns a sentence about a correction made while reading (such as another split pattern), or NULL. */
 const char *tokenizer_notice(const struct tokenizer *t);
 
 /* Streaming decode: appends only complete characters to `out`; an incomplete UTF-8 sequence waits in `d`.  detok_flush(), or an

@@ -53,7 +53,7 @@ static void alphabet(int16_t byte_of[324])
     }
 }
 
-/* Stand-ins -> bytes, appended to `out`. */
+/* Appends the bytes of stand-ins to `out`. */
 static bool to_bytes(const struct load *l, const char *s, size_t n, struct buf *out)
 {
     for (size_t i = 0; i < n;) {
@@ -102,7 +102,7 @@ static uint32_t hash_bytes(const char *s, size_t n)
     return (uint32_t)h;
 }
 
-/* The slot of these bytes, or the free slot for them. */
+/* Returns the slot of these bytes, or the free slot for them. */
 static uint32_t *index_slot(const struct load *l, const char *s, size_t n)
 {
     for (uint32_t i = hash_bytes(s, n) & l->index_mask;; i = (i + 1) & l->index_mask) {
@@ -120,7 +120,7 @@ static int32_t find(const struct load *l, const char *s, size_t n)
     return (int32_t)*index_slot(l, s, n) - 1;
 }
 
-/* A power of two, at least twice n. */
+/* Returns a power of two, at least twice n. */
 static uint32_t table_size(uint32_t n)
 {
     uint32_t size = 16;
@@ -129,7 +129,7 @@ static uint32_t table_size(uint32_t n)
     return size;
 }
 
-/* One member of model.vocab: "token": id. */
+/* Reads one member of model.vocab: "token": id. */
 static bool read_vocab_entry(struct load *l, struct jscan *j)
 {
     struct vocab *v = l->v;
@@ -186,7 +186,7 @@ static bool index_vocab(struct load *l)
     return true;
 }
 
-/* "left right" or ["left", "right"]: writes the bytes of both to `both`; *n_left is the length of the left part. */
+/* Reads "left right" or ["left", "right"]: writes the bytes of both to `both`; *n_left is the length of the left part. */
 static bool read_merge(struct load *l, struct jscan *j, struct buf *both, size_t *n_left)
 {
     const char *s, *space;
@@ -276,7 +276,7 @@ static bool is(const json_t *o, const char *key, const char *value)
     return !strcmp(string_at(o, key), value);
 }
 
-/* Absent, null, false, 0 or "". */
+/* True if a value is absent, null, false, 0 or "". */
 static bool is_unset(const json_t *o, const char *key)
 {
     const json_t *x = json_object_get(o, key);
@@ -284,7 +284,7 @@ static bool is_unset(const json_t *o, const char *key)
            (json_is_string(x) && !json_string_length(x));
 }
 
-/* The options that would change the algorithm must be off; none is supported. */
+/* True if the options that would change the algorithm are off; none of them is supported. */
 static bool check_model(struct load *l, const json_t *model)
 {
     static const char *const off[] = {
@@ -464,7 +464,7 @@ static bool read_tokenizer(struct load *l)
     return ok;
 }
 
-/* Tokens that stand only in tokenizer_config.json (the audio ones of Qwen3.5): "added_tokens_decoder": {"248070": {...}}. */
+/* Reads the tokens that are only in tokenizer_config.json (the audio ones of Qwen3.5):  "added_tokens_decoder": {"248070": {...}}. */
 static bool read_config(struct load *l)
 {
     struct buf text = {0};
