@@ -203,6 +203,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
             fetch<TILE, CODES>(smem + into * STAGE, a, x, block.sealed, first + ahead * TILE, last);
         copy_commit();
 
+        /* logits of 32 keys, without those after the row's own position */
         const uint32_t at = (uint32_t)stage * STAGE;
         float s[4][4] = {};
 #pragma unroll
@@ -228,6 +229,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
                         s[j][2 + e] = -INFINITY;
                 }
         }
+        /* a greater maximum: rescales the sums so far */
         float top0 = fmaxf(fmaxf(fmaxf(s[0][0], s[0][1]), fmaxf(s[1][0], s[1][1])), fmaxf(fmaxf(s[2][0], s[2][1]), fmaxf(s[3][0], s[3][1])));
         float top1 = fmaxf(fmaxf(fmaxf(s[0][2], s[0][3]), fmaxf(s[1][2], s[1][3])), fmaxf(fmaxf(s[2][2], s[2][3]), fmaxf(s[3][2], s[3][3])));
         top0 = fmaxf(max0, quad_max(top0));
@@ -247,6 +249,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
                 o[j][3] *= keep1;
             }
         }
+        /* weights, as A fragments */
         float from0 = CODES && max0 == -INFINITY ? 0 : -max0 * unit, from1 = CODES && max1 == -INFINITY ? 0 : -max1 * unit;
         uint32_t w[2][4];
 #pragma unroll
@@ -259,6 +262,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
             w[j / 2][j % 2 * 2 + 1] = bf16_pair(p2, p3);
         }
 
+        /* sums of V */
 #pragma unroll
         for (int step = 0; step < 2; step++)
 #pragma unroll
@@ -271,6 +275,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
         stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
 
+    /* the result: merged with the parts before, or divided by the sum of weights */
     sum0 = quad_sum(sum0), sum1 = quad_sum(sum1);
     int m0 = warp * 16 + g, m1 = m0 + 8;
     size_t at0 = (size_t)(t0 + m0 / group) * (size_t)a.n_q_heads + (size_t)(head0 + m0 % group);
@@ -364,6 +369,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
         const uint32_t stage = (uint32_t)(i & 1) * PAIR_STAGE;
         barrier_wait(full + (i & 1) * 8, i >> 1 & 1);
 
+        /* logits of the warp's half of the keys */
         float s[2][4][4] = {};
 #pragma unroll
         for (int step = 0; step < 16; step++) {
@@ -380,6 +386,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
                     mma_bf16(s[m][j], x[m], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
 
+        /* the next tile, into the other stage */
         if (i + 1 < n_tiles) {
             if (i > 0)                  /* all warps have finished tile i - 1 */
                 barrier_wait(empty + (i + 1 & 1) * 8, i - 1 >> 1 & 1);
@@ -399,6 +406,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
                             s[m][j][e] = -INFINITY;
                 }
         }
+        /* the greatest logits of both warps of the pair */
         float now[2][2];
 #pragma unroll
         for (int m = 0; m < 2; m++)
@@ -436,6 +444,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
                     }
                 }
         }
+        /* weights, which the pair shares */
 #pragma unroll
         for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -450,6 +459,7 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
             }
         pair_sync(pair);
 
+        /* sums of the warp's half of the columns of V */
 #pragma unroll
         for (int step = 0; step < PAIR_TILE / 16; step++) {
             uint32_t w[2][4];

@@ -567,6 +567,7 @@ template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(st
     float S[16][4], unit[2] = {1, 1};   /* the state is S * unit, by row */
     float4 u[8];
 
+    /* the first pieces, and the state */
     for (int i = 0; i < SLOTS - 1; i++)
         fetch_piece<N>(s, x, i, h, hk);
     load_u(u, x, 0, h, tile);
@@ -657,6 +658,7 @@ template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(st
                 mma_f16(o[2 * p + 1], na[kk], f.z, f.w);
             }
         }
+        /* y <- O */
         int start, rows;
         block_rows(x, x.first + b, &start, &rows);
         float *y = x.a.y + ((size_t)start * x.a.n_v_heads + h) * DIM + 16 * tile + g;

@@ -142,6 +142,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
     float v[AT_ONCE][8], mates[AT_ONCE][8];
     load_heads<AT_ONCE>(v, mates, a, norm, call_row0, n, head0, group, warp);
     __syncthreads();
+    /* K and V of the call's own rows that fall into this range, a warp for each */
     int p = pos + warp;
     if (warp < set.n_rows && (p / shortest == range || p / longest == range)) {
         size_t from = ((size_t)(set.first + warp) * (size_t)a.kv.n_kv_heads + (size_t)kv_head) * DIM;
@@ -181,7 +182,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
     for (int s = 0; s < 16; s++)
         ldmatrix(q[s], at + (((2 * s + lane / 16) ^ (lane & 7)) << 4));
 
-    for (;;) {
+    for (;;) {                          /* once, or twice if the rows have ranges of two lengths */
         int n_tiles = (last - begin) / TILE + 1, from_row = max(first_row, begin - pos0);       /* rows before it end before this range */
         fetch_new(smem, fresh_k, pos, begin, last);
         if (BUFFERS == 3)
@@ -210,6 +211,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
             }
             copy_commit();
 
+            /* logits of the warp's keys, and their greatest of each head */
             float s[R][4];
 #pragma unroll
             for (int j = 0; j < R; j++)
@@ -253,6 +255,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
                 fetch_new(smem + k_buffer * BUFFER, BUFFERS == 2 ? fresh_k : fresh_v, pos, p0 + TILE, last);
             }
             copy_commit();
+            /* weights, and the factors of the sums so far, from the greatest logits of all warps of the row */
             if (mine) {
                 float top0 = max0, top1 = max1;
 #pragma unroll
@@ -277,7 +280,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
             copy_wait<BUFFERS == 3 ? 2 : 1>();
             __syncthreads();            /* V and the weights are here */
 
-            /* Rows that are not in reach have no weights: whatever comes of them is not written. */
+            /* The sums: 32 columns of V for all rows a warp.  Rows that are not in reach have no weights, and their sums are not written. */
 #pragma unroll
             for (int r = 0; r < R; r++) {
                 float keep0 = factor[r * HEADS + g], keep1 = factor[r * HEADS + g + 8];
@@ -312,6 +315,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
             k_buffer = BUFFERS == 2 ? 0 : third;
         }
 
+        /* the outcome of the range, for step_attention_sum_kernel */
         float *out = (float *)a.scratch, *ends = partial_ends(a);
 #pragma unroll
         for (int r = 0; r < R; r++)
@@ -328,6 +332,7 @@ template <int R, int BUFFERS> static __global__ __launch_bounds__(THREADS, 1) vo
                 if (r == my_row && my_part == 0 && t == 0)
                     ends[2 * at] = e ? max1 : max0;
             }
+        /* the rows with longer ranges */
         first_row = end_row, end_row = n, length = longest;
         begin = range * length, last = min(begin + length, pos0 + end_row) - 1;
         if (first_row == n || begin > last)
