@@ -87,7 +87,9 @@ static void end_turn(struct chat *c, enum end end, const char *why)
     bool nothing = turn_is_kept(kind) && c->turn.start == c->t.n
                 && (end == END_INTERRUPTED || end_failed(end) || c->t.entries[c->t.n - 1]->shown);
     bool taken_back = nothing && branch_take_back(c, kind == TURN_SUBMITTED, &back);
-    s->ctx_used = chat_context_used(c).tokens;
+    const struct responder *r = c->responder;
+    const int counted = r->can.count || !r->ops->used ? -1 : r->ops->used(r);           /* by a server, with the reasoning */
+    s->ctx_used = counted >= 0 ? counted : chat_context_used(c).tokens;
     persist_retry(c);
     checkpointer_due(c);
     titler_turn_ended(c);

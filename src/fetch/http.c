@@ -13,6 +13,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -380,6 +381,16 @@ static const char *authorities(const struct http_request *q)
     return q->ca_file;
 }
 
+/* Checks that reading the authorities of a request with TLS cannot wait: libcurl would open a FIFO.  A file that is missing is left to libcurl. */
+static bool check_authorities(const struct http_request *q, struct err *e)
+{
+    struct stat st;
+    const char *path = strncmp(q->url, "https:", strlen("https:")) ? NULL : authorities(q);
+    return !path || stat(path, &st) || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) ||
+           err_set(e, "%s, which names the authorities to trust%s, is neither a regular file nor a folder", path,
+                   q->ca_file ? "" : " (SSL_CERT_FILE=FILE names another)");
+}
+
 static struct curl_slist *set_up(struct http *h, const struct http_request *q)
 {
     /* A fresh handle, since after a reset libcurl 7.88 still points to the last header of the reply before: a reply that begins with a folded header
@@ -470,6 +481,8 @@ enum http_result http_ask(struct http *h, const struct http_request *q, struct h
 {
     struct err mine = {0};
     http_reply_free(r);
+    if (!check_authorities(q, e ? e : &mine))
+        return HTTP_HOPELESS;
     h->q = q;
     h->r = r;
     h->e = e ? e : &mine;

@@ -215,6 +215,7 @@ static void take_figures(struct completion *c, const json_t *chunk)
     if (read >= 0)                      /* those that were read; the others came from the cache */
         s->n_prompt = read + (s->n_cached > 0 ? s->n_cached : 0);
     take_int(timings, "predicted_n", &s->n_tokens);
+    take_int(timings, "steps_n", &s->n_steps);
     take_int(timings, "draft_n", &all.drafted);
     take_int(timings, "draft_n_accepted", &all.accepted);
     take_int(timings, "draft_lookup_n", &lookup.drafted);

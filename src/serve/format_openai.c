@@ -65,6 +65,8 @@ void openai_timings(const struct stats *s, struct buf *out)
     if (all.drafted)
         buf_addf(out, ", \"draft_n\": %d, \"draft_n_accepted\": %d, \"draft_lookup_n\": %d, \"draft_lookup_n_accepted\": %d", all.drafted,
                  all.accepted, lookup.drafted, lookup.accepted);
+    if (s->n_steps)
+        buf_addf(out, ", \"steps_n\": %d", s->n_steps);
     if (s->bytes > 0)
         buf_addf(out, ", \"moved_bytes\": %.0f", s->bytes);
     buf_adds(out, "}");

@@ -68,5 +68,8 @@ said() { env ${2:-NONE=} timeout $patience "$q" --endpoint "$1" --no-stdin hello
 has "no TLS there" "$(said "https://$at:$ssh")" "no TLS connection to $at port $ssh ("
 has "... and what to do" "$(said "https://$at:$ssh")" "): the address of a server without TLS begins with http://"
 has "no address" "$(said "http://[bad")" "expected one such as https://example.org:8000/v1"
+mkfifo "$tmp/fifo"
+has "authorities in a FIFO" "$(said "https://$at:$mute" SSL_CERT_FILE="$tmp/fifo")" \
+    "fifo, which names the authorities to trust (SSL_CERT_FILE=FILE names another), is neither a regular file nor a folder"
 has "no authorities" "$(said "https://$at:$mute" SSL_CERT_FILE="$tmp/none")" "the certificate of $at cannot be checked: "
 exit $status
