@@ -43,9 +43,11 @@ struct client {
 
 static void post(struct client *c, struct client_event ev, const char *text, size_t n)
 {
-    ev.text = (struct buf){0};
+    ev.text = ev.id = (struct buf){0};
     if (n)
         buf_add(&ev.text, text, n);
+    if (ev.delta.id.n)
+        buf_add(&ev.id, ev.delta.id.p, ev.delta.id.n);
     mailbox_post(&c->out, &ev);
 }
 
@@ -480,12 +482,17 @@ int client_fd(const struct client *c)
 
 const struct client_event *client_drain(struct client *c, int *n)
 {
-    for (int i = 0; i < c->n_taken; i++)
+    for (int i = 0; i < c->n_taken; i++) {
         buf_free(&c->taken[i].text);
+        buf_free(&c->taken[i].id);
+    }
     c->taken = (struct client_event *)mailbox_take(&c->out, n);
     c->n_taken = *n;
-    for (int i = 0; i < *n; i++)
-        c->taken[i].delta.text = (struct text){buf_str(&c->taken[i].text), c->taken[i].text.len};
+    for (int i = 0; i < *n; i++) {
+        struct client_event *ev = &c->taken[i];
+        ev->delta.text = (struct text){buf_str(&ev->text), ev->text.len};
+        ev->delta.id = (struct text){buf_str(&ev->id), ev->id.len};
+    }
     return c->taken;
 }
 

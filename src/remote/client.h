@@ -34,9 +34,9 @@ struct client_event {
     enum client_event_kind kind;
     enum client_end how;
     bool unreachable;                   /* with CLIENT_FAILED: there was no server, or it went away before the first word */
-    struct completion_delta delta;      /* its text points to `text` */
+    struct completion_delta delta;      /* its text points to `text`, its id to `id` */
     struct stats stats;                 /* complete with CLIENT_DONE, before that as far as they are known */
-    struct buf text;
+    struct buf text, id;
 };
 
 struct client;

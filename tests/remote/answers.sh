@@ -28,7 +28,7 @@ for way in vllm llamacpp ollama odd; do
     ask $way
     is "an answer of $way ends well" "$found" 0
     has "... its calls are refused, and then it speaks" "$out" "42 is it."
-    has "... results name their calls" "$(last)" '"tool_call_id": "call_'
+    has "... results name their calls" "$(last)" "\"tool_call_id\": \"$(last | sed 's/.*"tool_calls": \[{"id": "\([^"]*\)".*/\1/')"
 done
 ask odd
 is "odd events are understood" "$(printf %s "$out" | head -c 5)" "a$(printf '\342\200\250')b"
