@@ -31,7 +31,7 @@ struct asker {
     struct buf line;                    /* the beginning of the next line */
 };
 
-static void tell(struct asker *a, enum asker_what what, uint32_t tag, const char *text, size_t n)
+static void post(struct asker *a, enum asker_what what, uint32_t tag, const char *text, size_t n)
 {
     struct asker_event ev = {.what = what, .tag = tag};
     buf_add(&ev.text, text, n);
@@ -52,7 +52,7 @@ static bool take(void *arg, const void *bytes, size_t n, struct err *e)
     const char *at = bytes, *end = at + n;
     for (const char *stop; (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1) {
         buf_add(&a->line, at, (size_t)(stop - at));
-        tell(a, ASKER_LINE, a->now, buf_str(&a->line), a->line.len);
+        post(a, ASKER_LINE, a->now, buf_str(&a->line), a->line.len);
         buf_reset(&a->line);
     }
     buf_add(&a->line, at, (size_t)(end - at));
@@ -72,11 +72,11 @@ static void send_request(struct asker *a, const struct asked *q)
     buf_reset(&a->line);
     enum http_result result = http_ask(a->http, &request, &r, &e);
     if (atomic_load(&a->stop) || (result == HTTP_ANSWERED && r.status == 200))
-        tell(a, ASKER_ENDED, q->tag, "", 0);
+        post(a, ASKER_ENDED, q->tag, "", 0);
     else if (result == HTTP_ANSWERED)
-        tell(a, ASKER_REFUSED, q->tag, buf_str(&refused), refused.len);
+        post(a, ASKER_REFUSED, q->tag, buf_str(&refused), refused.len);
     else
-        tell(a, ASKER_BROKEN, q->tag, e.msg, strlen(e.msg));
+        post(a, ASKER_BROKEN, q->tag, e.msg, strlen(e.msg));
     http_reply_free(&r);
     buf_free(&url);
     buf_free(&refused);
@@ -176,7 +176,7 @@ void asker_stop(struct asker *a, uint32_t tag)
         atomic_store(&a->stop, true);
     worker_unlock(&a->worker);
     if (dropped) {
-        tell(a, ASKER_ENDED, tag, "", 0);
+        post(a, ASKER_ENDED, tag, "", 0);
         asked_free(dropped);
     }
 }

@@ -15,7 +15,7 @@
 enum asker_what {
     ASKER_LINE,
     ASKER_ENDED,                        /* the whole reply has come, or asker_stop() ended it */
-    ASKER_REFUSED,                      /* text: the reason that the other program gave */
+    ASKER_REFUSED,                      /* text: the body of the refusal */
     ASKER_BROKEN,                       /* text: the program does not run, or the connection broke */
 };
 struct asker_event {

@@ -105,9 +105,9 @@ static json_t *tools_of(const struct body *b, struct err *e)
     return list;
 }
 
-/* ---- the rest ---- */
+/* ---- sampling ---- */
 
-/* A share of the probability that is neither nothing nor all. */
+/* True if top_p leaves tokens out. */
 static bool is_cut(float top_p)
 {
     return top_p > 0 && top_p < 1;
@@ -150,7 +150,7 @@ bool body_check_bias(const struct dialect *d, const char *item, struct err *e)
            err_set(e, "this server takes --logit-bias by the token's id alone, not '%.*s'", (int)n, item);
 }
 
-/* {"TOKEN": X}; without infinity, for which -100 stands everywhere. */
+/* {"TOKEN": X}; without infinity: -100 bans a token everywhere. */
 static bool set_bias(json_t *o, const struct body *b, struct err *e)
 {
     const struct sampling *s = b->sampling;
@@ -185,7 +185,7 @@ static void set_manner(json_t *o, const struct body *b)
     }
 }
 
-/* digits: of its numbers; with 9 each float reads back as the same. */
+/* Appends the object as JSON.  digits: of its numbers; with 9 each float is read back as the same. */
 static void write_json(const json_t *o, size_t digits, struct buf *out)
 {
     char *text = memory_got(json_dumps(o, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits)));
@@ -212,7 +212,7 @@ bool body_write(const struct body *b, struct buf *out, struct err *e)
     return ok;
 }
 
-/* ---- what a server refuses ---- */
+/* ---- fields that a server refuses ---- */
 
 static bool is_needed(const char *name)
 {

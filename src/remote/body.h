@@ -30,9 +30,9 @@ struct body {
     int think_budget;                   /* 0: none */
 };
 
-/* Appends the body.  False: a tool is not JSON, or a bias names its token by text where the server wants its id. */
+/* Appends the body.  False: a tool is not JSON, or a bias names its token by text and the server takes ids alone. */
 bool body_write(const struct body *b, struct buf *out, struct err *e);
-/* Whether a server of this dialect takes the bias "TOKEN=X": servers other than q35chat need a number as TOKEN. */
+/* True if a server of this dialect takes the bias "TOKEN=X": servers other than q35chat need a number as TOKEN. */
 bool body_check_bias(const struct dialect *d, const char *item, struct err *e);
 /* Removes from a body the first field that the server's refusal names, but never `model`, `messages`, `tools` or `stream`, without which there is no
  * request.  Appends the field's name to `name`.  False: the refusal names none. */

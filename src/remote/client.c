@@ -19,7 +19,7 @@ struct client {
     struct buf key, key_from, ca_file;
     struct buf socket;                  /* path of a unix socket; empty: the address names a host */
     struct buf name;                    /* of the server, for sentences */
-    const struct dialect *dialect;      /* NULL: found out */
+    const struct dialect *dialect;      /* NULL: that of the server's list of models */
     int silence_s;
     struct remote_model found;          /* of the thread until CLIENT_READY, then constant */
     struct mailbox out;
@@ -27,16 +27,16 @@ struct client {
     struct client_event *taken;
 
     struct worker worker;               /* its lock guards what follows */
-    enum { FIND, NOTHING, QUESTION, CHOICE } order;     /* what is to be done next */
-    struct buf ordered;                 /* body of the question, or name of the model; "": which there are */
-    bool goes_on;                       /* ... whose answer continues one */
-    size_t most;                        /* ... and has at most so many bytes */
+    enum { FIND, NOTHING, QUESTION, CHOICE } order;     /* the next order */
+    struct buf ordered;                 /* body of the question, or name of the model; "": list the models */
+    bool continues;                     /* the answer to the question continues an earlier one */
+    size_t most;                        /* bytes that the answer may have */
     const char *reasoning;
     atomic_bool stop;                   /* the request under way ends */
 
-    /* the thread's own */
+    /* used by the thread only */
     struct http *http;
-    struct buf names;                   /* of the models, as they were listed last */
+    struct buf names;                   /* of the models in the newest list */
     struct buf dropped[MAX_DROPPED];    /* fields that the server does not take */
     int n_dropped;
 };
@@ -58,12 +58,12 @@ static void post_text(struct client *c, enum client_event_kind kind, const char 
 
 /* ---- one request ---- */
 
-/* What one POST or GET brings. */
+/* One POST or GET, and its result so far. */
 struct transfer {
     struct client *c;
     struct buf body;                    /* of a GET */
     struct completion *answer;          /* of a POST */
-    bool told;                          /* something was told: it cannot be asked again */
+    bool reported;                      /* a part of the answer was posted: the request cannot be sent again */
 };
 
 static bool begin(void *arg, const struct http_reply *r, struct err *e)
@@ -86,11 +86,11 @@ static bool take(void *arg, const void *bytes, size_t n, struct err *e)
 static void on_delta(const struct completion_delta *d, void *arg)
 {
     struct transfer *t = arg;
-    t->told = t->told || d->kind != COMPLETION_READING;
+    t->reported = t->reported || d->kind != COMPLETION_READING;
     post(t->c, (struct client_event){.kind = CLIENT_DELTA, .delta = *d}, d->text.p, d->text.n);
 }
 
-/* A sentence about an answer that is none. */
+/* Makes a sentence of a reply with another status than 200. */
 static void refusal(const struct client *c, int status, const struct buf *body, struct err *e)
 {
     struct err said = {{0}};
@@ -121,7 +121,7 @@ static enum http_result ask(struct client *c, const char *path, const struct buf
     return result;
 }
 
-/* Waits a little; false when the answer was stopped. */
+/* Waits for `ms`.  False: the answer was stopped. */
 static bool rest(struct client *c, int ms)
 {
     for (int64_t start = clock_ns(); clock_ms_since(start) < ms;) {
@@ -132,9 +132,9 @@ static bool rest(struct client *c, int ms)
     return true;
 }
 
-/* ---- which model ---- */
+/* ---- the model ---- */
 
-/* *status is 0 where there was no answer. */
+/* Sends a GET.  *status: 0 if there was no reply. */
 static bool get(struct client *c, const char *path, struct transfer *t, int *status, struct err *e)
 {
     struct http_reply r = {0};
@@ -150,7 +150,7 @@ static bool get(struct client *c, const char *path, struct transfer *t, int *sta
     return ok;
 }
 
-/* llama.cpp tells its context beside /v1. */
+/* Asks llama.cpp for the size of its context, which is outside of /v1. */
 static void ask_context(struct client *c)
 {
     struct transfer t = {.c = c};
@@ -161,7 +161,7 @@ static void ask_context(struct client *c)
     buf_free(&t.body);
 }
 
-/* It answers, but not this: no list at all, or one that it fails to make.  With a key or a proxy it would be another matter. */
+/* True if the server replies, but has no list of models, or fails to make one.  A wrong key or a proxy has other statuses. */
 static bool has_no_list(int status)
 {
     return status == 404 || status == 405 || status == 500 || status == 501;
@@ -182,13 +182,13 @@ static bool list_models(struct client *c, struct err *e)
         ok = true;
     } else if (!wanted && has_no_list(status)) {
         struct err why = *e;
-        err_set(e, "%s; without its list of models --model must name the one that is meant", why.msg);
+        err_set(e, "%s; since the server has no list of models, --model must name one", why.msg);
     }
     buf_free(&t.body);
     return ok;
 }
 
-/* A server of ours tells its model while that still loads. */
+/* Finds the model and its context.  Waits while the server, a q35chat, is still loading it. */
 static bool find_model(struct client *c, struct err *e)
 {
     bool ok = list_models(c, e);
@@ -222,7 +222,7 @@ static enum client_end end_of(const struct completion *answer)
     }
 }
 
-/* The servers' words for a prompt that is longer than the context. */
+/* True if the refusal has the words of a server for a prompt that is longer than the context. */
 static bool is_too_long(const struct buf *refused)
 {
     static const char *const words[] = {"maximum context length", "context length", "exceeds the available context", "exceed_context_size",
@@ -233,7 +233,7 @@ static bool is_too_long(const struct buf *refused)
     return false;
 }
 
-/* Such a server says why each other answer ended. */
+/* True if the server ended the answer for another request.  A server of such a dialect sends a finish_reason with every other answer. */
 static bool is_interrupted(const struct client *c, const struct completion *answer, struct err *e)
 {
     if (!c->found.dialect->interrupts || completion_finish(answer) != COMPLETION_DONE)
@@ -248,7 +248,7 @@ static void drop_known(struct client *c, struct buf *body)
         body_drop(body, buf_str(&c->dropped[i]));
 }
 
-/* A field that another maker's server refuses is left out from now on. */
+/* Leaves a field that another maker's server refuses out of this body and of later ones.  False: the refusal names no field. */
 static bool drop_refused(struct client *c, struct buf *body, const struct buf *refused)
 {
     struct buf name = {0};
@@ -264,7 +264,7 @@ static bool drop_refused(struct client *c, struct buf *body, const struct buf *r
     return true;
 }
 
-/* One try.  *again: nothing was told, and asking again may help. */
+/* Sends the request once.  *again: nothing was posted, and sending the request again may help. */
 static enum client_end try_answer(struct client *c, struct buf *body, struct stats *stats, bool *again, struct err *e)
 {
     struct transfer t = {.c = c};
@@ -272,12 +272,12 @@ static enum client_end try_answer(struct client *c, struct buf *body, struct sta
     struct buf refused = {0};
     enum client_end how = CLIENT_FAILED;
     worker_lock(&c->worker);
-    t.answer = completion_open(on_delta, &t, c->goes_on);
+    t.answer = completion_open(on_delta, &t, c->continues);
     completion_limit(t.answer, c->most);
     worker_unlock(&c->worker);
     enum http_result result = ask(c, "/chat/completions", body, c->silence_s, &t, &r, &refused, e);
     bool ok = result == HTTP_ANSWERED && r.status == 200 && completion_end(t.answer, e) && !is_interrupted(c, t.answer, e);
-    *again = !t.told && result == HTTP_BROKEN;
+    *again = !t.reported && result == HTTP_BROKEN;
     if (ok) {
         how = end_of(t.answer);
     } else if (atomic_load(&c->stop)) {
@@ -319,7 +319,7 @@ static void answer(struct client *c, struct buf *body)
     post(c, done, e.msg, failed ? strlen(e.msg) : 0);
 }
 
-/* ---- which of several models ---- */
+/* ---- several models ---- */
 
 static void offer(struct client *c)
 {
@@ -333,7 +333,7 @@ static void list_again(struct client *c)
     struct err why = {{0}};
     int status;
     bool ok = get(c, "/models", &t, &status, &why);
-    if (ok) {                           /* whether it is one or several: the names are taken */
+    if (ok) {                           /* takes the names, whether there is one model or several */
         models_choose(buf_str(&t.body), t.body.len, NULL, &unused, &c->names, &why);
         remote_model_free(&unused);
     }
@@ -507,10 +507,10 @@ static void give_order(struct client *c, int order, struct buf *with)
     worker_wake(&c->worker);
 }
 
-void client_ask(struct client *c, struct buf *body, bool goes_on, size_t most)
+void client_ask(struct client *c, struct buf *body, bool continues, size_t most)
 {
     worker_lock(&c->worker);
-    c->goes_on = goes_on;
+    c->continues = continues;
     c->most = most;
     give_order(c, QUESTION, body);
     worker_unlock(&c->worker);

@@ -1,4 +1,4 @@
-/* A client of an OpenAI-compatible server, with its own thread: it asks for the list of models, then for one answer after another.  Called from one
+/* A client of an OpenAI-compatible server, with its own thread: it requests the list of models, then one answer after another.  Called from one
  * owner thread.  Only client_close() waits for the server, a tenth of a second at most. */
 #ifndef Q35_REMOTE_CLIENT_H
 #define Q35_REMOTE_CLIENT_H
@@ -8,7 +8,7 @@
 #include "remote/dialect.h"
 
 struct client_options {
-    const char *url;                    /* with or without "/v1" at its end; or "unix:PATH" */
+    const char *url;                    /* with or without "/v1" at the end; or "unix:PATH" */
     const char *model;                  /* NULL: the server's only model; if it has several, CLIENT_OFFER comes */
     const char *dialect;                /* a name of config/dialects.def; NULL: recognized from the server's replies */
     const char *key;                    /* the API key; NULL: none is sent */
@@ -21,7 +21,7 @@ enum client_event_kind {
     CLIENT_LOADING,                     /* the server loads its model; delta.done, delta.total: bytes */
     CLIENT_READY,                       /* the model and the size of its context are known */
     CLIENT_OFFER,                       /* text: names of the server's models, each ended by a zero byte.  client_choose() may choose one, and must
-                                         * if none was chosen before.  If the list has changed, or the server refuses a model, a note says so */
+                                         * if none was chosen before.  A note follows if the list has changed, or the server refuses a model */
     CLIENT_FATAL,                       /* text: why there is no model; only client_close() may be called */
     CLIENT_NOTE,                        /* text: a sentence for the user */
     CLIENT_DELTA,                       /* delta, text: as in struct completion_delta */
@@ -47,11 +47,11 @@ void client_close(struct client *c);
 int  client_fd(const struct client *c);                         /* readable while events wait */
 /* The *n events since the last call; valid until the next one. */
 const struct client_event *client_drain(struct client *c, int *n);
-/* Asks for an answer and empties `body` (remote/body.h).  Only after CLIENT_READY, and not while an answer is under way.  goes_on: the answer
+/* Asks for an answer and empties `body` (remote/body.h).  Only after CLIENT_READY, and not while an answer is under way.  continues: the answer
  * continues an earlier one.  An answer of more than `most` bytes fails.  One CLIENT_DONE follows. */
-void client_ask(struct client *c, struct buf *body, bool goes_on, size_t most);
+void client_ask(struct client *c, struct buf *body, bool continues, size_t most);
 /* Changes to the model of this name.  Only after CLIENT_READY or CLIENT_OFFER, and not while an answer is under way.  CLIENT_READY follows, with the
- * former model if the server refuses this one, or CLIENT_OFFER if there was none.  "": asks for the list; CLIENT_OFFER or CLIENT_NOTE follows. */
+ * former model if the server refuses this one, or CLIENT_OFFER if there was none.  "": requests the list; CLIENT_OFFER or CLIENT_NOTE follows. */
 void client_choose(struct client *c, const char *name);
 void client_stop(struct client *c);                             /* the answer under way ends soon, with CLIENT_STOPPED */
 

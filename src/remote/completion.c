@@ -7,37 +7,47 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
-#include "remote/sse.h"
 
 static const char *const reasoning_names[] = {"reasoning_content", "reasoning", "thinking"};
 enum { N_REASONING = sizeof reasoning_names / sizeof *reasoning_names };
 
+enum { MAX_EVENT = 16 << 20 };      /* bytes of one event's data */
+
+/* Reads server-sent events from bytes as they arrive, as the HTML standard defines the format (section 9.2.6); names of events, `id` and `retry` are
+ * ignored.  The events do not depend on how the bytes are cut into pieces. */
+struct events {
+    struct buf line, data;
+    bool has_data;
+    bool after_cr;                      /* a line feed at the beginning of the next bytes belongs to the line before */
+    bool begun;                         /* a byte order mark may only come before the first byte */
+};
+
 /* The call that is being written. */
 struct open_call {
     bool       open;
-    json_int_t index;                   /* -1: not said */
+    json_int_t index;                   /* -1: not given */
     struct buf id, name, arguments;
 };
 
 struct completion {
     completion_fn *fn;
     void *arg;
-    struct sse sse;
+    struct events events;
     const char *reasoning;              /* of reasoning_names */
     struct open_call call;
     enum completion_finish finish;
     struct stats stats;                 /* negative figures are not known */
     size_t bytes, most;                 /* of the answer so far; the limit, 0: none */
     bool done;                          /* [DONE] came */
-    bool says[COMPLETION_TEXT + 1];     /* reasoning, text: more than blank lines came */
+    bool begun[COMPLETION_TEXT + 1];    /* reasoning, text: more than blank lines came */
 };
 
-struct completion *completion_open(completion_fn *fn, void *arg, bool goes_on)
+struct completion *completion_open(completion_fn *fn, void *arg, bool continues)
 {
     struct completion *c = memory_zeroed(1, sizeof *c);
     c->fn = fn;
     c->arg = arg;
-    c->says[COMPLETION_TEXT] = goes_on;
+    c->begun[COMPLETION_TEXT] = continues;
     c->stats = stats_unknown();
     return c;
 }
@@ -46,7 +56,8 @@ void completion_close(struct completion *c)
 {
     if (!c)
         return;
-    sse_free(&c->sse);
+    buf_free(&c->events.line);
+    buf_free(&c->events.data);
     buf_free(&c->call.id);
     buf_free(&c->call.name);
     buf_free(&c->call.arguments);
@@ -63,25 +74,25 @@ static struct text string_of(const json_t *v)
     return json_is_string(v) ? (struct text){json_string_value(v), json_string_length(v)} : (struct text){0};
 }
 
-static void tell(struct completion *c, enum completion_kind kind, struct text text)
+static void report(struct completion *c, enum completion_kind kind, struct text text)
 {
     c->bytes += text.n;
     if (text.n)
         c->fn(&(struct completion_delta){.kind = kind, .text = text}, c->arg);
 }
 
-/* Without the blank lines before its first word. */
-static void tell_words(struct completion *c, enum completion_kind kind, struct text text)
+/* Reports a text without the blank lines before its first word. */
+static void report_words(struct completion *c, enum completion_kind kind, struct text text)
 {
-    for (; text.n && !c->says[kind] && (*text.p == '\n' || *text.p == '\r'); text.n--)
+    for (; text.n && !c->begun[kind] && (*text.p == '\n' || *text.p == '\r'); text.n--)
         text.p++;
-    c->says[kind] = c->says[kind] || text.n;
-    tell(c, kind, text);
+    c->begun[kind] = c->begun[kind] || text.n;
+    report(c, kind, text);
 }
 
 /* ---- tool calls ---- */
 
-/* Whether text is a whole JSON object. */
+/* True if the text is a whole JSON object. */
 static bool is_object(const struct buf *text)
 {
     json_t *v = json_loadb(buf_str(text), text->len, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);       /* integers may have any size */
@@ -117,7 +128,7 @@ static void begin_call(struct completion *c, json_int_t index, struct text id, s
     c->fn(&(struct completion_delta){.kind = COMPLETION_CALL_BEGIN, .text = name, .id = {buf_str(&o->id), o->id.len}}, c->arg);
 }
 
-/* Whether a part with a name begins another call than the open one.  A repeated name with a repeated or missing id is the same call,
+/* True if a part with a name begins another call than the open one.  A repeated name with a repeated or missing id is the same call,
  * unless that one's arguments are whole. */
 static bool is_another(const struct open_call *o, json_int_t index, struct text id, struct text name)
 {
@@ -139,7 +150,7 @@ static void take_call(struct completion *c, const json_t *part)
     if (name.n && is_another(&c->call, index, id, name))
         begin_call(c, index, id, name);
     if (!c->call.open)
-        return;                         /* arguments of nothing */
+        return;                         /* arguments without a call */
     if (json_is_object(arguments)) {
         char *text = memory_got(json_dumps(arguments, JSON_COMPACT));
         buf_reset(&c->call.arguments);
@@ -162,7 +173,7 @@ static void take_reasoning(struct completion *c, const json_t *delta)
         if (t.n && !c->reasoning)
             c->reasoning = reasoning_names[i];
         if (t.n && c->reasoning == reasoning_names[i])
-            tell_words(c, COMPLETION_REASONING, t);
+            report_words(c, COMPLETION_REASONING, t);
     }
 }
 
@@ -170,12 +181,12 @@ static void take_delta(struct completion *c, const json_t *delta)
 {
     const json_t *calls = json_object_get(delta, "tool_calls");
     take_reasoning(c, delta);
-    tell_words(c, COMPLETION_TEXT, string_of(json_object_get(delta, "content")));
+    report_words(c, COMPLETION_TEXT, string_of(json_object_get(delta, "content")));
     for (size_t i = 0; i < json_array_size(calls); i++)
         take_call(c, json_array_get(calls, i));
 }
 
-/* truncated: why an answer of q35chat is not whole. */
+/* Takes the reason for which the answer ended.  truncated: why an answer of q35chat is not whole. */
 static void take_finish(struct completion *c, struct text reason, struct text truncated)
 {
     if (!reason.n)
@@ -212,7 +223,7 @@ static void take_figures(struct completion *c, const json_t *chunk)
     int read = -1;
     take_int(timings, "cache_n", &s->n_cached);
     take_int(timings, "prompt_n", &read);
-    if (read >= 0)                      /* those that were read; the others came from the cache */
+    if (read >= 0)                      /* tokens that were computed; the others came from the cache */
         s->n_prompt = read + (s->n_cached > 0 ? s->n_cached : 0);
     take_int(timings, "predicted_n", &s->n_tokens);
     take_int(timings, "steps_n", &s->n_steps);
@@ -241,8 +252,8 @@ static void take_progress(struct completion *c, const json_t *progress)
 
 /* ---- errors ---- */
 
-/* The message in any of the shapes {"error": {"message": m}}, {"error": m}, {"object": "error", "message": m}, {"detail": m or [{"msg": m}]}; empty:
- * none of them. */
+/* Returns the message in any of the shapes {"error": {"message": m}}, {"error": m}, {"object": "error", "message": m}, {"detail": m or [{"msg": m}]};
+ * empty: the value has no such shape. */
 static struct text message_of(const json_t *v)
 {
     const json_t *error = json_object_get(v, "error"), *detail = json_object_get(v, "detail");
@@ -263,7 +274,7 @@ static bool is_error(const json_t *v)
     return (error && !json_is_null(error)) || json_object_get(v, "detail") || text_is(string_of(json_object_get(v, "object")), "error");
 }
 
-static void say_error(const json_t *v, struct err *e)
+static void describe_error(const json_t *v, struct err *e)
 {
     struct text m = text_trim(message_of(v));
     if (m.n)
@@ -277,7 +288,7 @@ void completion_error(const char *body, size_t n, struct err *e)
     json_t *v = json_loadb(body, n, JSON_ALLOW_NUL, NULL);
     struct text plain = text_trim((struct text){body, n});
     if (json_is_object(v))
-        say_error(v, e);
+        describe_error(v, e);
     else if (plain.n && !text_starts(plain, "<"))
         err_set(e, "the server says: %.*s", (int)(plain.n < 200 ? plain.n : 200), plain.p);
     else
@@ -296,11 +307,9 @@ static void take_chunk(struct completion *c, const json_t *chunk)
     take_finish(c, string_of(json_object_get(choice, "finish_reason")), string_of(json_object_get(choice, "truncated")));
 }
 
-static bool take_event(void *arg, struct text name, struct text data, struct err *e)
+/* Takes an event's data; whether it is an error does not depend on the event's name. */
+static bool take_event(struct completion *c, struct text data, struct err *e)
 {
-    struct completion *c = arg;
-    (void)name;                         /* "error" has an error for data, too */
-    data = text_trim(data);
     if (c->done || !data.n)
         return true;
     if (text_is(data, "[DONE]")) {
@@ -313,7 +322,7 @@ static bool take_event(void *arg, struct text name, struct text data, struct err
     if (!ok) {
         err_set(e, "the server sent an event that is not a JSON object: %.*s", (int)(data.n < 80 ? data.n : 80), data.p);
     } else if (is_error(v)) {
-        say_error(v, e);
+        describe_error(v, e);
         ok = false;
     } else {
         take_chunk(c, v);
@@ -324,14 +333,74 @@ static bool take_event(void *arg, struct text name, struct text data, struct err
     return ok;
 }
 
+/* Takes a line "field: value"; one space after the colon is not part of the value.  A line that begins with a colon is a comment. */
+static void take_field(struct events *s)
+{
+    struct text line = {buf_str(&s->line), s->line.len};
+    const char *colon = line.n ? memchr(line.p, ':', line.n) : NULL;
+    struct text field = {line.p, colon ? (size_t)(colon - line.p) : line.n};
+    struct text value = {colon ? colon + 1 : "", colon ? line.n - field.n - 1 : 0};
+    if (text_starts(value, " "))
+        value = (struct text){value.p + 1, value.n - 1};
+    if (text_is(field, "data")) {
+        if (s->has_data)
+            buf_addc(&s->data, '\n');
+        buf_add(&s->data, value.p, value.n);
+        s->has_data = true;
+    }
+}
+
+static bool end_line(struct completion *c, struct err *e)
+{
+    struct events *s = &c->events;
+    static const char mark[] = "\xef\xbb\xbf";
+    if (!s->begun && text_starts((struct text){buf_str(&s->line), s->line.len}, mark))
+        buf_consume(&s->line, 3);
+    s->begun = true;
+    bool ok = true;
+    if (s->line.len) {
+        take_field(s);
+    } else {
+        struct text data = {buf_str(&s->data), s->data.len};
+        ok = !s->has_data || take_event(c, text_trim(data), e);
+        buf_reset(&s->data);
+        s->has_data = false;
+    }
+    buf_reset(&s->line);
+    return ok;
+}
+
+static bool push_bytes(struct completion *c, const char *bytes, size_t n, struct err *e)
+{
+    struct events *s = &c->events;
+    for (const char *p = bytes, *end = bytes + n; p < end;) {
+        if (s->after_cr && *p == '\n') {
+            s->after_cr = false;
+            p++;
+            continue;
+        }
+        const char *stop = p;
+        while (stop < end && *stop != '\n' && *stop != '\r')
+            stop++;
+        buf_add(&s->line, p, (size_t)(stop - p));
+        if (s->line.len + s->data.len > MAX_EVENT)
+            return err_set(e, "the server sent an event of more than %d MiB", MAX_EVENT >> 20);
+        s->after_cr = stop < end && *stop == '\r';
+        if (stop < end && !end_line(c, e))
+            return false;
+        p = stop + (stop < end);
+    }
+    return true;
+}
+
 bool completion_push(struct completion *c, const char *bytes, size_t n, struct err *e)
 {
-    return sse_push(&c->sse, bytes, n, take_event, c, e);
+    return push_bytes(c, bytes, n, e);
 }
 
 bool completion_end(struct completion *c, struct err *e)
 {
-    bool ok = sse_push(&c->sse, "\n\n", 2, take_event, c, e);       /* some servers leave the last blank line out */
+    bool ok = push_bytes(c, "\n\n", 2, e);       /* some servers leave the last blank line out */
     if (ok && c->finish == COMPLETION_OPEN) {
         if (!c->done)
             ok = err_set(e, "the stream broke off before the answer was complete");

@@ -39,10 +39,10 @@ enum completion_finish { COMPLETION_OPEN, COMPLETION_DONE /* without a reason */
                          COMPLETION_CONTEXT, COMPLETION_BROKEN /* the model ended within a call */, COMPLETION_FILTERED };
 
 struct completion;
-/* goes_on: the answer continues an earlier one, so that blank lines at its beginning are kept. */
-struct completion *completion_open(completion_fn *fn, void *arg, bool goes_on);
+/* continues: the answer continues an earlier one, so that blank lines at its beginning are kept. */
+struct completion *completion_open(completion_fn *fn, void *arg, bool continues);
 void completion_close(struct completion *c);
-/* An answer of more than so many bytes is an error, reported by completion_push(): its server does not stop. */
+/* An answer of more than so many bytes is an error of completion_push(): the server does not stop. */
 void completion_limit(struct completion *c, size_t most);
 
 /* Takes bytes of the body as they arrive.  False with the reason: the server sent an error, or the body is no stream of events. */

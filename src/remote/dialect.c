@@ -25,7 +25,7 @@ const struct dialect *dialect_find(const char *name, struct err *e)
     return NULL;
 }
 
-/* The last row is that of any other server. */
+/* Returns the dialect of this owner; the last row is for any other server. */
 static const struct dialect *owned_by(const char *owner)
 {
     for (int i = 0; i < N_DIALECTS - 1; i++)
@@ -53,7 +53,7 @@ static bool has_word(const json_t *list, const char *word)
     return false;
 }
 
-/* Servers say in different ways that a model makes embeddings and no text; most say nothing. */
+/* True unless the server marks the model as one that makes embeddings and no text.  Servers do that in different ways, most not at all. */
 static bool answers(const json_t *model)
 {
     const json_t *can = json_object_get(model, "capabilities"), *out = json_object_get(json_object_get(model, "architecture"), "output_modalities");
@@ -94,7 +94,7 @@ void models_ask(const struct buf *names, struct err *e)
     buf_free(&text);
 }
 
-/* Returns how many there are. */
+/* Puts the names of all models that can chat into `names`, if there is one.  Returns how many there are. */
 static size_t take_names(const json_t *list, struct buf *names)
 {
     struct buf found = {0};
@@ -112,7 +112,7 @@ static size_t take_names(const json_t *list, struct buf *names)
     return n;
 }
 
-/* NULL: the first one that answers. */
+/* Finds the model of this name.  wanted NULL: the first one that can chat. */
 static const json_t *find(const json_t *list, const char *wanted)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -132,15 +132,15 @@ static bool has_nameless(const json_t *list)
     return false;
 }
 
-static const struct dialect *spoken_by(const json_t *model)
+static const struct dialect *dialect_of(const json_t *model)
 {
     return owned_by(json_string_value(json_object_get(model, "owned_by")));
 }
 
-/* Gateways, and servers that load models when they are asked for, may list others than they have. */
+/* True if the server lists every model that it has.  Gateways, and servers that load models on request, may list others. */
 static bool lists_all(const json_t *list)
 {
-    return json_array_size(list) && spoken_by(json_array_get(list, 0)) != &dialects[N_DIALECTS - 1];
+    return json_array_size(list) && dialect_of(json_array_get(list, 0)) != &dialects[N_DIALECTS - 1];
 }
 
 static void take(const json_t *model, struct remote_model *m)
@@ -151,7 +151,7 @@ static void take(const json_t *model, struct remote_model *m)
     m->loading = json_is_object(loading);
     m->loaded = (size_t)json_integer_value(json_object_get(loading, "done"));
     m->to_load = (size_t)json_integer_value(json_object_get(loading, "total"));
-    m->dialect = spoken_by(model);
+    m->dialect = dialect_of(model);
     m->samples = json_is_object(sampling);
     m->temperature = (float)json_number_value(json_object_get(sampling, "temperature"));
     m->top_p = (float)json_number_value(json_object_get(sampling, "top_p"));

@@ -1,5 +1,5 @@
-/* The engine of another q35chat on this machine, asked over its socket (docs/serve.md, "Between two q35chats").  Three requests may be under way: one
- * that tells what the other program is and that it is still there, one for the answer, and a short one in between. */
+/* The engine of another q35chat on this machine, over its socket (docs/serve.md, "Between two q35chats").  Three requests may be under way: one whose
+ * stream lasts as long as the other program, one for the answer, and a short one in between. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "config/limits.h"
 #include "remote/asker.h"
 
-/* Of requests that are no answers; those of answers are their serials. */
+/* Tags of requests for anything but an answer; the tag of an answer is its serial. */
 enum { TAG_WATCH = 0x7fffffff, TAG_MACHINE = 0x7ffffffe, TAG_OTHER = 0x7ffffffd, TAG_SAVE = 0x7ffffffc, TAG_INTERRUPT = 0x40000000 };
 enum { PROMPTLY_S = 2, MACHINE_MS = 1000 };
 
@@ -28,20 +28,20 @@ struct far {
     struct model_info info;
     struct machine_figures machine;
     bool asks_machine;
-    int64_t machine_ns;                 /* when it was asked last; 0: never */
-    uint64_t number;                    /* a random one: our name, with which those of answers begin */
+    int64_t machine_ns;                 /* time of the newest request for it; 0: none was sent */
+    uint64_t number;                    /* random: our name, with which the names of answers begin */
     uint32_t serial;                    /* of the newest answer */
     bool runs;                          /* that answer is under way */
     int  n_prompt, n_reading;           /* tokens of its prompt; how often the other program has reported that it reads them */
     int  most, n_tokens;                /* tokens that it may have; that have come */
-    bool stops;                         /* and was interrupted */
-    bool watched;                       /* the other program knows that we are there */
-    bool left;                          /* it is going away */
-    struct buf restore;                 /* a file that waits until then; empty: none does */
+    bool stops;                         /* that answer was interrupted */
+    bool watched;                       /* the other program has accepted us as attached */
+    bool left;                          /* the other program is going away */
+    struct buf restore;                 /* a file to restore once we are attached; empty: no file */
     uint64_t restore_of;
-    int  n_saves;                       /* that were asked for, and not taken yet */
-    uint64_t save_of;                   /* the newest of them */
-    struct stats stats;            /* of that answer, as they were told last */
+    int  n_saves;                       /* requests to save that have no reply yet */
+    uint64_t save_of;                   /* conversation of the newest of these */
+    struct stats stats;                 /* newest figures of that answer */
     struct { struct event *all; int n, cap; } events;           /* of one drain */
     struct buf note;
 };
@@ -51,7 +51,7 @@ static struct far *own(struct source *s)
     return (struct far *)s;
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
 static void add_ids(struct buf *out, const char *key, const struct ids *ids)
 {
@@ -97,7 +97,8 @@ static uint32_t submit(struct source *s, uint64_t conversation, const struct ids
     return f->serial;
 }
 
-/* The other program ends it, so that all that its engine has said is heard; if it does not listen, the answer ends here. */
+/* Interrupts the answer.  The other program ends it, so that every token of its engine arrives; if that program does not
+ * reply, the answer ends here. */
 static void interrupt(struct source *s, uint32_t serial)
 {
     struct far *f = own(s);
@@ -118,7 +119,7 @@ static void read_ahead(struct source *s, uint64_t conversation, const struct ids
     asker_ask(own(s)->others, TAG_OTHER, "/q35chat/ahead", &body, PROMPTLY_S);
 }
 
-/* The other program reads and writes the file.  path NULL: there is none. */
+/* Sends a request about the checkpoint of a conversation, which the other program reads and writes.  path NULL: there is no file. */
 static void ask_file(struct far *f, struct asker *by, uint32_t tag, const char *what, uint64_t conversation, const char *path)
 {
     struct buf body = {0};
@@ -142,7 +143,7 @@ static void save(struct source *s, uint64_t conversation, const char *path)
     ask_file(f, f->others, TAG_SAVE, "/q35chat/save", conversation, path);
 }
 
-/* Where answers are asked for: before the next one. */
+/* Sends the request to restore before that for the next answer, over the same connection. */
 static void ask_restore(struct far *f)
 {
     if (f->restore.len)
@@ -160,14 +161,14 @@ static void restore(struct source *s, uint64_t conversation, const char *path)
         ask_restore(f);
 }
 
-/* Likewise before the next answer. */
+/* Names the file of the conversation before the next answer is requested. */
 static void keep(struct source *s, uint64_t conversation, const char *path)
 {
     if (!own(s)->left)
         ask_file(own(s), own(s)->answers, TAG_OTHER, "/q35chat/keep", conversation, path);
 }
 
-/* As it was told last; asked for again when that is old. */
+/* Returns the newest state of the machine, and requests another one when it is old. */
 static void machine(struct source *s, struct machine_figures *m)
 {
     struct far *f = own(s);
@@ -181,7 +182,7 @@ static void machine(struct source *s, struct machine_figures *m)
     asker_ask(f->others, TAG_MACHINE, "/q35chat/machine", &body, PROMPTLY_S);
 }
 
-/* ---- what is told ---- */
+/* ---- replies ---- */
 
 static struct event *add_event(struct far *f, enum event_kind kind)
 {
@@ -225,7 +226,7 @@ static void end_answer(struct far *f, enum end finish, const char *why)
 }
 
 /* Ends an answer of a program that does not stop where it must. */
-static void end_endless(struct far *f)
+static void stop_endless(struct far *f)
 {
     struct err why;
     if (f->n_tokens > f->most)
@@ -244,7 +245,7 @@ static void take_answer(struct far *f, const json_t *v)
     f->n_tokens += token != NULL;
     f->n_reading += reading != NULL;
     if (f->n_tokens > f->most || f->n_reading > f->n_prompt + LIMIT_CHUNK) {
-        end_endless(f);
+        stop_endless(f);
         return;
     }
     if (stats)
@@ -276,7 +277,7 @@ static void take_file(struct far *f, enum event_kind kind, const json_t *v)
     ev->message[utf8_plain(ev->message, strlen(ev->message), '?')] = 0;         /* its end may be half a character */
 }
 
-/* The first line. */
+/* Takes the first line of the stream: the protocol. */
 static void take_protocol(struct far *f, int theirs)
 {
     f->watched = theirs == RELAY_PROTOCOL;
@@ -324,23 +325,23 @@ static void take_line(struct far *f, const struct asker_event *ev)
     json_decref(v);
 }
 
-/* What a reply of another status says. */
-static void say_refused(const struct buf *body, struct err *e)
+/* Makes a sentence of a reply with another status than 200. */
+static void describe_refusal(const struct buf *body, struct err *e)
 {
     json_t *v = json_loadb(buf_str(body), body->len, JSON_ALLOW_NUL, NULL);
     const char *said = json_string_value(json_object_get(json_object_get(v, "error"), "message"));
-    err_set(e, "%s", said ? said : "the q35chat that has loaded the model refused without a word");
+    err_set(e, "%s", said ? said : "the q35chat that has loaded the model refused without a reason");
     json_decref(v);
 }
 
-/* A save was taken, or refused. */
+/* Takes the reply to a save: accepted or refused. */
 static void take_save_end(struct far *f, const struct asker_event *ev)
 {
     struct err e = {{0}};
     f->n_saves--;
     if (ev->what != ASKER_REFUSED)
         return;
-    say_refused(&ev->text, &e);
+    describe_refusal(&ev->text, &e);
     struct event *told = add_event(f, EV_SAVED);
     told->serial = 0;
     told->sequence = f->save_of;
@@ -355,7 +356,7 @@ static void take_end(struct far *f, const struct asker_event *ev)
     if (ev->tag == TAG_MACHINE)
         f->asks_machine = false;
     if (ev->tag == TAG_WATCH && ev->what == ASKER_REFUSED) {
-        say_refused(&ev->text, &e);
+        describe_refusal(&ev->text, &e);
         log_warn("%s", e.msg);
     }
     if (ev->tag == TAG_WATCH)
@@ -367,7 +368,7 @@ static void take_end(struct far *f, const struct asker_event *ev)
     if (f->stops) {
         end_answer(f, END_INTERRUPTED, "");
     } else if (ev->what == ASKER_REFUSED) {
-        say_refused(&ev->text, &e);
+        describe_refusal(&ev->text, &e);
         end_answer(f, END_FAILED, e.msg);
     } else {
         f->left = true;                 /* in the middle of it */
@@ -393,7 +394,7 @@ static struct event_list drain(struct source *s)
     return (struct event_list){f->events.all, f->events.n};
 }
 
-/* ---- the rest ---- */
+/* ---- the whole ---- */
 
 static int fd(const struct source *s)
 {
@@ -405,7 +406,7 @@ static const struct model_info *info(const struct source *s)
     return &((const struct far *)s)->info;
 }
 
-/* What is to be saved is asked for, at least. */
+/* Before closing: waits briefly until the other program has accepted our saves. */
 static void finish_saves(struct far *f)
 {
     const int64_t begun = clock_ns();

@@ -20,7 +20,7 @@ void control_socket(const char *given, struct buf *path)
         paths_runtime(path, "serve.sock");
 }
 
-/* Looks whether a program of the user's listens there. */
+/* Connects to find out whether a program of this user listens at the socket. */
 static enum control_found knock(const char *path, struct err *e)
 {
     struct err why = {{0}};
@@ -54,7 +54,7 @@ static bool take(void *arg, const void *bytes, size_t n, struct err *e)
     return true;
 }
 
-/* Puts the sentence of a refusal into `e`.  False: the reply is none. */
+/* Puts the sentence of a refusal into `e`.  False: the reply is no refusal. */
 static bool refusal(const char *socket, const struct buf *body, struct err *e)
 {
     json_t *top = json_loadb(buf_str(body), body->len, 0, NULL);
@@ -66,7 +66,7 @@ static bool refusal(const char *socket, const struct buf *body, struct err *e)
     return error;
 }
 
-/* Status 503 without an error is an answer as well: the model loads. */
+/* Sends a request.  Status 503 without an error is an answer as well: the model is loading. */
 static enum control_found ask(struct http *h, const char *socket, const char *url, const char *post, struct buf *out, struct err *e)
 {
     struct http_request q = {.url = url, .socket = socket, .stall_s = ANSWER_S, .begin = begin, .take = take, .arg = out, .refusal = out,

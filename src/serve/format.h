@@ -15,7 +15,7 @@ struct question;
 struct response;
 struct response_call;
 
-/* Why an answer ended.  LENGTH: it is not whole, r->cut_by says why. */
+/* Why an answer ended.  LENGTH: it is not whole, for the reason r->cut_by. */
 enum response_finish { RESPONSE_ENDED, RESPONSE_STOPPED /* by a stop string */, RESPONSE_CALLS, RESPONSE_LENGTH };
 
 /* A request that is refused, or an answer that failed. */

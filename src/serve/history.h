@@ -1,7 +1,7 @@
 /* Reads the messages and tools of a request to /v1/chat/completions, as clients of many kinds send them, into what the chat template takes.
  *
  * A client sends its whole history with every request and cannot mend it: what a model wrote, arguments that are not JSON among it, is taken as text.
- * Messages of the roles system and developer at the beginning become one; a later one becomes a user message in <system-reminder> where it stands.
+ * Messages of the roles system and developer at the beginning become one; a later one becomes a user message in <system-reminder> at its place.
  * Each message is rendered in the same way whatever follows it, so that the next request's prompt begins with this one's. */
 #ifndef Q35_SERVE_HISTORY_H
 #define Q35_SERVE_HISTORY_H

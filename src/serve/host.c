@@ -44,7 +44,7 @@ static void on_news(const struct news *it, void *arg)
     responder_tell(&h->base, it);
 }
 
-/* Whether the person's answer and one of the others can be under way at once. */
+/* True if the person's answer and one of the others can be under way at once. */
 static bool goes_beside(const struct host *h)
 {
     const struct model_info *info = h->person->ops->info(h->person);
@@ -76,7 +76,7 @@ static void drain(struct responder *r)
     h->person->ops->drain(h->person);
     h->base.can = h->person->can;
     server_hold(h->server, h->asked && !goes_beside(h));
-    server_run(h->server, &ignored);    /* that the model is gone, the person has heard */
+    server_run(h->server, &ignored);    /* if the model is gone, the person has seen the message */
     set_timer(h);
 }
 
@@ -89,7 +89,7 @@ static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
     return n;
 }
 
-/* ---- what is handed through ---- */
+/* ---- passed on to the person's responder ---- */
 
 static void interrupt(struct responder *r)
 {
@@ -205,7 +205,7 @@ static void stay_for_others(struct host *h)
         wait_a_while(h);
 }
 
-/* Answers under way come to their end; no others begin. */
+/* Waits until the answers under way have ended; no others begin. */
 static void finish_others(struct host *h)
 {
     struct err ignored = {{0}};

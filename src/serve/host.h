@@ -11,7 +11,7 @@
 typedef bool host_leave(const char *said);
 /* Owns the responders from now on: the person's, and n guests with the same engine for other programs (responder/local.h).  If it is closed
  * while other programs use it, it leaves the terminal and serves them until they are done.  If it cannot leave, it finishes the answers
- * under way for them first, and a line on stderr says so.  NULL with the reason when the socket cannot be used; then it closes the guests,
+ * under way for them first, after a line on stderr.  NULL with the reason when the socket cannot be used; then it closes the guests,
  * and the caller keeps `person`. */
 struct responder *host_open(struct responder *person, struct responder *const *guests, int n, const char *socket, const struct options *o,
                             host_leave *leave, struct err *e);

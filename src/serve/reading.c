@@ -8,8 +8,8 @@
 #include "serve/server_state.h"
 #include "serve/tokens.h"
 
-/* Bodies that are read at once: as many as there are connections may come together.  Tokens of a text take longer than its JSON; those of a question
- * are made when its turn comes. */
+/* SMALL: bytes of a body that is read at once, since every connection may send one at the same time.  Tokens of a text take longer than its JSON, so
+ * that less of it is read at once; the tokens of a small question are made when its turn comes. */
 enum { SMALL = 32 << 10, SMALL_TEXT = 2 << 10, THREADS = 4 };
 
 /* ---- any thread ---- */

@@ -21,7 +21,7 @@ enum {
     PICTURES_BODY = 0,                  /* ... of pictures in base64, once they are read: 4/3 of the largest files */
 };
 
-/* ---- who may ask ---- */
+/* ---- access ---- */
 
 /* Takes as long for a wrong key as for the right one. */
 static bool same(struct text given, const char *b)

@@ -134,7 +134,7 @@ static int listen_on(const struct addrinfo *a, const char *address, struct err *
     return -1;
 }
 
-/* What the address means, to be freed; NULL with the reason. */
+/* Resolves an address; the result must be freed.  NULL with the reason. */
 static struct addrinfo *look_up(const char *address, bool any, struct err *e)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};

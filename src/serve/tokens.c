@@ -17,7 +17,7 @@ size_t tokens_longest(const struct responder *r)
     return longest;
 }
 
-/* The end of the string that begins at `at`, behind its quote; `end` if it has none. */
+/* Returns the place after the closing quote of the string that begins at `at`; `end` if it has none. */
 static const char *string_end(const char *at, const char *end)
 {
     for (const char *quote = at + 1; (quote = memchr(quote, '"', (size_t)(end - quote))); quote++) {
@@ -42,7 +42,7 @@ bool tokens_too_many(struct text body, size_t most)
     return n > most;
 }
 
-/* `content` is llama.cpp's name for it, `prompt` vLLM's. */
+/* Returns the text to make tokens of: `content` for llama.cpp's clients, `prompt` for vLLM's. */
 static const struct pyjson *plain_text(const struct pyjson *top)
 {
     const struct pyjson *content = pyjson_get(top, "content"), *prompt = pyjson_get(top, "prompt");
@@ -50,7 +50,7 @@ static const struct pyjson *plain_text(const struct pyjson *top)
     return found && found->kind == PY_STR ? found : NULL;
 }
 
-/* Names of control tokens count unless that is switched off, which only llama.cpp's clients do. */
+/* True unless the client has switched names of control tokens off, which only those of llama.cpp do. */
 static bool wants_controls(const struct pyjson *top)
 {
     const struct pyjson *parse_special = pyjson_get(top, "parse_special");

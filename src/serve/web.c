@@ -44,7 +44,7 @@ static const struct {
     [SHARE_OPEN] = {32, 0, "more than 32 connections have not sent a key yet: this one was the oldest; connect again and send the key at once"},
 };
 
-/* What the epoll descriptor watches. */
+/* A descriptor that the epoll descriptor watches. */
 struct watch {
     enum { WATCH_DAEMON, WATCH_LISTENER, WATCH_CLIENT, WATCH_OWNERS } what;
     int fd;
@@ -391,9 +391,9 @@ bool exchange_trust(struct exchange *x)
     return false;
 }
 
-/* ---- what libmicrohttpd reports ---- */
+/* ---- reports of libmicrohttpd ---- */
 
-/* What a head may have only once: the lengths that it gives for its body, and the host. */
+/* Header fields that a head may have only once: the length of its body, and the host. */
 struct lengths {
     int n, n_codings, n_hosts;
     const char *first;
