@@ -111,17 +111,13 @@ int chat_n_nodes(const struct chat *c)
     return c->t.n_all;
 }
 
-/* Returns the answer after the rounds of calls that begin here, as it was shown last; NULL: there is no answer. */
-static const struct entry *final_answer(const struct entry *m)
-{
-    while (m && (m->m.n_calls || m->m.role == ROLE_TOOL))
-        m = m->shown;
-    return m && m->m.role == ROLE_ASSISTANT ? m : NULL;
-}
-
 struct chat_node chat_node(const struct chat *c, int k)
 {
-    const struct entry *m = c->t.all[k], *answer = m->m.n_calls ? final_answer(m) : NULL;
+    const struct entry *m = c->t.all[k], *answer = m->m.n_calls ? m : NULL;
+    while (answer && (answer->m.n_calls || answer->m.role == ROLE_TOOL))        /* to the answer after the rounds of calls, as it was shown last */
+        answer = answer->shown;
+    if (answer && answer->m.role != ROLE_ASSISTANT)
+        answer = NULL;
     return (struct chat_node){
         .parent = m->parent ? m->parent->number : -1,
         .role = state_role(m),

@@ -27,17 +27,13 @@ static bool is_wanted(const struct chat *c)
     return c->front.reads_ahead && (!strcmp(when, "on") || (!strcmp(when, "auto") && c->responder->can.idle && !c->responder->notice));
 }
 
-static bool ends_with_an_answer(const struct transcript *t)
-{
-    const struct entry *last = t->n ? t->entries[t->n - 1] : NULL;
-    return last && last->m.role == ROLE_ASSISTANT && !last->stopped && !last->m.n_calls;
-}
-
 /* True if the conversation is saved and has no title, and nothing else is under way. */
 static bool may_run(const struct chat *c)
 {
     const struct responder *r = c->responder;
-    return is_wanted(c) && c->persist.session && !c->persist.unsaved && !c->t.named && ends_with_an_answer(&c->t)
+    const struct entry *last = c->t.n ? c->t.entries[c->t.n - 1] : NULL;
+    const bool answered = last && last->m.role == ROLE_ASSISTANT && !last->stopped && !last->m.n_calls;
+    return is_wanted(c) && c->persist.session && !c->persist.unsaved && !c->t.named && answered
         && state_ready(c) && c->turn.state == TURN_IDLE && !c->summary.text.len && !c->title.typing && !c->edit.on
         && !c->checkpoint.due && !c->checkpoint.asked && !(r->ops->others && r->ops->others(r));
 }

@@ -96,18 +96,16 @@ static bool choose_server(struct options *o, const char *model, bool trusted)
     return ok;
 }
 
-static bool choose_directory(struct options *o, const char *model)
-{
-    return !held_gone(model) && (!*options_text(o, OPT_endpoint) || options_set(o, OPT_endpoint, "", FROM_COMMAND_LINE, NULL))
-        && options_set(o, OPT_model, model, FROM_COMMAND_LINE, NULL);
-}
-
 bool held_choose(struct options *o, const char *name)
 {
     struct buf model = {0};
     bool flag = options_from(o, OPT_model) == FROM_COMMAND_LINE || options_from(o, OPT_endpoint) == FROM_COMMAND_LINE;
-    bool ok = !flag && held_with(name, &model)
-           && (is_directory(model.data) ? choose_directory(o, model.data) : choose_server(o, model.data, !strchr(name, '/')));
+    bool ok = !flag && held_with(name, &model);
+    if (ok && is_directory(model.data))
+        ok = !held_gone(model.data) && (!*options_text(o, OPT_endpoint) || options_set(o, OPT_endpoint, "", FROM_COMMAND_LINE, NULL))
+          && options_set(o, OPT_model, model.data, FROM_COMMAND_LINE, NULL);
+    else if (ok)
+        ok = choose_server(o, model.data, !strchr(name, '/'));
     buf_free(&model);
     return ok;
 }

@@ -85,12 +85,6 @@ static void list_free(struct list *l)
 
 /* --- a file, of which only the lines that matter are parsed --------------------------------------------------------- */
 
-static const char *field(const json_t *object, const char *key)
-{
-    const char *s = json_string_value(json_object_get(object, key));
-    return s ? s : "";
-}
-
 /* Returns the place after `text` and the blanks before it; NULL: p is something else. */
 static const char *after(const char *p, const char *text)
 {
@@ -142,14 +136,17 @@ static const char *as_ours(const char *line, struct buf *tmp)
     return tmp->data;
 }
 
+/* Returns a string of a line, "" without it; to be freed. */
 static char *string_in(const char *line, const char *key)
 {
     json_t *r = json_loadb(line, strcspn(line, "\n"), JSON_ALLOW_NUL, NULL);
-    char *s = memory_strdup(field(r, key));
+    const char *s = json_string_value(json_object_get(r, key));
+    char *copy = memory_strdup(s ? s : "");
     json_decref(r);
-    return s;
+    return copy;
 }
 
+/* Returns the title of its line, else that of the first message; to be freed. */
 static char *title_in(const char *title_line, const char *first_line)
 {
     struct buf out = {0};

@@ -112,22 +112,13 @@ static bool is_checkpoint(const char *file)
     return ends_in(file, n, SUFFIX SESSION_CHECKPOINT);
 }
 
-static bool is_session(const char *file)
+/* True if a file of the trash was moved there long ago (moving sets its time of change), or if a file beside the sessions was left by a program that
+ * was killed. */
+static bool is_due(bool in_trash, const char *file, const struct stat *st, int64_t now_s)
 {
-    size_t n = strlen(file), suffix = strlen(SUFFIX);
-    return n > suffix && !strcmp(file + n - suffix, SUFFIX);
-}
-
-static bool is_left_over(const char *file, const struct stat *st, int64_t now_s)
-{
-    return now_s - st->st_mtim.tv_sec > DAY_S && (is_temporary(file) || (is_session(file) && !st->st_size));
-}
-
-/* True for a file that was moved here long ago: moving sets its time of change. */
-static bool is_outdated(const char *file, const struct stat *st, int64_t now_s)
-{
-    (void)file;
-    return now_s - st->st_ctim.tv_sec > (int64_t)TRASH_DAYS * DAY_S;
+    if (in_trash)
+        return now_s - st->st_ctim.tv_sec > (int64_t)TRASH_DAYS * DAY_S;
+    return now_s - st->st_mtim.tv_sec > DAY_S && (is_temporary(file) || (ends_in(file, strlen(file), SUFFIX) && !st->st_size));
 }
 
 /* Deletes a file unless a program has locked it. */
@@ -159,14 +150,14 @@ static void delete_orphans(void)
     buf_free(&session);
 }
 
-/* Deletes the files of a directory that are due. */
-static void sweep_folder(const char *folder, bool (*is_due)(const char *, const struct stat *, int64_t), int64_t now_s)
+/* Deletes the files of the trash, or of the sessions, that are due. */
+static void sweep_folder(bool in_trash, int64_t now_s)
 {
     struct buf path = {0};
     struct stat st;
-    DIR *d = paths_state(&path, folder, NULL) ? opendir(path.data) : NULL;
+    DIR *d = paths_state(&path, in_trash ? "trash" : "sessions", NULL) ? opendir(path.data) : NULL;
     for (struct dirent *f; d && (f = readdir(d));)
-        if (!fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) && is_due(f->d_name, &st, now_s))
+        if (!fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) && is_due(in_trash, f->d_name, &st, now_s))
             delete_unused(dirfd(d), f->d_name);
     if (d)
         closedir(d);
@@ -175,8 +166,8 @@ static void sweep_folder(const char *folder, bool (*is_due)(const char *, const 
 
 void trash_sweep(int64_t now_s)
 {
-    sweep_folder("trash", is_outdated, now_s);
-    sweep_folder("sessions", is_left_over, now_s);
+    sweep_folder(true, now_s);
+    sweep_folder(false, now_s);
     delete_orphans();
 }
 
