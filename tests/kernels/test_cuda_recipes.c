@@ -45,8 +45,7 @@ static void add_event(struct answer *a, const struct event *ev, bool *done)
     if (ev->finish == END_FAILED)
         fail_msg("the answer ended after %d tokens: %s", a->n, ev->message);
     a->n_cached = ev->stats.n_cached;
-    for (int k = 0; k < ENGINE_MAX_DEPTH; k++)
-        a->n_drafts += ev->stats.accepted[k];
+    a->n_drafts += stats_all_drafts(&ev->stats).accepted;
     *done = true;
 }
 
