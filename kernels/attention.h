@@ -38,12 +38,12 @@ BOTH int kv_sealed(const struct kv_rows *c, int pos)
     int end = pos / KV_BLOCK * KV_BLOCK - c->recent;
     return !kv_compressed(c) || end < 0 ? 0 : end;
 }
-/* The index in k and v of a position's exact row. */
+/* Returns the index in k and v of a position's exact row. */
 BOTH int kv_exact_row(const struct kv_rows *c, int pos)
 {
     return !kv_compressed(c) || pos < c->sinks ? pos : c->sinks + pos % c->ring;
 }
-/* The same layer of another conversation, whose memory begins `bytes` after this one's. */
+/* Returns the same layer of another conversation, whose memory begins `bytes` after this one's. */
 BOTH struct kv_rows kv_behind(struct kv_rows c, size_t bytes)
 {
     c.k = (char *)c.k + bytes;

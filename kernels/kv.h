@@ -61,12 +61,12 @@ BOTH size_t kv_vector_bytes(enum kv_format f) { return (size_t)KV_DIM * (size_t)
 /* y = H (s * x) / 16, and its inverse, in which the signs come after the transform. */
 void kv_rotate(enum kv_role role, const float *x, float *y);
 void kv_unrotate(enum kv_role role, const float *y, float *x);
-/* The sum of x[i] * y[i], in an order that all devices keep: first each eight neighbours one after the other, then these sums in pairs at distances
- * of 1, 2, 4, 8 and 16. */
+/* Returns the sum of x[i] * y[i], in an order that all devices keep: first each eight neighbours one after the other, then these sums in pairs at
+ * distances of 1, 2, 4, 8 and 16. */
 float kv_dot(const float *x, const float *y);
 /* Encodes a vector: KV_DIM codes (from 0 on; INT8 + 128) and the scale. */
 void kv_encode(enum kv_format f, enum kv_role role, const float *x, uint8_t *codes, uint16_t *scale);
-/* The number that a code stands for, before the scale. */
+/* Returns the number that a code stands for, before the scale. */
 float kv_level(enum kv_format f, uint8_t code);
 /* Write and read the codes of one token in a block. */
 void kv_put(enum kv_format f, enum kv_role role, uint8_t *block, int token, const uint8_t *codes);

@@ -15,10 +15,10 @@ enum { KV_PARTS = 64 };                 /* most parts into which the positions o
 /* Positions from..to-1. */
 struct kv_span { int from, to; };
 
-/* The number of blocks of exact positions that up to KV_BLOCK consecutive rows read, all together. */
+/* Returns the number of blocks of exact positions that up to KV_BLOCK consecutive rows read, all together. */
 BOTH int kv_window(const struct kv_rows *c) { return c->recent / KV_BLOCK + 2; }
 
-/* The number of places of exact positions. */
+/* Returns the number of places of exact positions. */
 BOTH int kv_places(const struct kv_rows *c) { return 1 + kv_window(c); }
 BOTH int kv_code_units(int sealed) { return (sealed + KV_UNIT - 1) / KV_UNIT; }
 
@@ -28,22 +28,22 @@ BOTH int kv_code_units(int sealed) { return (sealed + KV_UNIT - 1) / KV_UNIT; }
 BOTH int kv_unit_part(int u, int n) { return u < 2 * n ? u / 2 : u % n; }
 BOTH int kv_first_unit(int part, int half) { return 2 * part + half; }
 BOTH int kv_next_unit(int u, int n) { return u < 2 * n ? (2 + u % 2) * n + u / 2 : u + 2 * n; }
-/* The number of parts that have a unit. */
+/* Returns the number of parts that have a unit. */
 BOTH int kv_code_parts(int sealed, int n)
 {
     const int all = (kv_code_units(sealed) + 1) / 2;
     return all < n ? all : n;
 }
 
-/* The place of a position in the ring. */
+/* Returns the place of a position in the ring. */
 BOTH int kv_place_of(const struct kv_rows *c, int pos) { return 1 + pos / KV_BLOCK % kv_window(c); }
-/* The first position of a place, for rows of which the first one reads positions below `sealed` as codes. */
+/* Returns the first position of a place, for rows of which the first one reads positions below `sealed` as codes. */
 BOTH int kv_place_begin(const struct kv_rows *c, int place, int sealed)
 {
     const int n = kv_window(c), first = sealed / KV_BLOCK;
     return place == 0 ? 0 : (first + (place - 1 - first % n + n) % n) * KV_BLOCK;
 }
-/* The positions that the row at `pos` reads exactly, as far as they are in this place; and the positions that it reads as codes. */
+/* Returns the positions that the row at `pos` reads exactly, as far as they are in this place; and the positions that it reads as codes. */
 BOTH struct kv_span kv_seen_exactly(const struct kv_rows *c, int place, int pos)
 {
     const int sealed = kv_sealed(c, pos);
@@ -88,7 +88,7 @@ BOTH uint32_t kv_value_index_3(uint32_t low, uint32_t high, int pair)
 {
     return (low >> (4 * (pair % 2)) & 0x0f0f0f0fu) | (high >> (2 * (pair % 4)) & 0x03030303u) << 4;
 }
-/* The code of the first or second token of a pair, from its index byte. */
+/* Returns the code of the first or second token of a pair, from its index byte. */
 BOTH int kv_pair_code(enum kv_format f, int index, int second)
 {
     if (f == KV_TQ4)

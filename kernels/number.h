@@ -22,7 +22,7 @@ BOTH_FORCED uint16_t f32_bf16(float f)        /* round to nearest even; NaN stay
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-/* The bits of an fp16 -> those of the same number in fp32. */
+/* Returns the bits of the fp32 number that equals an fp16 number with these bits. */
 BOTH_FORCED uint32_t f16_f32_bits(uint32_t h)
 {
     uint32_t sign = (h & 0x8000) << 16, mag = h & 0x7fff;

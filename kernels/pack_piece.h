@@ -43,7 +43,7 @@ struct pack_args {
 enum { PACK_THREADS = 256, PACK_BLOCK = 128 };  /* PACK_BLOCK rows and columns share a scale of FP8 */
 enum { PACK_INT4_SCALES = 8 };                  /* scales that are tried for a group of INT4 */
 
-/* A stored tensor may be cut into pieces after every so many rows. */
+/* Returns the number of rows after each of which a stored tensor may be cut into pieces. */
 static inline int pack_unit_rows(enum pack_kind k, enum pack_half half)
 {
     switch (k) {
@@ -58,10 +58,10 @@ static inline int pack_unit_rows(enum pack_kind k, enum pack_half half)
 
 BOTH_FORCED int pack_up(int a, int b) { return (a + b - 1) / b; }
 
-/* The number of tiles that contain n rows of a whole matrix, or of half a pair. */
+/* Returns the number of tiles that contain n rows of a whole matrix, or of half a pair. */
 BOTH_FORCED int pack_tiles_of(int n, enum pack_half half) { return pack_up(n, half == PACK_WHOLE ? 16 : 8); }
 
-/* The number of units of a piece; one thread does one unit. */
+/* Returns the number of units of a piece; one thread does one unit. */
 BOTH_FORCED uint64_t pack_units(const struct pack_piece *p)
 {
     uint64_t groups = (uint64_t)pack_up(p->cols, 128), n = (uint64_t)p->n;
@@ -140,7 +140,7 @@ BOTH_FORCED uint32_t pack_fp8_value(uint32_t x, float scale)
 #endif
 }
 
-/* A key that orders the numbers of a group of INT4 by magnitude, of equal ones the negative one last; pack_int4_top() is its inverse. */
+/* Returns a key that orders the numbers of a group of INT4 by magnitude, of equal ones the negative one last; pack_int4_top() is its inverse. */
 BOTH_FORCED uint32_t pack_int4_key(uint32_t x) { return x << 1 | x >> 31; }
 BOTH_FORCED uint32_t pack_int4_top(uint32_t key) { return key >> 1 | key << 31; }
 
@@ -160,7 +160,7 @@ BOTH_FORCED float pack_int4_inverse(float scale)
     return scale != 0 ? 1 / scale : 0;
 #endif
 }
-/* A product that no compiler fuses with a sum. */
+/* Returns a product that no compiler fuses with a sum. */
 BOTH_FORCED float pack_times(float a, float b)
 {
 #ifdef __CUDA_ARCH__
@@ -177,7 +177,7 @@ BOTH_FORCED float pack_int4_value(float x, float inverse)
     v = v > -8 ? v : -8;
     return v + 0x1.8p23f - 0x1.8p23f;
 }
-/* The squared error of four numbers with this scale. */
+/* Returns the squared error of four numbers with this scale. */
 BOTH_FORCED float pack_int4_error(const float x[4], uint16_t scale)
 {
     const float s = f16_f32(scale), inverse = pack_int4_inverse(s);
@@ -197,8 +197,8 @@ BOTH_FORCED uint32_t pack_int4_nibbles(const float x[4], uint16_t scale)
         v |= (uint32_t)((int)pack_int4_value(x[j], inverse) + 8) << 4 * j;
     return v;
 }
-/* The scale of a group of 128 numbers: the first one with the least squared error.  The errors of each four numbers are added up in pairs, number l
- * and l + 16 first, as a warp does it. */
+/* Returns the scale of a group of 128 numbers: the first one with the least squared error.  The errors of each four numbers are added up in pairs,
+ * number l and l + 16 first, as a warp does it. */
 static inline uint16_t pack_int4_best(const float x[PACK_GROUP])
 {
     uint32_t key = 0;
@@ -434,14 +434,14 @@ BOTH_FORCED void pack_planes_unit(const struct pack_piece *p, int tile, unsigned
     pack_put(p, pack_data_bytes(WEIGHT_PLANES, p->rows, p->cols) / 2 + at, lower);
 }
 
-/* The struct plane_row of row r (0..15) of this tile. */
+/* Returns the struct plane_row of row r (0..15) of this tile. */
 BOTH_FORCED struct plane_row *pack_plane_row_at(const struct pack_piece *p, int tile, int r)
 {
     struct plane_row *rows = (struct plane_row *)(void *)((char *)p->dst + pack_data_bytes(WEIGHT_PLANES, p->rows, p->cols));
     return rows + p->first + tile * 16 + r;
 }
 
-/* The scale of row r (0..15) of this tile. */
+/* Returns the scale of row r (0..15) of this tile. */
 BOTH_FORCED uint16_t *pack_int8_scale_at(const struct pack_piece *p, int tile, int r)
 {
     uint64_t tiles = (uint64_t)pack_up(p->rows, 16), groups = (uint64_t)pack_up(p->cols, 128);
@@ -509,7 +509,7 @@ BOTH_FORCED void pack_int4_load(const struct pack_piece *p, int row, int group, 
     for (int j = 0; j < 4; j++)
         x[j] = bits_f32(pack_load(p->src, p->dtype, at + (unsigned)j));
 }
-/* The part of a packed word that a lane's nibbles make; and that of a row beyond the matrix, zeros. */
+/* Returns the part of a packed word that a lane's nibbles make; and that of a row beyond the matrix, zeros. */
 BOTH_FORCED uint32_t pack_int4_part(uint32_t nibbles, int h) { return pack_spread(nibbles) << 4 * h; }
 BOTH_FORCED uint32_t pack_int4_beyond(const struct pack_piece *p, int h) { return p->half == PACK_WHOLE ? pack_int4_part(0x8888, h) : 0; }
 

@@ -18,7 +18,7 @@
 struct rope_position { int32_t t, h, w; };
 /* The axes alternate over the first pairs: t, h, w, t, h, w ...  ROPE_H of them are pairs of h, ROPE_W of w; all others are pairs of t. */
 enum { ROPE_H = 11, ROPE_W = 10 };
-/* The coordinate that pair i turns by. */
+/* Returns the coordinate that pair i turns by. */
 BOTH int rope_coordinate(struct rope_position p, int i)
 {
     return i % 3 == 1 && i < 3 * ROPE_H ? p.h : i % 3 == 2 && i < 3 * ROPE_W ? p.w : p.t;

@@ -9,7 +9,7 @@
 
 #define SPLITMIX_STEP 0x9e3779b97f4a7c15u       /* of the counter: 2^64 / golden ratio */
 
-/* The number for this counter; number n of the stream of a seed, from 1 on, is that for seed + n * SPLITMIX_STEP. */
+/* Returns the number for this counter; number n of the stream of a seed, from 1 on, is that for seed + n * SPLITMIX_STEP. */
 BOTH uint64_t splitmix(uint64_t counter)
 {
     uint64_t z = (counter ^ counter >> 30) * 0xbf58476d1ce4e5b9u;

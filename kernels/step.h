@@ -144,7 +144,7 @@ struct step_embed_args {
     int            n_rows;
 };
 
-/* The number of maxima of a row of logits: one for each 16 ids, rounded up to a multiple of 4. */
+/* Returns the number of maxima of a row of logits: one for each 16 ids, rounded up to a multiple of 4. */
 BOTH int step_maxima(int n_ids) { return (n_ids + 63) / 64 * 4; }
 
 /* ---- products of the rows with matrices
@@ -184,7 +184,7 @@ struct step_project_args {
     float          eps;
 };
 
-/* The number of ranges of columns into which a GPU cuts step_add: of at most 2 groups for each of 8 warps, so that there are more blocks than
+/* Returns the number of ranges of columns into which a GPU cuts step_add: of at most 2 groups for each of 8 warps, so that there are more blocks than
  * multiprocessors, and blocks of the next kernel fit beside them. */
 static inline int step_add_ranges(int cols) { return (cols / PACK_GROUP + 15) / 16; }
 
@@ -202,7 +202,7 @@ struct step_add_args {
     float          eps;
 };
 
-/* The number of parts of the router's results. */
+/* Returns the number of parts of the router's results. */
 static inline int step_router_parts(int hidden)
 {
     int n = hidden / PACK_GROUP / 8;    /* a group of columns for each of 8 warps */
@@ -237,9 +237,9 @@ struct step_router_args {
  * Bias and penalties never reverse the order of two values of one id, so they are applied to b as to a logit.  First the INT8 logits of the
  * step_wanted() ids with the greatest bounds are computed; the least of these is a lower limit for the wanted ids.  Then every id whose bound
  * reaches this limit gets its INT8 logit, bit for bit.  Alternatives are chosen without bias and penalties: for them, every id whose bound without
- * these reaches the step_told()-th greatest of these logits without these gets its INT8 logit too.  All other ids get e[i], with bias and penalties;
- * where no alternatives are told a device may write -inf instead, since nobody adds them up.  That is less than any logit that a pick or an
- * alternative can have, so picks and alternatives are those of the INT8 head.
+ * these reaches the step_alternatives()-th greatest of these logits without these gets its INT8 logit too.  All other ids get e[i], with bias and
+ * penalties; without alternatives a device may write -inf instead, since these logits are not added up.  That is less than any logit that a pick
+ * or an alternative can have, so picks and alternatives are those of the INT8 head.
  *
  * Estimates only change the sum of exp over all ids, by which the probabilities of a struct logprobs are divided.  With p[i] the
  * probabilities of the ids that have estimates, d[i] = scale spread |h|, and errors that are normal, its relative error has a mean of at most
@@ -250,16 +250,17 @@ struct step_router_args {
  * If a bound is not finite, or step_wanted() is 0, all logits are INT8 logits.  The bits of a row's logits, and so its pick, depend on the row
  * alone. */
 enum { STEP_WANTED = 64, STEP_DEVIATIONS = 8, STEP_COMPLETED = 8, STEP_LOGITS_SCRATCH = 16 * STEP_ROWS };
-/* The number of alternatives of each pick. */
-BOTH int step_told(const struct step_sampling *s)
+/* Returns the number of alternatives of each pick. */
+BOTH int step_alternatives(const struct step_sampling *s)
 {
     const int n = s ? s->n_alternatives : 0;
     return n < STEP_ALTERNATIVES ? n : STEP_ALTERNATIVES;
 }
-/* How many of the best ids must have INT8 logits; 0: all, or more than STEP_WANTED. */
+/* Returns how many of the best ids must have INT8 logits; 0: all, or more than STEP_WANTED. */
 BOTH int step_wanted(const struct step_sampling *s, int n_ids)
 {
-    const int picks = !s ? 0 : s->temperature > 0 ? s->top_k : 1, k = picks > 0 && picks < STEP_WANTED && step_told(s) ? (int)STEP_WANTED : picks;
+    const int picks = !s ? 0 : s->temperature > 0 ? s->top_k : 1;
+    const int k = picks > 0 && picks < STEP_WANTED && step_alternatives(s) ? (int)STEP_WANTED : picks;
     return k > 0 && k <= STEP_WANTED && k < n_ids ? k : 0;
 }
 struct step_logits_args {
@@ -404,7 +405,7 @@ struct step_experts_args {
     bool          check;        /* launches nothing, but makes the device fail if the blocks could not all be resident */
     int           n_rows, hidden, inter;        /* inter: the widest of the experts, the shared one included */
 };
-/* The size of h for any choice, in numbers. */
+/* Returns the size of h for any choice, in numbers. */
 static inline size_t step_experts_space(int n_rows, int n_experts, int top_k, int inter)
 {
     const int most = n_rows * top_k < n_experts ? n_rows * top_k : n_experts;

@@ -43,7 +43,7 @@ BOTH void stream_add(int64_t *to, float x)
 /* One of the upper 9 bits is set if v must read as NaN. */
 BOTH uint32_t stream_excess(int64_t v) { return (uint32_t)((uint64_t)v >> 32) + (1u << 22); }
 
-/* The float with these bits. */
+/* Returns the float with these bits. */
 BOTH float stream_float(uint32_t bits)
 {
     float x;

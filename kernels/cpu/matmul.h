@@ -10,7 +10,7 @@ enum { MATMUL_ROWS = 8, MATMUL_TOKENS = 4 };
  * The bits of one (row, token) do not depend on n. */
 void matmul_block(const struct weight *w, int row, const float *const *x, int n, float out[MATMUL_TOKENS][MATMUL_ROWS]);
 
-/* The same of WEIGHT_PLANES' upper plane: out[t][i] = sum_k (upper[row + i][k] - 8) * x[t][k]. */
+/* Computes the same with the upper plane of WEIGHT_PLANES alone: out[t][i] = sum_k (upper[row + i][k] - 8) * x[t][k]. */
 void matmul_upper(const struct weight *w, int row, const float *const *x, int n, float out[MATMUL_TOKENS][MATMUL_ROWS]);
 
 #endif

@@ -93,7 +93,8 @@ static void row_of_head(const struct rows *r, float *S, const float *from, int t
         y[i] = a->norm[i] * y[i] * silu(z[i]);
 }
 
-/* A unit is a value head.  The first row of each kind reads one state and writes another, so that no state is copied beforehand. */
+/* Runs the recurrence of value heads; a unit is a head. The first row of each kind reads one state and writes another, so that no state is copied
+ * beforehand. */
 static void recurrence(const void *args, int begin, int end)
 {
     const struct rows *r = args;

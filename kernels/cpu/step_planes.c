@@ -131,7 +131,7 @@ static void find_least(const void *args, int begin, int end)
 {
     struct planes *s = (struct planes *)(uintptr_t)args;
     for (int t = begin; t < end; t++) {
-        const int n_ids = step_n_ids(s->a, t), k = step_wanted(step_how(s->a, t), n_ids), n_told = step_told(step_how(s->a, t));
+        const int n_ids = step_n_ids(s->a, t), k = step_wanted(step_how(s->a, t), n_ids), n_alternatives = step_alternatives(step_how(s->a, t));
         struct reached best[STEP_WANTED];
         float least = INFINITY, plain[STEP_WANTED];
         const bool finite = k && greatest(best, s, t, n_ids, k);
@@ -141,7 +141,7 @@ static void find_least(const void *args, int begin, int end)
             plain[i] = l > -INFINITY ? whole : -INFINITY;       /* what is banned is no alternative */
         }
         s->least[t] = least < INFINITY ? least : -INFINITY;
-        s->least_plain[t] = n_told && finite ? greatest_but(plain, k, n_told) : INFINITY;
+        s->least_plain[t] = n_alternatives && finite ? greatest_but(plain, k, n_alternatives) : INFINITY;
     }
 }
 

@@ -39,7 +39,7 @@ enum {
 };
 static_assert(SMALL_BYTES <= 99 * 1024, "a GB10 has 99 KiB");
 static_assert((int)ROWS == (int)ATTENTION_SCRATCH_ROWS && DIM * sizeof(float) + sizeof(float2) == ATTENTION_SCRATCH_ROW,
-              "kernels/attention.h tells what is taken");
+              "kernels/attention.h has the sizes");
 
 static __device__ __forceinline__ float quad_sum(float v)
 {

@@ -705,7 +705,7 @@ template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(st
 }
 
 static_assert(W_BYTES + P_BYTES + U_BYTES + E_BYTES == (int)DELTANET_SCRATCH_V_HEAD && Q_BYTES + K_BYTES == (int)DELTANET_SCRATCH_K_HEAD
-              && SEGMENT == (int)DELTANET_SCRATCH_BLOCKS, "kernels/deltanet.h tells what is taken");
+              && SEGMENT == (int)DELTANET_SCRATCH_BLOCKS, "kernels/deltanet.h has the sizes");
 
 /* Blocks of rows per pair of launches: what prepare writes is to be in the second-level cache when scan reads it.  More blocks keep more
  * multiprocessors busy, so a cache that holds most of SEGMENT is enough for it. */

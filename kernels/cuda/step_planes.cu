@@ -3,7 +3,7 @@
  *   rows      norms the rows of the stream, and measures them
  *   upper     bounds or estimates of all ids, from the upper plane
  *   best      the ids with the greatest bounds, their INT8 logits, and the least logit that wanted ids can have.  Estimates end here
- *   complete  INT8 logits of the ids whose bounds reach that; the others get their estimates, if alternatives are told, else -inf
+ *   complete  INT8 logits of the ids whose bounds reach that; the others get their estimates, if alternatives are wanted, else -inf
  *   whole     INT8 logits of all ids, for rows that want all: reads both planes
  * Shapes    planes [tiles, groups, 2 lines] as INT4 lies, h [n, cols] fp32, cols a multiple of 128 and at most 4096
  * Bytes     the upper plane, 8 bytes a row; 12 cols a row of the step; for each id that is completed `cols` of both planes, in pieces of
@@ -633,14 +633,14 @@ __global__ void __launch_bounds__(BEST_THREADS) planes_best_kernel(const __grid_
     __shared__ struct best s;
     const int t = blockIdx.x, i = threadIdx.x;
     const struct step_row r = row_of(j.rows, t);
-    const int k = wanted(j, r), n_ids = ids_of(j, r), told = j.estimate ? 0 : step_told(how_of(j, r));
+    const int k = wanted(j, r), n_ids = ids_of(j, r), alternatives = j.estimate ? 0 : step_alternatives(how_of(j, r));
     float *logits = j.logits + (size_t)t * j.vocab, *tile_max = j.tile_max + (size_t)t * step_maxima(j.vocab);
     gpu_next();
     gpu_wait();
     if (!k || !greatest_bounds(&s, j, r, logits, tile_max, k))          /* facts->least is -inf */
         return;
     complete_best(&s, j, t, r, k);
-    const float plain = told ? nth_plain(&s, k, told) : INFINITY;
+    const float plain = alternatives ? nth_plain(&s, k, alternatives) : INFINITY;
     if (j.estimate) {
         if (i < k)
             logits[s.id[i]] = s.logit[i];
@@ -676,7 +676,7 @@ __global__ void __launch_bounds__(STEP_THREADS) planes_complete_kernel(const __g
     __shared__ struct range s;
     const int t = blockIdx.y, i = threadIdx.x, warp = i / 32, lane = i % 32, first = blockIdx.x * RANGE;
     const struct step_row r = row_of(j.rows, t);
-    const bool told = step_told(how_of(j, r));
+    const bool alternatives = step_alternatives(how_of(j, r));
     float *logits = j.logits + (size_t)t * j.vocab, *tile_max = j.tile_max + (size_t)t * step_maxima(j.vocab);
     gpu_next();
     gpu_wait();
@@ -690,14 +690,14 @@ __global__ void __launch_bounds__(STEP_THREADS) planes_complete_kernel(const __g
         s.max[i] = ORDERED_BAN;
     __syncthreads();
     for (int id = first * TILE + i; id < last; id += STEP_THREADS) {
-        const float greatest = tile_max[id / TILE], b = told || !(greatest < f.least) ? logits[id] : -INFINITY;
+        const float greatest = tile_max[id / TILE], b = alternatives || !(greatest < f.least) ? logits[id] : -INFINITY;
         if (id < n_ids && reaches(j, f, b, greatest, id, r)) {
             s.id[atomicAdd(&s.n, 1)] = id;
             continue;
         }
-        const float e = told && id < n_ids ? penalised(j, __fsub_rn(b, margin(about_of(j, id), f)), id, r) : -INFINITY;
+        const float e = alternatives && id < n_ids ? penalised(j, __fsub_rn(b, margin(about_of(j, id), f)), id, r) : -INFINITY;
         logits[id] = e;
-        if (told)
+        if (alternatives)
             atomicMax(&s.max[id / TILE - first], ordered(e));
     }
     __syncthreads();

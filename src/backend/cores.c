@@ -7,7 +7,7 @@
 enum { ALIKE_PERCENT = 85 };
 
 /* Reads a number from a file of a core; 0 if there is none. */
-static long told(const char *root, int cpu, const char *file)
+static long read_number(const char *root, int cpu, const char *file)
 {
     char path[512];
     long n = 0;
@@ -26,7 +26,7 @@ static bool near_most(const char *root, const char *file, const cpu_set_t *usabl
     long all[CPU_SETSIZE], most = 0;
     CPU_ZERO(fast);
     for (int i = 0; i < CPU_SETSIZE; i++) {
-        all[i] = CPU_ISSET(i, usable) ? told(root, i, file) : 0;
+        all[i] = CPU_ISSET(i, usable) ? read_number(root, i, file) : 0;
         if (CPU_ISSET(i, usable) && !all[i])
             return false;
         most = all[i] > most ? all[i] : most;

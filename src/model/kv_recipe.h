@@ -23,7 +23,7 @@ const struct kv_recipe *kv_recipe_at(int i);
 
 /* Which memory a device reads rows from: a CPU the host's, a GPU its own or one that it shares with the host. */
 enum kv_memory { KV_HOST, KV_OWN, KV_SHARED };
-/* The recipe that makes steps cheapest in a context of n_ctx positions, and why (config/kv_auto.def); NULL: the device's default. */
+/* Returns the recipe that makes steps cheapest in a context of n_ctx positions, and why (config/kv_auto.def); NULL: the device's default. */
 const struct kv_recipe *kv_recipe_auto(enum kv_memory memory, int n_ctx, const char **why);
 
 static inline bool kv_recipe_compresses(const struct kv_recipe *r) { return r->keys != KV_EXACT; }

@@ -642,7 +642,7 @@ int stepper_end(struct stepper_slot *o, int n_delivered, struct err *e)
     if (!s->dev->finish(s->dev, e))
         return -1;
     /* The first pick is no step.  Steps after the last result that counts are taken back. */
-    const int last = o->n_launched - 1, heard = n_delivered > 0 ? n_delivered - 1 : 0, back = last - heard;
+    const int last = o->n_launched - 1, reported = n_delivered > 0 ? n_delivered - 1 : 0, back = last - reported;
     const int tokens[2] = {o->tokens[last % STEP_RESULTS], o->tokens[(last + STEP_RESULTS - 1) % STEP_RESULTS]};
     struct state *state = &o->k->state;
     CHECK(back >= 0 && back <= 2);

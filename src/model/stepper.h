@@ -17,7 +17,7 @@ struct stepper;
 /* Returns how many rows of the head, from the first on, drafts are chosen from. */
 int stepper_draft_rows(const struct weight *head);
 
-/* For steps of 1 to max_depth + 1 rows on any of the n caches, which were opened together.  `f` and the caches must stay valid until
+/* Opens a stepper for steps of 1 to max_depth + 1 rows on any of the n caches, which were opened together.  `f` and the caches must stay valid until
  * stepper_close().  NULL with the reason. */
 struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int n, enum head h, int max_depth, struct err *e);
 void   stepper_close(struct stepper *s);
@@ -33,10 +33,10 @@ struct stepper_slot *stepper_slot(struct stepper *s, int i);
  * presence penalty too.  At most `depth` drafts a step; depth <= max_depth. */
 void stepper_begin(struct stepper_slot *o, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth);
-/* Queues the next pick and, after it, as many drafts as stepper_begin() said.  The first pick of an answer uses the prompt's last hidden state; each
- * later one is a step that verifies the drafts.  Never waits.  At most STEP_RESULTS results may be outstanding. */
+/* Queues the next pick and, after it, as many drafts as stepper_begin() allowed. The first pick of an answer uses the prompt's last hidden state;
+ * each later one is a step that verifies the drafts.  Never waits.  At most STEP_RESULTS results may be outstanding. */
 void stepper_launch(struct stepper_slot *o);
-/* Does the same in two parts, for a caller that decides by the drafts' probabilities. stepper_step() queues the next pick, a step that verifies rows
+/* Does the same in two parts, for a caller that decides by the drafts' probabilities.  stepper_step() queues the next pick, a step that verifies rows
  * - 1 of the drafts that were made (the first pick verifies none). stepper_draft() queues n more drafts after it.  The result of a step of several
  * rows must be taken before the next step.  If no drafts are made after a pick, the MTP block's rows of its tokens are left out: they are run later,
  * many at a time, before the next drafts or within stepper_end(). */
@@ -51,7 +51,7 @@ int  stepper_most_rows(const struct stepper *s);
 /* Directly after such a step, in place of stepper_draft(): n more drafts for each of its first n_parts answers.  A run of the MTP block makes one
  * draft for each of them. */
 void stepper_draft_together(struct stepper *s, int n_parts, int n);
-/* How many MTP rows are left out so far, without those of the newest pick. */
+/* Returns how many MTP rows are left out so far, without those of the newest pick. */
 int  stepper_behind(const struct stepper_slot *o);
 /* Counts of what the MTP block has run since stepper_open(). */
 struct stepper_counts {
@@ -78,9 +78,9 @@ int  stepper_end(struct stepper_slot *o, int n_delivered, struct err *e);
 int  stepper_pause(struct stepper_slot *o, struct err *e);
 void stepper_resume(struct stepper_slot *o);
 
-/* For measurements: the mean time of n_steps steps of `rows` rows, without drafts, from position pos on, whatever cache 0 holds there.  `overlap`:
- * experts that each row shares with the row before, -1: as routed.  *distinct: distinct experts per layer in the last step, on average.  False when
- * the device failed. */
+/* For measurements: measures the mean time of n_steps steps of `rows` rows, without drafts, from position pos on, whatever cache 0 holds there.
+ * `overlap`: experts that each row shares with the row before, -1: as routed.  *distinct: distinct experts per layer in the last step, on average.
+ * False when the device failed. */
 bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int overlap, double *ms_per_step, double *distinct, struct err *e);
 
 #endif

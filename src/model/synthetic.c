@@ -115,14 +115,14 @@ static void fill(const struct place *p, const void *at, size_t bytes, enum fill_
     p->s->dev->fill(p->s->dev, (void *)(uintptr_t)at, bytes, &f);
 }
 
-/* The last tile of a packed matrix holds only `rows` rows: zeroes the others.  Word i of dense data belongs to lane i / 4, words 1 and 3
- * to the row 8 further; of scales to row i % 8 and the one 8 further. */
+/* Zeroes the rows of a packed matrix's last tile after the first `rows`. Word i of dense data belongs to lane i / 4, words 1 and 3 to the row 8
+ * further; of scales to row i % 8 and the one 8 further. */
 static void clear_rows(const struct place *p, void *tile, size_t bytes, int rows, bool dense)
 {
     struct dev *d = p->s->dev;
     uint32_t *words = memory_alloc(bytes);
     d->copy(d, words, tile, bytes);
-    d->finish(d, NULL);                 /* a fault is sticky, and told in the end */
+    d->finish(d, NULL);                 /* a fault is sticky, and reported in the end */
     for (size_t i = 0; i < bytes / sizeof *words; i++) {
         int low = dense ? (int)(i / 16 % 8) + (i % 2 ? 8 : 0) : (int)(i % 8), high = dense ? low : low + 8;
         words[i] &= (low < rows ? 0xffffu : 0) | (high < rows ? 0xffff0000u : 0);

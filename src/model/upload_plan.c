@@ -400,7 +400,7 @@ bool upload_plan_fill(struct upload_plan *p, void *const *slabs, size_t span, st
 
 /* ---- the bytes of a read */
 
-/* A zero point of 8 is stored as 7. */
+/* Checks for 7, which is the stored form of a zero point of 8. */
 bool upload_plan_check_zeros(const struct upload_plan *p, int job, const char *data, struct err *e)
 {
     for (int i = p->first_part[job]; i < p->first_part[job + 1]; i++) {

@@ -150,7 +150,7 @@ static void add_range(struct weights_store *st, const struct shard_tensor *t)
     st->ranges[st->n_ranges++] = (struct range){t->file, t->t->offset, t->t->bytes};
 }
 
-/* A tensor does not fit: false, with `subject` (NULL: the tensor itself) in front of the sentence, or told to `say`. */
+/* Reports that a tensor does not fit, with `subject` (NULL: the tensor itself) before the sentence: by `say`, or by the error.  Returns false. */
 __attribute__((format(printf, 4, 5)))
 static bool refuse_tensor(struct binder *b, const struct shard_tensor *t, const char *subject, const char *fmt, ...)
 {
@@ -196,7 +196,7 @@ static void print_shape(struct buf *out, const uint64_t *shape, int n)
 #define BIT(t) (1u << (t))
 enum { FLOATS = 1 << DT_F32 | 1 << DT_F16 | 1 << DT_BF16 };
 
-/* `note` says what else the reader of the message should know. */
+/* True if a tensor has the shape that the arguments list.  `note` is added to the message. */
 static bool fits(struct binder *b, const struct shard_tensor *t, unsigned allowed, const char *note, int n_dims, ...)
 {
     uint64_t want[3];

@@ -89,8 +89,8 @@ struct weights {
  * tensor that no slot takes: false, with file, tensor and both values. */
 bool weights_open(struct weights *w, const struct model_config *c, const char *dir, struct err *e);
 
-/* The same without stopping at what does not fit: `say` is called for each, with a sentence that names neither file nor tensor.  Such a
- * matrix has the format WEIGHT_NONE, and *w is there to be looked at, not to be computed with.  False when the shards cannot be opened. */
+/* Does the same without stopping at tensors that do not fit: calls `say` for each of them, with a sentence that names neither file nor tensor.  Such
+ * a matrix has the format WEIGHT_NONE, and *w is there to be looked at, not to be computed with.  False when the shards cannot be opened. */
 enum weights_fault { WEIGHTS_MISSING, WEIGHTS_UNEXPECTED, WEIGHTS_MISFIT };
 typedef void weights_say(void *arg, enum weights_fault fault, const char *file, const char *tensor, const char *text);
 bool weights_check(struct weights *w, const struct model_config *c, const char *dir, weights_say *say, void *arg, struct err *e);
@@ -103,12 +103,12 @@ bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t to
 
 /* Converts the matrices of the MTP block to `form`, once. */
 void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_form form);
-/* The format that this matrix of the block gets; router and gate are not asked for. */
+/* Returns the format that this matrix of the block gets; router and gate are not asked for. */
 enum weight_format weights_mtp_format(const struct model_config *c, enum mtp_form form, enum mtp_part part, const struct weight *w);
 /* Memory that these take beside the checkpoint, if that has all of them in 16 or 32 bits. */
 size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form);
 
-/* Makes head_int8 or head_planes from head, once; model/quantize.h says how.  HEAD_BF16 is there. */
+/* Makes head_int8 or head_planes from head, once (model/quantize.h).  HEAD_BF16 must be there. */
 void weights_make_head(struct weights *w, enum head h);
 static inline const struct weight *weights_head(const struct weights *w, enum head h)
 {

@@ -27,9 +27,9 @@ bool schema_read(struct schema *s, struct text tool, struct arena *a);
 const struct param *schema_param(const struct schema *s, struct text name);
 /* True if the arguments have all that the schema requires; NULL: nobody knows. */
 bool schema_complete(const struct schema *s, const struct pyjson *args);
-/* The value with a type of its schema; a string if the text fits none of them, or if `p` is NULL. */
+/* Returns the value with a type of its schema; a string if the text fits none of them, or if `p` is NULL. */
 struct pyjson schema_value(const struct param *p, struct text value, struct arena *a);
-/* The same for a value that was written as a JSON string: it stays one where the schema allows strings or names no type. */
+/* Returns the same for a value that was written as a JSON string: it stays one where the schema allows strings or names no type. */
 struct pyjson schema_string(const struct param *p, struct text value, struct arena *a);
 
 #endif

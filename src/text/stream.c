@@ -204,7 +204,7 @@ static enum match follows(struct stream *s, size_t pos, size_t *look, bool end_c
     return best == PART && s->ended ? (end_counts ? YES : NO) : best;
 }
 
-/* Does "<tool_call>" at pos begin a call, or is it a word in a sentence? */
+/* Decides if "<tool_call>" at pos begins a call or is a word in a sentence. */
 static enum match opens_call(struct stream *s, size_t pos, size_t *look)
 {
     static const char *const tags[] = {"<function=", NULL};

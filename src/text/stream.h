@@ -31,7 +31,7 @@ typedef void stream_fn(const struct delta *d, void *arg);
 /* tools: JSON texts as in struct conversation, n 0: markup is text.  thinking: the prompt ended inside the think block. */
 struct stream *stream_open(const struct text *tools, int n_tools, bool thinking, stream_fn *fn, void *arg);
 void stream_push(struct stream *s, const char *text, size_t n);
-/* The end of the answer.  `cut`: a limit or the user stopped the model, it did not end by itself. */
+/* Ends the answer. `cut`: a limit or the user stopped the model, it did not end by itself. */
 void stream_finish(struct stream *s, bool cut);
 bool stream_in_reasoning(const struct stream *s);
 void stream_close(struct stream *s);
