@@ -6,9 +6,8 @@
 
 #include "backend/dev.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
-#include "engine/decode_state.h"
+#include "engine/answering.h"
 #include "model/prompt.h"
 #include "model/stepper.h"
 

@@ -13,7 +13,6 @@
 #include "base/worker.h"
 #include "engine/decode.h"
 #include "engine/load.h"
-#include "engine/pricelist.h"
 #include "engine/requests.h"
 #include "engine/storage.h"
 #include "model/safetensors.h"
@@ -130,7 +129,7 @@ static void recall_prices(struct engine *g)
 {
     struct buf key = {0}, path = {0};
     if (price_place(g, &key, &path))
-        pricelist_find(decoder_price(g->decoder), path.data, key.data);
+        price_recall(decoder_price(g->decoder), path.data, key.data);
     buf_free(&key);
     buf_free(&path);
 }
@@ -140,7 +139,7 @@ static void remember_prices(struct engine *g)
     struct buf key = {0}, path = {0};
     struct err ignored;
     if (price_known(decoder_price(g->decoder)) && price_place(g, &key, &path))
-        pricelist_keep(decoder_price(g->decoder), path.data, key.data, &ignored);
+        price_remember(decoder_price(g->decoder), path.data, key.data, &ignored);
     buf_free(&key);
     buf_free(&path);
 }

@@ -1,6 +1,11 @@
 #include "engine/price.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
 
 enum {
     TRUSTED = 6,                        /* after so many measurements of a ratio, steps of its rows correct one_ms too */
@@ -32,7 +37,7 @@ static double settle_first(double old, double now, int n_before)
 
 static double first_price(int rows) { return 1 + first_ratio * (rows - 1); }
 
-/* From the neighbours that were measured. */
+/* A price between those of the neighbours that were measured. */
 static double interpolated(const struct price *p, int rows)
 {
     int low = rows - 1, high = rows + 1;
@@ -53,8 +58,8 @@ double price_step(const struct price *p, int rows)
     return ratio <= 0 ? interpolated(p, rows) : rows > 1 && p->timed[rows - 1] == 1 ? fmin(ratio, interpolated(p, rows)) : ratio;
 }
 
-/* As the context grows, steps of all numbers of rows become slower alike: so one_ms is corrected first, and the ratio gets what is left.  A step of n
- * rows never counts as slower than n steps of one. */
+/* When the context grows, steps of all numbers of rows become slower alike: so one_ms is corrected first, and the ratio gets what is left.  A step
+ * of n rows never counts as slower than n steps of one. */
 void price_step_took(struct price *p, int rows, double ms)
 {
     double *ratio = &p->ratio[rows - 1];
@@ -68,7 +73,7 @@ void price_step_took(struct price *p, int rows, double ms)
         *ratio = price_step(p, rows);
     p->since_one = rows == 1 ? 0 : p->since_one + 1;
     if (ms < p->one_ms && (rows > 1 || p->timed[0] < TRUSTED))
-        p->one_ms = ms;                 /* more rows in less time, or the first steps were cold: it was too long */
+        p->one_ms = ms;                 /* one_ms was too high: a larger step was faster, or the first steps ran cold */
     else if (rows == 1 || p->timed[rows - 1] >= TRUSTED)
         p->one_ms = settle(p->one_ms, ms / *ratio);
     const int before = p->timed[rows - 1];
@@ -122,4 +127,92 @@ double price_draft_ms(const struct price *p, int n_answers)
 double price_draft(const struct price *p, int n_answers)
 {
     return price_known(p) ? price_draft_ms(p, n_answers) / p->one_ms : 0;
+}
+
+/* ---- the file ---- */
+
+enum {
+    LINES   = 32,                       /* most lines that a file keeps */
+    BYTES   = 1 << 16,                  /* most bytes of a file that is read */
+    FIGURES = 1 + 3 * PRICE_ROWS,       /* of a line: those of the struct, in its order */
+};
+
+/* Reads the figures of a line.  Returns its key, after the blank; NULL: these are no prices. */
+static const char *parse(const char *line, struct price *p)
+{
+    double all[FIGURES];
+    char *end;
+    for (int i = 0; i < FIGURES; i++, line = end) {
+        all[i] = strtod(line, &end);
+        if (end == line || !(all[i] >= 0 && all[i] < 1e9))
+            return NULL;
+    }
+    *p = (struct price){.one_ms = all[0]};
+    for (int i = 0; i < PRICE_ROWS; i++) {
+        p->ratio[i] = all[1 + i];
+        p->timed[i] = (int)all[1 + PRICE_ROWS + i];
+        p->draft_ms[i] = all[1 + 2 * PRICE_ROWS + i];
+    }
+    return *line == ' ' && price_is_likely(p) ? line + 1 : NULL;
+}
+
+bool price_recall(struct price *p, const char *path, const char *key)
+{
+    struct buf text = {0};
+    struct err ignored;
+    bool found = false;
+    char *rest = buf_read_file(&text, path, BYTES, &ignored) ? text.data : NULL;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        struct price got;
+        const char *of = parse(line, &got);
+        if (of && !strcmp(of, key)) {
+            price_doubt(&got);
+            *p = got;
+            found = true;
+        }
+    }
+    buf_free(&text);
+    return found;
+}
+
+static void write_line(struct buf *out, const struct price *p, const char *key)
+{
+    buf_addf(out, "%.5g", p->one_ms);
+    for (int i = 0; i < PRICE_ROWS; i++)
+        buf_addf(out, " %.5g", p->ratio[i]);
+    for (int i = 0; i < PRICE_ROWS; i++)
+        buf_addf(out, " %d", p->timed[i]);
+    for (int i = 0; i < PRICE_ROWS; i++)
+        buf_addf(out, " %.5g", p->draft_ms[i]);
+    buf_addf(out, " %s\n", key);
+}
+
+/* Appends the newest lines of other keys. */
+static void write_others(struct buf *out, const char *path, const char *key)
+{
+    struct buf text = {0};
+    struct err ignored;
+    int n = 0;
+    char *rest = buf_read_file(&text, path, BYTES, &ignored) ? text.data : NULL;
+    for (char *line; (line = strsep(&rest, "\n"));) {
+        struct price p;
+        const char *of = parse(line, &p);
+        if (!of || !strcmp(of, key))
+            continue;
+        if (n++ >= LINES - 1)
+            buf_consume(out, (size_t)(strchr(out->data, '\n') + 1 - out->data));
+        write_line(out, &p, of);
+    }
+    buf_free(&text);
+}
+
+bool price_remember(const struct price *p, const char *path, const char *key, struct err *e)
+{
+    struct buf out = {0};
+    write_others(&out, path, key);
+    write_line(&out, p, key);
+    const bool ok = buf_replace_file_unsynced(path, out.data, out.len)
+                 || err_set(e, "cannot remember what steps take in %s: %s", path, strerror(errno));
+    buf_free(&out);
+    return ok;
 }

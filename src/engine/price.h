@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "base/err.h"
 #include "engine/request.h"
 
 enum { PRICE_ROWS = ENGINE_MAX_DEPTH + 1 };
@@ -22,15 +23,15 @@ void   price_step_took(struct price *p, int rows, double ms);
 /* n runs of the MTP block, each of which made a draft for each of n_answers answers, took `ms` together. */
 void   price_drafts_took(struct price *p, int n_answers, int n, double ms);
 
-/* True: the next step of an answer that steps alone should have one row, so that its time is known; all others are compared with it. */
+/* True if the next step of an answer that steps alone should have one row, so that its time is known; all others are compared with it. */
 bool   price_one_is_due(const struct price *p);
-/* For prices that an earlier start measured.  Whether they can have been measured at all. */
+/* For prices that an earlier start measured: true if they can have been measured at all. */
 bool   price_is_likely(const struct price *p);
-/* Forgets rows that cost nearly a step of their own: where no draft pays none is verified, so if it was only that the machine was busy, nobody would
- * find out for long. */
+/* Forgets rows that cost nearly a step of their own: where no draft pays no draft is verified, so if the machine was only busy, the wrong price would
+ * stay for long. */
 void   price_doubt(struct price *p);
 
-/* False: nothing was measured, so nothing can be compared. */
+/* True if anything was measured, so that there is something to compare with. */
 static inline bool price_known(const struct price *p) { return p->one_ms > 0; }
 /* Time of a step of `rows` rows, in steps of one row.  Numbers of rows that were not measured are interpolated between their neighbours, with at most
  * the time per row that is assumed before any measurement, so that each number is tried once: with five rows a device may use other kernels than
@@ -41,5 +42,14 @@ double price_step(const struct price *p, int rows);
  * n_answers is 0: there is no run. */
 double price_draft_ms(const struct price *p, int n_answers);
 double price_draft(const struct price *p, int n_answers);       /* in steps of one row */
+
+/* Prices that an earlier start measured, so that the first answer of the next one begins with them: a file with a line for each `key`, which
+ * describes what they depend on: device, model and how it is stored.  A key has no line end. */
+
+/* Loads the prices for `key`, except those that price_doubt() rejects.  False: no usable line; *p is unchanged. */
+bool price_recall(struct price *p, const char *path, const char *key);
+/* Replaces the file by one with this line as its newest; its other lines stay, but for the oldest of many and those that are no prices.  Readers see
+ * all of the old file or of the new one.  False with the reason. */
+bool price_remember(const struct price *p, const char *path, const char *key, struct err *e);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/unicode.h"
-#include "engine/pricelist.h"
+#include "engine/price.h"
 #include "tests/fuzz/disk.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/tmpdir.h"
@@ -94,19 +94,19 @@ static const char *keep_one(const char *key)
     struct err e = {{0}};
     const char *wrong = NULL;
     for (uint32_t i = 0; i < COUNT(price_keys); i++)
-        if ((had[i] = pricelist_find(&before[i], path, price_keys[i])) && !price_is_likely(&before[i]))
+        if ((had[i] = price_recall(&before[i], path, price_keys[i])) && !price_is_likely(&before[i]))
             return "prices were found that cannot have been measured";
     if (!price_is_likely(&p))
         return "prices that were measured count as unlikely";
-    if (!pricelist_keep(&p, path, key, &e))
+    if (!price_remember(&p, path, key, &e))
         return "the prices cannot be kept";
     price_doubt(&p);
-    if (!pricelist_find(&got, path, key) || !same_price(&got, &p))
+    if (!price_recall(&got, path, key) || !same_price(&got, &p))
         wrong = "the prices that were kept last are not found again";
     if (!buf_read_file(&text, path, 1 << 20, &e) || count_lines(&text) > 32)
         wrong = "the file has more than 32 lines";
     for (uint32_t i = 0; i < COUNT(price_keys) && count_lines(&text) < 32; i++)
-        if (had[i] && strcmp(price_keys[i], key) && (!pricelist_find(&got, path, price_keys[i]) || !same_price(&got, &before[i])))
+        if (had[i] && strcmp(price_keys[i], key) && (!price_recall(&got, path, price_keys[i]) || !same_price(&got, &before[i])))
             wrong = "another key's prices are lost";
     buf_free(&text);
     return wrong;
@@ -125,7 +125,7 @@ static void test_pricelist__a_line_that_is_kept_is_found_again_in_any_file(void 
                 const struct price p = random_price();
                 char key[40];
                 snprintf(key, sizeof key, "device %u", rnd(60));
-                assert_true(pricelist_keep(&p, path, rnd(3) ? ANY(price_keys) : key, &e));
+                assert_true(price_remember(&p, path, rnd(3) ? ANY(price_keys) : key, &e));
             }
             buf_reset(&good);
             assert_true(buf_read_file(&good, path, 1 << 20, &e));

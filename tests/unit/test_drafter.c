@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "engine/drafter.h"
+#include "engine/drafts.h"
 
 enum { PERIOD = 50, TEXT = 400 };       /* of an answer that says the same again and again */
 
@@ -36,7 +36,7 @@ static void test_drafter__what_is_found_is_verified_however_long_several_answers
     for (int i = 0; i < 1000; i++) {
         const struct step_result r = {.n = 1, .ids = {id_at(TEXT + i)}};
         drafter_learn(&d, &r);
-        if (!d.looked_up || d.n < 1)
+        if (d.by != DRAFT_LOOKUP || d.n < 1)
             fail_msg("after %d steps nothing is found", i + 1);
         price_step_took(&p, 3, 1.04);
     }
@@ -55,8 +55,8 @@ static void test_drafter__alone_a_step_of_one_row_comes_in_between(void **state)
         const struct step_result r = {.n = 1, .ids = {id_at(TEXT + i)}};
         struct err e;
         assert_true(drafter_prepare_next(&d, &r, &e));
-        n_one += !d.looked_up;
-        price_step_took(&p, 1 + (d.looked_up ? d.n : 0), 1.04);
+        n_one += d.by != DRAFT_LOOKUP;
+        price_step_took(&p, 1 + (d.by == DRAFT_LOOKUP ? d.n : 0), 1.04);
     }
     assert_in_range(n_one, 3, 4);
     drafter_free(&d);
@@ -75,9 +75,9 @@ static void test_drafter__no_draft_that_the_answer_has_no_room_for(void **state)
         const int room = all - i;
         struct err e;
         assert_true(drafter_prepare_next(&d, &r, &e));
-        assert_int_equal(d.looked_up ? d.n : 0, room > ENGINE_MAX_DEPTH ? ENGINE_MAX_DEPTH : room - 1);
+        assert_int_equal(d.by == DRAFT_LOOKUP ? d.n : 0, room > ENGINE_MAX_DEPTH ? ENGINE_MAX_DEPTH : room - 1);
         assert_int_equal(drafter_share(&d).most, room > ENGINE_MAX_DEPTH ? ENGINE_MAX_DEPTH : room - 1);
-        price_step_took(&p, 1 + (d.looked_up ? d.n : 0), 1.02);
+        price_step_took(&p, 1 + (d.by == DRAFT_LOOKUP ? d.n : 0), 1.02);
     }
     drafter_free(&d);
 }

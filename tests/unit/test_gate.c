@@ -73,6 +73,19 @@ static double noise(int rows)
     return by;
 }
 
+/* The decision for an answer without an end, of whose drafts the MTP block made n. */
+static struct decision decide(const struct gate *g, const float *prob, int n, int at_a_time)
+{
+    return gate_decide(g, &(struct offers){.room = 1 << 20, .n = n, .prob = prob, .at_a_time = at_a_time});
+}
+
+/* Drafts found in the text that a step verifies. */
+static int verified(const struct gate *g, int match)
+{
+    const struct decision d = gate_decide(g, &(struct offers){.room = 1 << 20, .match = match});
+    return d.source == DRAFT_LOOKUP ? d.rows - 1 : 0;
+}
+
 /* By the gate, or with a fixed number of drafts, another one in odd turns. */
 static struct came answer(const struct machine *m, const struct stream *s, struct gate *g, struct price *p, int even, int odd, int n_tokens)
 {
@@ -83,10 +96,10 @@ static struct came answer(const struct machine *m, const struct stream *s, struc
         double right[GATE_ROWS];
         float prob[GATE_ROWS];
         int n = 0, n_right = 0;
-        for (int more; (more = g ? gate_make(g, prob, n, m->lot) : fixed - n) > 0;)
+        for (int more; (more = g ? decide(g, prob, n, m->lot).make : fixed - n) > 0;)
             for (; more; more--, n++)
                 right[n] = draw(s, tokens, &prob[n]);
-        const int n_verified = g ? gate_verify(g, prob, n) : n;
+        const int n_verified = g ? decide(g, prob, n, 0).rows - 1 : n;
         o.time += n * m->draft + m->step[n_verified];
         o.tokens += expected(right, n_verified);
         while (n_right < n && random_number() < right[n_right])
@@ -285,7 +298,7 @@ static void test_gate__an_answer_unlike_the_one_before_it_loses_little(void **st
 }
 
 /* The first answer of a start, of so many tokens, with prices that are measured in it, or that earlier answers of other chances have left
- * (engine/pricelist.h).  The mean of some starts. */
+ * (engine/price.h).  The mean of some starts. */
 static struct came first_answer(const struct machine *m, const struct stream *s, bool remembered, int n_tokens)
 {
     enum { STARTS = 48 };
@@ -367,7 +380,7 @@ static void test_gate__prices_stay_when_an_answer_ends_and_one_hiccup_changes_li
     float prob[GATE_ROWS];
     for (int i = 0; i < ENGINE_MAX_DEPTH; i++)
         prob[i] = 0.75f;
-    assert_true(gate_verify(&g, prob, 3) >= 2);
+    assert_true(decide(&g, prob, 3, 0).rows >= 3);
 }
 
 /* The first step of two rows meets a busy machine. */
@@ -450,11 +463,11 @@ static void test_gate__what_is_found_in_the_text_is_verified_while_it_is_right(v
         price_drafts_took(&p, 1, 1, 1);
     }
     for (int i = 0; i < 10; i++)
-        gate_learn_look_up(&g, 20, ENGINE_MAX_DEPTH, ENGINE_MAX_DEPTH);
-    assert_int_equal(gate_look_up(&g, 20), ENGINE_MAX_DEPTH);
+        gate_learn_found(&g, 20, ENGINE_MAX_DEPTH, ENGINE_MAX_DEPTH);
+    assert_int_equal(verified(&g, 20), ENGINE_MAX_DEPTH);
     for (int i = 0; i < 10; i++)
-        gate_learn_look_up(&g, 20, 0, 1);
-    assert_int_equal(gate_look_up(&g, 20), 0);
+        gate_learn_found(&g, 20, 0, 1);
+    assert_int_equal(verified(&g, 20), 0);
 }
 
 /* Takes a step of several answers after which no draft is made. */
@@ -475,8 +488,8 @@ static void test_gate__no_drafts_are_made_where_there_may_be_none(void **state)
     gate_init(&g, 0, &p);
     price_step_took(&p, 1, 5);
     for (int i = 0; i < 100; i++) {
-        assert_int_equal(gate_make(&g, NULL, 0, 1), 0);
-        assert_int_equal(gate_verify(&g, NULL, 0), 0);
+        assert_int_equal(decide(&g, NULL, 0, 1).make, 0);
+        assert_int_equal(decide(&g, NULL, 0, 1).rows, 1);
         gate_learn(&g, NULL, 0, 0, 0);
     }
 }

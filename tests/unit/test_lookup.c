@@ -162,14 +162,16 @@ static struct given answer_given(const int32_t *ids, int n_prompt, int n)
     lookup_begin(&l, ids, n_prompt);
     for (int at = n_prompt; at < n;) {
         int32_t next[ENGINE_MAX_DEPTH];
-        const int found = lookup_next(&l, next, ENGINE_MAX_DEPTH) ? l.length : 0, rows = found ? gate_look_up(&g, found) : 0;
+        const int found = lookup_next(&l, next, ENGINE_MAX_DEPTH) ? l.length : 0;
+        const struct decision d = gate_decide(&g, &(struct offers){.room = 1 << 20, .match = found, .together = true});
+        const int rows = d.source == DRAFT_LOOKUP ? d.rows - 1 : 0;
         int right = 0;
         while (right < ENGINE_MAX_DEPTH && at + right < n && found && next[right] == ids[at + right])
             right++;
         const int tokens = 1 + (right < rows ? right : rows), known = tokens < ENGINE_MAX_DEPTH ? tokens : ENGINE_MAX_DEPTH;
         price_step_took(&p, 1 + rows, step[rows]);
         if (found)
-            gate_learn_look_up(&g, found, right < known ? right : known, known);
+            gate_learn_found(&g, found, right < known ? right : known, known);
         a.n_rows += rows;
         a.n_steps++;
         a.n_tokens += tokens;

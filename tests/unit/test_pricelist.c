@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "engine/pricelist.h"
+#include "engine/price.h"
 #include "tests/tmpdir.h"
 
 static struct tmpdir dir;
@@ -47,7 +47,7 @@ static struct price measured(double one_ms)
 static void keep(const struct price *p, const char *key)
 {
     struct err e;
-    if (!pricelist_keep(p, path, key, &e))
+    if (!price_remember(p, path, key, &e))
         fail_msg("%s", e.msg);
 }
 
@@ -65,16 +65,16 @@ static void test_pricelist__each_key_finds_what_was_kept_last(void **state)
     (void)state;
     const struct price one = measured(20), other = measured(3), newer = measured(25);
     struct price got = {.one_ms = 7};
-    assert_false(pricelist_find(&got, path, "a GPU, a model"));         /* no file */
+    assert_false(price_recall(&got, path, "a GPU, a model"));         /* no file */
     assert_true(got.one_ms > 6.9 && got.one_ms < 7.1);
     keep(&one, "a GPU, a model");
     keep(&other, "a GPU, a model, KV tq4");
     keep(&newer, "a GPU, a model");
-    assert_true(pricelist_find(&got, path, "a GPU, a model"));
+    assert_true(price_recall(&got, path, "a GPU, a model"));
     assert_alike(&got, &newer);
-    assert_true(pricelist_find(&got, path, "a GPU, a model, KV tq4"));
+    assert_true(price_recall(&got, path, "a GPU, a model, KV tq4"));
     assert_alike(&got, &other);
-    assert_false(pricelist_find(&got, path, "a GPU"));
+    assert_false(price_recall(&got, path, "a GPU"));
 }
 
 static void test_pricelist__what_is_no_price_is_ignored_and_goes(void **state)
@@ -96,10 +96,10 @@ static void test_pricelist__what_is_no_price_is_ignored_and_goes(void **state)
         struct buf text = {0};
         struct err e;
         assert_true(tmpdir_put(&dir, "prices", bad[i], strlen(bad[i])));
-        if (pricelist_find(&got, path, "key"))
+        if (price_recall(&got, path, "key"))
             fail_msg("taken for prices: %s", bad[i]);
         keep(&p, "key");
-        assert_true(pricelist_find(&got, path, "key"));
+        assert_true(price_recall(&got, path, "key"));
         assert_alike(&got, &p);
         assert_true(buf_read_file(&text, path, 10000, &e));
         assert_ptr_equal(strchr(text.data, '\n'), text.data + text.len - 1);    /* one line */
@@ -118,7 +118,7 @@ static void test_pricelist__cut_at_any_byte_it_is_whole_or_nothing(void **state)
     assert_true(buf_read_file(&text, path, 10000, &e));
     for (size_t n = 0; n < text.len; n++) {
         assert_true(tmpdir_put(&dir, "prices", text.data, n));
-        assert_int_equal(pricelist_find(&got, path, "key"), n == text.len - 1); /* without its line end */
+        assert_int_equal(price_recall(&got, path, "key"), n == text.len - 1); /* without its line end */
     }
     buf_free(&text);
 }
@@ -136,8 +136,8 @@ static void test_pricelist__a_file_does_not_grow_without_end(void **state)
     }
     assert_int_equal(stat(path, &s), 0);
     assert_true(s.st_size < 32 * 200);
-    assert_true(pricelist_find(&got, path, "model 99") && pricelist_find(&got, path, "model 68"));
-    assert_false(pricelist_find(&got, path, "model 67"));
+    assert_true(price_recall(&got, path, "model 99") && price_recall(&got, path, "model 68"));
+    assert_false(price_recall(&got, path, "model 67"));
 }
 
 static void test_pricelist__what_a_busy_machine_left_is_measured_anew(void **state)
@@ -153,7 +153,7 @@ static void test_pricelist__what_a_busy_machine_left_is_measured_anew(void **sta
     }
     assert_true(price_step(&p, 2) > 1.9);
     keep(&p, "key");
-    assert_true(pricelist_find(&got, path, "key"));
+    assert_true(price_recall(&got, path, "key"));
     assert_true(price_step(&got, 2) <= price_step(&fresh, 2) + 1e-3);
     assert_float_equal(price_step(&got, 4), price_step(&p, 4), 1e-3);
     assert_float_equal(price_draft(&got, 1), price_draft(&p, 1), 1e-3);
@@ -165,10 +165,10 @@ static void test_pricelist__where_nothing_can_be_written_it_says_so(void **state
     const struct price p = measured(5);
     struct err e;
     struct price got;
-    assert_false(pricelist_keep(&p, "/nonexistent/prices", "key", &e));
+    assert_false(price_remember(&p, "/nonexistent/prices", "key", &e));
     assert_non_null(strstr(e.msg, "/nonexistent/prices"));
     assert_int_equal(mkfifo(path, 0600), 0);                            /* nobody waits for it */
-    assert_false(pricelist_find(&got, path, "key"));
+    assert_false(price_recall(&got, path, "key"));
 }
 
 int main(void)

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "engine/share.h"
+#include "engine/gate.h"
 #include "priced.h"
 
 enum { MOST = 8, STEPS = 6000 };

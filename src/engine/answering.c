@@ -1,10 +1,16 @@
-/* One answer under way: prompt chunks, then decode steps, by itself or together with others. */
+/* Answers under way: prompt chunks, then decode steps, of one answer or of several together.
+ *
+ * In a turn one prompt advances by a chunk, then all answers whose prompts are read advance by a step: so a long prompt keeps the others waiting no
+ * longer than a chunk takes. */
+#include "engine/answering.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/dev.h"
 #include "base/clock.h"
-#include "base/log.h"
-#include "engine/decode_state.h"
+#include "base/due.h"
+#include "base/memory.h"
 #include "engine/sampler.h"
 #include "model/stepper.h"
 
@@ -22,7 +28,7 @@ static void end(struct run *r, enum end why)
 
 /* ---- prompt ---- */
 
-bool run_check(const struct decoder *d, const struct prompt *p, struct err *e)
+static bool check_prompt(const struct decoder *d, const struct prompt *p, struct err *e)
 {
     if (p->n < 1)
         return err_set(e, "the prompt is empty, expected at least one token");
@@ -35,12 +41,8 @@ bool run_check(const struct decoder *d, const struct prompt *p, struct err *e)
     return sampler_check(p->how, d->c->vocab, e);
 }
 
-static void tell_read(struct run *r)
-{
-    r->h.prefill(r->h.arg, r->q->tl.n_run, r->q->tl.n, r->cached);
-}
-
-static void read_to_its_end(struct run *r)
+/* The whole prompt is read: sets up what the steps go by. */
+static void begin_steps(struct run *r)
 {
     const struct sampling *how = r->p.how;
     const struct decoder *d = r->d;
@@ -52,8 +54,8 @@ static void read_to_its_end(struct run *r)
     r->kept = r->q->tl.n_run;
 }
 
-/* The sequence that the prompt goes to becomes it. */
-void run_begin(struct run *r)
+/* Finds the sequence for the prompt and makes the prompt its tokens. */
+static void begin(struct run *r)
 {
     struct decoder *d = r->d;
     const struct prompt *p = &r->p;
@@ -68,14 +70,14 @@ void run_begin(struct run *r)
     r->out->stats.n_cached = r->cached = j.pos;
     r->out->stats.n_ahead = sequence_take_ahead(q, j.pos);
     r->out->stats.refill = sequence_take_refill(q);
-    tell_read(r);
+    r->h.prefill(r->h.arg, q->tl.n_run, q->tl.n, r->cached);
     if (q->tl.n_run == p->snapshot_pos)
         sequence_keep(&d->sequences, q, false);
     if (q->tl.n_run == q->tl.n)
-        read_to_its_end(r);
+        begin_steps(r);
 }
 
-bool run_read(struct run *r, struct err *fault)
+static bool read_chunk(struct run *r, struct err *fault)
 {
     struct decoder *d = r->d;
     struct sequence *q = r->q;
@@ -85,18 +87,13 @@ bool run_read(struct run *r, struct err *fault)
         return false;
     if (t->n_run == r->p.snapshot_pos || t->n_run % SNAPSHOT_EVERY == 0)
         sequence_keep(&d->sequences, q, false);
-    tell_read(r);
+    r->h.prefill(r->h.arg, q->tl.n_run, q->tl.n, r->cached);
     if (t->n_run == t->n)
-        read_to_its_end(r);
+        begin_steps(r);
     return true;
 }
 
 /* ---- tokens ---- */
-
-static enum end no_room(const struct run *r, int n_new)
-{
-    return r->q->tl.n + n_new == r->d->o.n_ctx ? END_CONTEXT : END_LENGTH;
-}
 
 /* Reports the picks and appends them to the timeline.  Returns how many; 0 when the answer was interrupted: tokens that were not reported
  * must not be in the timeline, or the next prompt would have to rewind.  `before` are the statistics without them. */
@@ -122,11 +119,11 @@ static int take_tokens(struct run *r, const struct picks *p, const struct stats 
     return p->n;
 }
 
-/* False after an error. */
+/* Converts a result, and ends the answer if the result says so.  False after an error. */
 static bool picks_of(struct run *r, const struct step_result *in, struct picks *p)
 {
     struct stats *s = &r->out->stats;
-    const enum draft_source by = r->drafter->looked_up ? DRAFT_LOOKUP : DRAFT_MTP;
+    const enum draft_source by = r->drafter->by;
     *p = (struct picks){.n = in->n};
     for (int i = 0; i < in->n_drafts && i < ENGINE_MAX_DEPTH; i++) {
         s->drafts[by][i].drafted++;
@@ -140,7 +137,7 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
     }
     switch ((enum step_end)in->ended) {
     case STEP_STOPPED: end(r, END_STOP); break;
-    case STEP_FULL: end(r, no_room(r, in->n)); break;
+    case STEP_FULL: end(r, r->q->tl.n + in->n == r->d->o.n_ctx ? END_CONTEXT : END_LENGTH); break;
     case STEP_BAD_LOGIT: end(r, END_FAILED); return sampler_bad_logit(&r->out->why, in->bad_id, in->bad_logit);
     case STEP_ALL_BANNED: end(r, END_FAILED); return sampler_all_banned(&r->out->why, sampler_n_ids(r->p.how, r->d->c->vocab));
     case STEP_GOES_ON: break;
@@ -166,7 +163,7 @@ static double drafting_bytes(struct decoder *d)
          + block_bytes(t, now.chained_runs - old.chained_runs, now.chained_rows - old.chained_rows);
 }
 
-/* Of a result's step; the first pick is not a step.  What the step of several answers reads for all of them is counted in equal parts. */
+/* Bytes that a result's step moved; the first pick is not a step.  Bytes that several answers share are counted in equal parts. */
 static double step_bytes(const struct run *r, const struct step_result *in)
 {
     const struct traffic *t = &r->d->o.traffic;
@@ -187,7 +184,7 @@ static void count_bytes(struct run *r, const struct step_result *in)
         r->out->stats.bytes += (in ? step_bytes(r, in) : 0) + drafting_bytes(r->d);
 }
 
-/* Reports one result.  The rows of its tokens but the newest have run; the first result ran none.  False: nobody listens any more. */
+/* Reports one result.  The rows of its tokens but the newest have run; the first result ran none.  False: the answer was interrupted. */
 static bool report(struct run *r, const struct step_result *in)
 {
     struct stats before = r->out->stats;
@@ -234,6 +231,7 @@ static void ready_for_steps(struct run *r)
         r->d->counted = stepper_counts(r->d->stepper);
 }
 
+/* Launches the next pick of an answer that steps alone. */
 static void launch(struct run *r)
 {
     drafter_launch(r->drafter);
@@ -241,7 +239,7 @@ static void launch(struct run *r)
     r->n_outstanding++;
 }
 
-/* A snapshot on the way of a long answer: after an interruption less must be computed again. */
+/* Takes a snapshot in the middle of a long answer now and then: after an interruption less must be computed again. */
 static bool keep_on_way(struct run *r, struct err *fault)
 {
     struct decoder *d = r->d;
@@ -265,9 +263,9 @@ static bool take_result(struct run *r, struct step_result *result, struct err *f
     return true;
 }
 
-/* With a fixed number of drafts a device that works beside the host is always a pick ahead: it starts on the next one before the host has
- * read this one.  What it did beyond the last one that was reported is taken back by stepper_end(). */
-bool run_step(struct run *r, bool ahead, struct err *fault)
+/* Makes a step of one answer.  With a fixed number of drafts a device that works beside the host is always a pick ahead (`ahead`): it starts on the
+ * next one before the host has read this one.  What it did beyond the last one that was reported is taken back by stepper_end(). */
+static bool step_alone(struct run *r, bool ahead, struct err *fault)
 {
     struct step_result result;
     ready_for_steps(r);
@@ -297,7 +295,7 @@ static bool catch_up(struct run *r, struct err *fault)
     return true;
 }
 
-/* Those that go on. */
+/* Collects the answers that have not ended. */
 static int join(struct run *const *all, int n, struct run *in[STEP_ROWS], struct member m[STEP_ROWS])
 {
     int n_in = 0;
@@ -309,7 +307,7 @@ static int join(struct run *const *all, int n, struct run *in[STEP_ROWS], struct
     return n_in;
 }
 
-/* Drafts are made for all of them in the same runs of the MTP block. */
+/* Counts what the MTP block moved in equal parts, since it makes the drafts of all of them in the same runs. */
 static void share_drafting_bytes(struct decoder *d, struct run *const *in, int n)
 {
     const double each = d->o.traffic.c ? drafting_bytes(d) / n : 0;
@@ -326,12 +324,12 @@ static bool take_results(struct decoder *d, struct run *const *in, struct member
         in[i]->n_outstanding++;
         if (!take_result(in[i], &m[i].result, fault))
             return false;
-        m[i].goes_on = !in[i]->ended;
+        m[i].continues = !in[i]->ended;
     }
     return true;
 }
 
-bool runs_step(struct run *const *all, int n, struct err *fault)
+static bool step_together(struct run *const *all, int n, struct err *fault)
 {
     struct decoder *d = all[0]->d;
     struct run *in[STEP_ROWS];
@@ -349,7 +347,7 @@ bool runs_step(struct run *const *all, int n, struct err *fault)
     share_drafting_bytes(d, in, n_in);
     for (int i = 0; i < n_in; i++) {
         in[i]->moved_ns = clock_ns();
-        if (m[i].goes_on && !keep_on_way(in[i], fault))
+        if (m[i].continues && !keep_on_way(in[i], fault))
             return false;
     }
     return true;
@@ -357,7 +355,7 @@ bool runs_step(struct run *const *all, int n, struct err *fault)
 
 /* ---- end ---- */
 
-void run_stop(struct run *r)
+static void stop(struct run *r)
 {
     if (r->stage == RUN_READS)
         timeline_cut(&r->q->tl);
@@ -373,7 +371,7 @@ static bool end_steps(struct run *r, struct err *fault)
     return pos >= 0;
 }
 
-bool run_finish(struct run *r, struct err *fault)
+static bool finish(struct run *r, struct err *fault)
 {
     if (r->begun && !end_steps(r, fault))
         return false;
@@ -382,4 +380,162 @@ bool run_finish(struct run *r, struct err *fault)
         sequence_forget(&r->d->sequences, r->q);
     r->q->busy = false;
     return true;
+}
+
+/* ---- all of them ---- */
+
+bool decoder_may_begin(const struct decoder *d, uint64_t sequence)
+{
+    const struct sequence *q = sequences_named(&d->sequences, sequence);
+    return d->n_runs < d->most_runs && (q ? !q->busy : sequences_have_place(&d->sequences));
+}
+
+int decoder_n_answers(const struct decoder *d)
+{
+    return d->n_runs;
+}
+
+int decoder_most_answers(const struct decoder *d)
+{
+    return d->most_runs;
+}
+
+static void report_done(const struct decoder_hooks *h)
+{
+    if (h->done)
+        h->done(h->arg);
+}
+
+void decoder_begin(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out)
+{
+    *out = (struct outcome){0};
+    if (!check_prompt(d, p, &out->why)) {
+        out->finish = END_FAILED;
+        report_done(h);
+        return;
+    }
+    CHECK(decoder_may_begin(d, p->sequence));
+    struct run *r = d->runs[d->n_runs++] = memory_zeroed(1, sizeof *r);
+    *r = (struct run){.d = d, .p = *p, .h = *h, .out = out, .due = due_ns(p->submitted_ns, p->how->patience_ms)};
+    begin(r);
+}
+
+/* ---- the end of some ---- */
+
+static void take_out(struct decoder *d, int i)
+{
+    free(d->runs[i]);
+    for (d->n_runs--; i < d->n_runs; i++)
+        d->runs[i] = d->runs[i + 1];
+}
+
+/* Ends an answer.  The snapshot is taken after the end was reported, so that nobody waits for it. */
+static bool end_one(struct decoder *d, int i, struct err *fault)
+{
+    struct run *r = d->runs[i];
+    struct sequence *q = r->q;
+    group_disturbed(&d->group);
+    if (!finish(r, fault))
+        return false;
+    report_done(&r->h);
+    take_out(d, i);
+    sequence_keep(&d->sequences, q, false);
+    return d->dev->finish(d->dev, fault);
+}
+
+static bool end_ended(struct decoder *d, struct err *fault)
+{
+    for (int i = d->n_runs - 1; i >= 0; i--)
+        if (d->runs[i]->ended && !end_one(d, i, fault))
+            return false;
+    return true;
+}
+
+void decoder_fail(struct decoder *d, const struct err *fault)
+{
+    while (d->n_runs) {
+        struct run *r = d->runs[0];
+        r->out->finish = END_FAILED;
+        r->out->why = *fault;
+        report_done(&r->h);
+        take_out(d, 0);
+    }
+}
+
+/* ---- a turn ---- */
+
+/* The time since which its next chunk is waited for: when its last one began, or when it was due, whichever is later. */
+static int64_t waits_since(const struct run *r)
+{
+    return r->due > r->moved_ns ? r->due : r->moved_ns;
+}
+
+/* The prompt that is read next: the one that waits longest.  So those that are due alternate. */
+static struct run *next_to_read(const struct decoder *d)
+{
+    struct run *best = NULL;
+    for (int i = 0; i < d->n_runs; i++)
+        if (d->runs[i]->stage == RUN_READS && (!best || waits_since(d->runs[i]) < waits_since(best)))
+            best = d->runs[i];
+    return best;
+}
+
+/* Reads a chunk of that prompt; NULL: there is no prompt to read. */
+static bool read_some(struct decoder *d, struct run *r, struct err *fault)
+{
+    if (!r)
+        return true;
+    for (int i = 0; i < d->n_runs; i++)
+        if (d->runs[i]->begun)
+            drafter_disturbed(d->runs[i]->drafter);
+    group_disturbed(&d->group);
+    return read_chunk(r, fault);
+}
+
+/* The answers that take part in the next step: as many as it has rows, those that waited longest first.  Returns how many. */
+static int next_to_step(const struct decoder *d, struct run *in[STEP_ROWS])
+{
+    int n = 0;
+    for (int i = 0; i < d->n_runs; i++) {
+        struct run *r = d->runs[i];
+        int at = n;
+        if (r->stage != RUN_STEPS)
+            continue;
+        while (at > 0 && in[at - 1]->moved_ns > r->moved_ns)
+            at--;
+        for (int j = n < STEP_ROWS ? n : STEP_ROWS - 1; j > at; j--)
+            in[j] = in[j - 1];
+        if (at < STEP_ROWS)
+            in[at] = r;
+        n += n < STEP_ROWS;
+    }
+    return n;
+}
+
+bool decoder_turn(struct decoder *d, struct err *fault)
+{
+    struct run *in[STEP_ROWS];
+    for (int i = 0; i < d->n_runs; i++)
+        if (d->runs[i]->h.stop(d->runs[i]->h.arg))
+            stop(d->runs[i]);
+    bool ok = end_ended(d, fault);
+    const int n = ok ? next_to_step(d, in) : 0;
+    ok = ok && read_some(d, next_to_read(d), fault);
+    if (ok && n > 1)
+        ok = step_together(in, n, fault);
+    else if (ok && n)
+        ok = step_alone(in[0], d->n_runs == 1, fault);
+    ok = ok && end_ended(d, fault);
+    if (!ok)
+        decoder_fail(d, fault);
+    return ok;
+}
+
+bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault)
+{
+    bool ok = true;
+    decoder_begin(d, p, h, out);
+    while (ok && d->n_runs)
+        ok = decoder_turn(d, fault);
+    return ok;
 }

@@ -1,11 +1,10 @@
-/* The inside of the decoder, for decode.c, run.c and runs.c.  Nobody else includes this. */
-#ifndef Q35_ENGINE_DECODE_STATE_H
-#define Q35_ENGINE_DECODE_STATE_H
+/* The inside of the decoder, for decode.c and answering.c.  Nobody else includes this. */
+#ifndef Q35_ENGINE_ANSWERING_H
+#define Q35_ENGINE_ANSWERING_H
 
 #include "config/limits.h"
 #include "engine/decode.h"
-#include "engine/drafter.h"
-#include "engine/group.h"
+#include "engine/drafts.h"
 #include "engine/pace.h"
 #include "engine/sequence.h"
 
@@ -27,7 +26,7 @@ struct decoder {
     struct stepper_counts counted;      /* runs and rows of the MTP block that are in the statistics of answers already */
 };
 
-/* One answer under way.  It goes on in pieces, chunks of its prompt and then steps, so that several can take turns. */
+/* One answer under way.  It is made in pieces, chunks of its prompt and then steps, so that several can alternate. */
 struct run {
     struct decoder *d;
     struct prompt   p;
@@ -51,20 +50,11 @@ struct run {
     int64_t moved_ns;                   /* when its last chunk or step began; 0: not yet */
 };
 
-/* run.c: one of them.  What returns a bool is false when the device failed. */
-bool run_check(const struct decoder *d, const struct prompt *p, struct err *e);         /* the prompt can be answered; else why not */
-void run_begin(struct run *r);          /* finds its sequence */
-void run_stop(struct run *r);           /* ends it as interrupted */
-bool run_read(struct run *r, struct err *fault);        /* a chunk of the prompt */
-bool run_step(struct run *r, bool ahead, struct err *fault);    /* a step of its own; ahead: the next one may be launched before its result is
-                                                                 * taken */
-bool runs_step(struct run *const *all, int n, struct err *fault);        /* one step for all of them */
-bool run_finish(struct run *r, struct err *fault);       /* it has ended: its sequence is free */
-
-/* decode.c */
+/* In decode.c.  Runs a chunk of the sequence.  False when the device failed. */
 bool decoder_read_chunk(struct decoder *d, struct sequence *q, int rows, struct err *fault);
 /* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
 int  decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait);
+/* False with the reason when an id is none of the vocabulary's. */
 bool decoder_check_ids(const struct decoder *d, const int32_t *ids, int n, struct err *e);
 
 enum { SNAPSHOT_EVERY = 4096 };         /* prompt tokens: refilling them takes seconds, a copy of the states milliseconds */
