@@ -242,12 +242,6 @@ static bool is_interrupted(const struct client *c, const struct completion *answ
     return true;
 }
 
-static void drop_known(struct client *c, struct buf *body)
-{
-    for (int i = 0; i < c->n_dropped; i++)
-        body_drop(body, buf_str(&c->dropped[i]));
-}
-
 /* Leaves a field that another maker's server refuses out of this body and of later ones.  False: the refusal names no field. */
 static bool drop_refused(struct client *c, struct buf *body, const struct buf *refused)
 {
@@ -304,7 +298,8 @@ static void answer(struct client *c, struct buf *body)
     struct client_event done = {.kind = CLIENT_DONE};
     struct err e = {{0}};
     bool again = false;
-    drop_known(c, body);
+    for (int i = 0; i < c->n_dropped; i++)      /* fields that the server does not take */
+        body_drop(body, buf_str(&c->dropped[i]));
     int dropped = c->n_dropped;
     done.how = try_answer(c, body, &done.stats, &again, &e);
     for (int broken = 0; again && done.how == CLIENT_FAILED; dropped = c->n_dropped) {

@@ -124,14 +124,6 @@ static const json_t *find(const json_t *list, const char *wanted)
     return NULL;
 }
 
-static bool has_nameless(const json_t *list)
-{
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (!id_of(json_array_get(list, i)))
-            return true;
-    return false;
-}
-
 static const struct dialect *dialect_of(const json_t *model)
 {
     return owned_by(json_string_value(json_object_get(model, "owned_by")));
@@ -160,7 +152,10 @@ static void take(const json_t *model, struct remote_model *m)
 
 static bool refuse_none(const json_t *list, struct err *e)
 {
-    const char *what = !json_array_size(list) ? "no model" : has_nameless(list) ? "a model without a name" : "models for embeddings alone";
+    const char *what = json_array_size(list) ? "models for embeddings alone" : "no model";
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!id_of(json_array_get(list, i)))
+            what = "a model without a name";
     return err_set(e, "the server lists %s; --model names the one that it has", what);
 }
 

@@ -388,19 +388,14 @@ static bool read_prompt(struct question *q, const struct pyjson *top, struct err
     return (v && v->kind == PY_STR) || question_ids(v, &q->ids) || err_set(e, "prompt is neither a text nor a list of tokens");
 }
 
-/* Reads `logprobs`, which is the number of alternatives here. */
-static bool read_plain_logprobs(struct question *q, const struct pyjson *top, struct err *e)
-{
-    q->n_alternatives = -1;
-    return question_whole(top, "logprobs", 0, LIMIT_ALTERNATIVES, &q->n_alternatives, e);
-}
-
 bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e)
 {
     enum { USUAL_MAX = 16 };            /* tokens of an answer without max_tokens, as OpenAI defines it */
     struct pyjson top;
-    bool ok = read_client(q, body, &top, PLAIN, o, e) && read_prompt(q, &top, e) && read_plain_logprobs(q, &top, e);
+    bool ok = read_client(q, body, &top, PLAIN, o, e) && read_prompt(q, &top, e);
     q->plain = true;
+    q->n_alternatives = -1;
+    ok = ok && question_whole(&top, "logprobs", 0, LIMIT_ALTERNATIVES, &q->n_alternatives, e);         /* a number here */
     if (ok && !pyjson_given(&top, "max_tokens") && !pyjson_given(&top, "max_completion_tokens"))
         q->given.max_tokens = USUAL_MAX;
     return ok;
@@ -435,12 +430,6 @@ static void take(float *to, float from)
         *to = from;
 }
 
-static uint64_t random_seed(void)
-{
-    uint64_t seed = 0;
-    return getrandom(&seed, sizeof seed, GRND_NONBLOCK) == sizeof seed ? seed & INT64_MAX : 1;
-}
-
 void question_sampling(struct question *q, const struct options *o, const struct model_info *info)
 {
     const struct sampling *g = &q->given;
@@ -457,7 +446,9 @@ void question_sampling(struct question *q, const struct options *o, const struct
         s->top_k = g->top_k > 0 ? g->top_k : 0;
     if (g->max_tokens != NOT_GIVEN)
         s->max_tokens = g->max_tokens > 0 ? g->max_tokens : 0;
-    s->seed = q->seeded ? g->seed : options_given(o, OPT_seed) ? s->seed : random_seed();
+    uint64_t random = 1;
+    (void)!getrandom(&random, sizeof random, GRND_NONBLOCK);
+    s->seed = q->seeded ? g->seed : options_given(o, OPT_seed) ? s->seed : random & INT64_MAX;
     s->n_alternatives = q->n_alternatives < 0 ? 0 : q->n_alternatives ? q->n_alternatives : 1;
     if (q->biased) {
         s->bias_words = g->bias_words;

@@ -116,20 +116,6 @@ static void gone(void *arg, struct exchange *x)
 
 /* ---- the whole ---- */
 
-static void name_model(struct server *s)
-{
-    const char *slash = strrchr(s->r->model, '/');
-    buf_adds(&s->model, slash && slash[1] ? slash + 1 : s->r->model);
-}
-
-static void add_lane(struct server *s, struct responder *r)
-{
-    struct lane *l = &s->lanes[s->n_lanes++];
-    *l = (struct lane){.s = s, .r = r};
-    r->fn = on_news;
-    r->arg = l;
-}
-
 struct server *server_open(struct responder *const *all, int n, const struct server_options *so, struct err *e)
 {
     struct responder *r = n > 0 ? all[0] : NULL;
@@ -142,10 +128,15 @@ struct server *server_open(struct responder *const *all, int n, const struct ser
     s->so = *so;
     s->unused_ns = clock_ns();
     s->opened_s = time(NULL);
-    for (int i = 0; i < n; i++)
-        add_lane(s, all[i]);
+    s->n_lanes = n;
+    for (int i = 0; i < n; i++) {
+        s->lanes[i] = (struct lane){.s = s, .r = all[i]};
+        all[i]->fn = on_news;
+        all[i]->arg = &s->lanes[i];
+    }
     s->ready = r->ops->info(r) != NULL && r->can.tokens;
-    name_model(s);
+    const char *slash = strrchr(r->model, '/');         /* clients know the model by the last part of its path */
+    buf_adds(&s->model, slash && slash[1] ? slash + 1 : r->model);
     control_engine_key(so->engine ? so->engine : so->o, &s->options);
     if (!readings_init(&s->readings, routes_read, s))
         err_set(e, "cannot start a server: %s", strerror(errno));

@@ -42,29 +42,16 @@ bool tokens_too_many(struct text body, size_t most)
     return n > most;
 }
 
-/* Returns the text to make tokens of: `content` for llama.cpp's clients, `prompt` for vLLM's. */
-static const struct pyjson *plain_text(const struct pyjson *top)
-{
-    const struct pyjson *content = pyjson_get(top, "content"), *prompt = pyjson_get(top, "prompt");
-    const struct pyjson *found = content ? content : prompt;
-    return found && found->kind == PY_STR ? found : NULL;
-}
-
-/* True unless the client has switched names of control tokens off, which only those of llama.cpp do. */
-static bool wants_controls(const struct pyjson *top)
-{
-    const struct pyjson *parse_special = pyjson_get(top, "parse_special");
-    return !parse_special || pyjson_truth(parse_special);
-}
-
+/* Reads the text or the conversation to make tokens of. */
 static bool read_ids(struct responder *r, struct text body, const struct pyjson *top, const struct options *o, struct ids *ids, struct err *e)
 {
-    const struct pyjson *text = plain_text(top);
-    if (text) {
+    const struct pyjson *content = pyjson_get(top, "content"), *text = content ? content : pyjson_get(top, "prompt");        /* llama.cpp; vLLM */
+    if (text && text->kind == PY_STR) {
+        const struct pyjson *parse_special = pyjson_get(top, "parse_special");      /* only llama.cpp's clients switch control tokens off */
         const size_t n_ctx = (size_t)r->ops->info(r)->n_ctx, n = text->text.n;
         if (n > n_ctx && n > n_ctx * tokens_longest(r))
             return err_set(e, "the text has %zu bytes, more than the context can hold in its %zu tokens", n, n_ctx);
-        r->ops->encode(r, text->text, wants_controls(top), ids);
+        r->ops->encode(r, text->text, !parse_special || pyjson_truth(parse_special), ids);
         return true;
     }
     if (!pyjson_get(top, "messages"))
@@ -75,12 +62,6 @@ static bool read_ids(struct responder *r, struct text body, const struct pyjson 
     return ok;
 }
 
-static void add_ids(const struct ids *ids, struct buf *out)
-{
-    for (int i = 0; i < ids->n; i++)
-        buf_addf(out, "%s%d", i ? ", " : "", ids->data[i]);
-}
-
 bool tokens_of_text(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e)
 {
     struct arena mem = {0};
@@ -89,7 +70,8 @@ bool tokens_of_text(struct responder *r, struct text body, const struct options 
     bool ok = question_object(&top, body, &mem, e) && read_ids(r, body, &top, o, &ids, e);
     if (ok) {
         buf_addf(out, "{\"count\": %d, \"max_model_len\": %d, \"tokens\": [", ids.n, r->ops->info(r)->n_ctx);
-        add_ids(&ids, out);
+        for (int i = 0; i < ids.n; i++)
+            buf_addf(out, i ? ", %d" : "%d", ids.data[i]);
         buf_adds(out, "]}");
     }
     ids_free(&ids);

@@ -741,7 +741,7 @@ int web_timeout(const struct web *w)
     return most >= 0 && ms > (unsigned long long)most ? most : ms > 1u << 30 ? 1 << 30 : (int)ms;
 }
 
-/* True if a client that sends nothing more has left its request half sent, or none. */
+/* True if a client that sends nothing more has left its request half sent, or sent no request. */
 static bool has_left(const struct client *c)
 {
     char next;
