@@ -87,7 +87,8 @@ ask sglang/empty --model tiny --verbose
 is "... and then is asked for" "$out" "42 is it."
 has "... with a word" "$err" "the server does not list the model tiny; it is asked for all the same"
 ask sglang/unlisted
-has "so must it where there is no list" "$found $err" "refused (status 404): the server says: Not Found; without its list of models --model must name"
+has "so must it where there is no list" "$found $err" \
+    "refused (status 404): the server says: Not Found; since the server has no list of models, --model must name"
 ask sglang/unlisted --model tiny --dialect sglang
 is "... and then is asked for" "$out" "42 is it."
 has "... in the words of the dialect" "$(last)" '"chat_template_kwargs": {"enable_thinking": true}'

@@ -23,7 +23,7 @@ static bool attaches(const char *protocol, struct err *e)
     return ok;
 }
 
-static void test_relay__only_who_speaks_the_same_protocol_attaches(void **state)
+static void test_attached__only_who_speaks_the_same_protocol_attaches(void **state)
 {
     static const char *const others[] = {"", "0", "-1", "\"1\"", "1.0", "null", "99999999999999999999", "[1]"};
     char ours[16], next[16], said[64];
@@ -43,7 +43,7 @@ static void test_relay__only_who_speaks_the_same_protocol_attaches(void **state)
     }
 }
 
-static void test_relay__the_first_line_tells_the_protocol(void **state)
+static void test_attached__the_first_line_tells_the_protocol(void **state)
 {
     struct buf line = {0};
     char wanted[48];
@@ -85,7 +85,7 @@ static bool asks_without(const char *key, struct err *e)
     return ok;
 }
 
-static void test_relay__a_request_has_all_of_its_sampling_or_is_refused(void **state)
+static void test_attached__a_request_has_all_of_its_sampling_or_is_refused(void **state)
 {
     static const char *const keys[] = {
 #define SAMPLING_NUMBER(name, ...) #name,
@@ -107,9 +107,9 @@ static void test_relay__a_request_has_all_of_its_sampling_or_is_refused(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_relay__only_who_speaks_the_same_protocol_attaches),
-        cmocka_unit_test(test_relay__the_first_line_tells_the_protocol),
-        cmocka_unit_test(test_relay__a_request_has_all_of_its_sampling_or_is_refused),
+        cmocka_unit_test(test_attached__only_who_speaks_the_same_protocol_attaches),
+        cmocka_unit_test(test_attached__the_first_line_tells_the_protocol),
+        cmocka_unit_test(test_attached__a_request_has_all_of_its_sampling_or_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
