@@ -203,7 +203,7 @@ static void test_generate__drafts_equal_the_reference(void **state)
 static void test_generate__bad_lines_get_an_error_each_and_the_others_an_answer(void **state)
 {
     (void)state;
-    const struct engine_options o = {.backend = "cpu", .model_dir = golden_dir(0), .n_ctx = 64};
+    const struct debug_options o = {.backend = "cpu", .model_dir = golden_dir(0), .n_ctx = 64};
     const char *lines = "{\"ids\": [1], \"max_tokens\": 2}\n"
                         "not json\n"
                         "[1]\n"
