@@ -118,7 +118,7 @@ tsan: deps      ## the tests under the thread sanitizer, CPU only
 
 # The code of a decode step, and a part of the tests, which runs all of it.  Only that code is counted: counting makes products slow.
 MEASURED := $(wildcard kernels/cpu/step_*.c $(addprefix src/model/,step.c stepper.c cache.c state.c) \
-              $(addprefix src/engine/,decode.c answering.c sequence.c drafts.c gate.c price.c lookup.c pace.c timeline.c snapshot.c sampler.c))
+              $(addprefix src/engine/,decode.c answering.c sequence.c drafts.c gate.c price.c lookup.c timeline.c snapshot.c sampler.c))
 COVERED  := $(addprefix build/coverage/tests/,$(addprefix kernels/test_,step step_rows step_pick planes) $(addprefix golden/test_,stepper beside recipes resume) \
               $(addprefix unit/test_,decode engine forward gate share lookup pace timeline snapshot sampler))
 coverage: deps  ## the lines of a decode step, its stepper and the decode loop that the tests run, as a table (gcov)

@@ -5,7 +5,6 @@
 #include "config/limits.h"
 #include "engine/decode.h"
 #include "engine/drafts.h"
-#include "engine/pace.h"
 #include "engine/sequence.h"
 
 struct decoder {

@@ -1,4 +1,4 @@
-/* A checkpoint: the token ids, KV rows and states of a sequence in a file, so that a conversation goes on without computing them again.
+/* A checkpoint: the token ids, KV rows and states of a sequence in a file, so that a conversation continues without computing them again.
  * The file is only a copy: a program that finds it damaged, or of another model, deletes it and computes the tokens again.
  *
  * Sections are written to unused parts of the file and count from the next checkpoint_commit() on, which is one write of one page.  So after a kill

@@ -40,7 +40,7 @@ struct picks {
 };
 
 struct decoder_hooks {
-    bool (*stop)(void *arg);            /* asked between chunks and between steps */
+    bool (*stop)(void *arg);            /* called between chunks and between steps; true: stop */
     void (*prefill)(void *arg, int done, int total, int cached);        /* prompt tokens */
     bool (*tokens)(void *arg, const struct picks *p);   /* false: stop, and these tokens do not count */
     void (*done)(void *arg);            /* the outcome is complete; may be NULL */
@@ -68,14 +68,14 @@ bool decoder_may_begin(const struct decoder *d, uint64_t sequence);     /* an an
 void decoder_begin(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out);
 int  decoder_n_answers(const struct decoder *d);        /* under way */
 int  decoder_most_answers(const struct decoder *d);
-/* All of them go on: a chunk of one prompt, and a step of those that are past theirs.  False when the device failed: then all have ended, and the
- * decoder is of no more use. */
+/* Advances all of them: a chunk of one prompt, and a step of those whose prompts are read.  False when the device failed: then all have ended,
+ * and the decoder is of no more use. */
 bool decoder_turn(struct decoder *d, struct err *fault);
-void decoder_fail(struct decoder *d, const struct err *fault);   /* the device is gone: all end */
+void decoder_fail(struct decoder *d, const struct err *fault);   /* after the device failed: all end */
 /* One answer, from its beginning to its end. */
 bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault);
 
-/* Would decoder_read_ahead() run anything now? */
+/* True if decoder_read_ahead() would run anything now. */
 bool decoder_reads_ahead(const struct decoder *d, const struct beginning *b);
 /* While no answer is under way.  Runs the beginning up to the last position where chunks of every longer prompt end, too, so that bits are the
  * same; and keeps the states at the last such position up to snapshot_pos.  Ends after the chunk in which `stop` becomes true; what was run
@@ -84,11 +84,12 @@ bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*sto
 
 /* The sequence of that name, or for 0 the one that was used last.  False: it is not resident. */
 bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r);
-/* Does a sequence hold tokens that this prompt continues? */
+/* True if a sequence holds tokens that this prompt continues. */
 bool decoder_is_there(const struct decoder *d, uint64_t sequence, const int32_t *ids, int n);
-/* Where it is, or would come to lie, when an answer of it may begin.  *holder: the conversation that has this place; 0: none that has a name. */
+/* The place where the conversation is, or would be, when an answer of it may begin.
+ * *holder: the conversation that has this place; 0: no named one. */
 struct resident decoder_place(struct decoder *d, uint64_t sequence, uint64_t *holder);
-/* The place is nobody else's until it is released; decoder_restored() says that the conversation is there now. */
+/* Reserves the place until it is released; decoder_restored() notes that the conversation is there now. */
 void decoder_reserve(struct decoder *d, const struct resident *r);
 void decoder_release(struct decoder *d, const struct resident *r);
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r);

@@ -22,7 +22,8 @@ struct proposer {
     void (*chances)(const struct drafter *d, int n, double right[GATE_ROWS]);
 };
 
-/* Of the drafts that were not verified the first one is known, too, if all before it were right: the token that was picked is in its place. */
+/* Learns which drafts were right.  The first one that was not verified is known, too, if all before it were right: the token that was picked is in
+ * its place. */
 static void mtp_learn(struct drafter *d, const struct step_result *r)
 {
     int n_right = 0;
@@ -120,7 +121,7 @@ static int at_a_time(bool beside, double draft_ms)
     return beside && draft_ms > 0 && draft_ms < one_by_one_ms ? ENGINE_MAX_DEPTH : 1;
 }
 
-/* What the next step may verify.  new_drafts: more may be made before it. */
+/* Decides between the drafts that were made and, if `new_drafts`, more of them. */
 static struct decision decide(const struct drafter *d, bool new_drafts)
 {
     const struct offers o = {
@@ -160,7 +161,7 @@ void drafter_launch(struct drafter *d)
     }
     const bool first = !d->begun;
     if (!first && d->beside && d->launched_ns && !d->caught_up) {
-        /* Where the device works beside the host only the whole round that ends now, drafts included, can be timed. */
+        /* On a device that works beside the host only the whole round that ends now, drafts included, can be timed. */
         const double ms = clock_ms_since(d->launched_ns) - (d->by == DRAFT_MTP ? d->n * price_draft_ms(d->price, 1) : 0);
         if (ms > 0)
             price_step_took(d->price, 1 + d->n_verified, ms);
@@ -286,7 +287,7 @@ static int share_out(struct group *g, struct member *m, int n, struct stepper_pa
 void group_launch(struct group *g, struct member *m, int n)
 {
     struct stepper_part parts[STEP_ROWS];
-    /* Where the device works beside the host only the whole round that ends now, drafts included, can be timed. */
+    /* On a device that works beside the host only the whole round that ends now, drafts included, can be timed. */
     const double ms = clock_ms_since(g->launched_ns) - g->n_made * price_draft_ms(g->price, g->n_making);
     if (g->beside && g->launched_ns && ms > 0)
         price_step_took(g->price, g->n_rows, ms);

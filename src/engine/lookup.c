@@ -21,7 +21,7 @@ void lookup_free(struct lookup *l)
     *l = (struct lookup){0};
 }
 
-/* Of the LOOKUP_LEAST ids that end at position i. */
+/* Hashes the LOOKUP_LEAST ids that end at position i. */
 static uint32_t hash_of(const struct lookup *l, int i)
 {
     uint32_t h = 0;
@@ -40,7 +40,7 @@ static void insert(struct lookup *l, int i)
     *newest = i;
 }
 
-/* A larger table, when the text has outgrown it. */
+/* Makes a larger table, when the text has outgrown it. */
 static void rehash(struct lookup *l, int bits)
 {
     l->bits = bits;
@@ -50,7 +50,7 @@ static void rehash(struct lookup *l, int bits)
         insert(l, i);
 }
 
-/* How many ids before position i + 1 are those before j + 1. */
+/* How many ids before position i + 1 are equal to those before j + 1. */
 static int alike(const struct lookup *l, int i, int j)
 {
     int n = 0;
@@ -59,7 +59,7 @@ static int alike(const struct lookup *l, int i, int j)
     return n;
 }
 
-/* The longest match; of equal ones the newest. */
+/* Finds the longest match; of equal ones the newest. */
 static void find(struct lookup *l)
 {
     const int last = l->n - 1;
@@ -87,9 +87,9 @@ static void append(struct lookup *l, int32_t id)
 
 void lookup_add(struct lookup *l, int32_t id)
 {
-    const bool goes_on = l->length && l->ids[l->at] == id;
+    const bool continues = l->length && l->ids[l->at] == id;
     append(l, id);
-    if (goes_on) {                      /* no other match can have become longer than this one */
+    if (continues) {                      /* no other match can have become longer than this one */
         l->at++;
         l->length++;
     } else {

@@ -17,11 +17,11 @@ struct lookup {
 
 /* {0} is a valid one without a text. */
 void lookup_free(struct lookup *l);
-/* Another text. */
+/* Replaces the text. */
 void lookup_begin(struct lookup *l, const int32_t *ids, int n);
 void lookup_add(struct lookup *l, int32_t id);
-/* What followed there, `most` ids; where the text ends, once more what was proposed.  Returns how many: 0 when there is no match.
- * l->length says how good it is. */
+/* Copies what followed there, `most` ids; where the text ends, what was copied is repeated.  Returns how many: 0 when there is no match.
+ * l->length is the length of the match. */
 int  lookup_next(const struct lookup *l, int32_t *out, int most);
 
 #endif

@@ -23,7 +23,7 @@ double reads_usual(const char *device);                 /* what the device reach
 double reads_best(const char *path, const char *device);
 /* Writes `now` to the file if it is better than the rate there.  False with the reason. */
 bool   reads_remember(const char *path, const char *device, double now, struct err *e);
-/* True if reads are slow.  Appends a line that compares `now` with what was expected, and if they are slow says what to do. */
+/* True if reads are slow.  Appends a line that compares `now` with what was expected, and, if they are slow, advice. */
 bool   reads_slow(const struct reads *r, struct buf *line);
 
 /* In GB/s; all 0: nothing was measured. */
@@ -38,7 +38,7 @@ bool placement_prefers_host(const struct placement *p);
 /* Finds the figures of the device that `key` names: reads them from `file`, or measures them and appends them to it.  file: NULL for none.
  * Measuring takes a quarter of a second and 256 MiB of device and of host memory, one after the other. */
 void placement_find(struct placement *p, struct dev *d, const char *key, const char *file);
-/* Appends a line that says where weights lie and why; nothing when nothing was measured. */
+/* Appends a line about where weights lie and why; nothing when nothing was measured. */
 void placement_say(const struct placement *p, struct buf *out);
 
 #endif

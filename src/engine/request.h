@@ -1,4 +1,4 @@
-/* What is asked of the engine and how it ended. */
+/* Requests to the engine and their outcomes, as plain values. */
 #ifndef Q35_ENGINE_REQUEST_H
 #define Q35_ENGINE_REQUEST_H
 

@@ -88,7 +88,7 @@ void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, 
     struct requests *q = engine_requests(g);
     lock_take(&q->lock, LOCK_REQUESTS);
     drop_ahead(q);
-    q->n_ahead++;                       /* saves that were asked for before do not wait for this one */
+    q->n_ahead++;                       /* saves that were requested before do not wait for this one */
     if (!q->dead && n_ids > 0) {
         q->ahead_ids = copy(ids, n_ids, sizeof *ids);
         q->ahead = (struct beginning){.sequence = sequence, .ids = q->ahead_ids, .n = n_ids, .snapshot_pos = snapshot_pos};

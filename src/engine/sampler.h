@@ -20,7 +20,7 @@
 int  sampler_n_ids(const struct sampling *how, int vocab);
 /* Refuses numbers that mean nothing (a negative temperature, a bias for an id outside the vocabulary). */
 bool sampler_check(const struct sampling *how, int vocab, struct err *e);
-/* The state of the random stream where an answer goes on: behind its first n_answer_prefix ids. */
+/* The state of the random stream after the first n_answer_prefix ids of an answer. */
 uint64_t sampler_stream(const struct sampling *how);
 /* Why no id can be picked; both return false. */
 bool sampler_bad_logit(struct err *e, int id, float logit);

@@ -65,7 +65,7 @@ struct sequence *sequences_named(const struct sequences *s, uint64_t name)
     return NULL;
 }
 
-/* Of those without a name the one that shares the most. */
+/* The unnamed sequence with the longest common prefix. */
 static struct sequence *unnamed_that_goes_on(const struct sequences *s, const int32_t *ids, int n)
 {
     struct sequence *best = NULL;

@@ -17,7 +17,7 @@ struct dev;
 
 struct sequence {
     int             slot;               /* its place among all: whose snapshots they are */
-    uint64_t        name;               /* of the conversation, as engine_submit() was told; 0: none */
+    uint64_t        name;               /* of the conversation, as given to engine_submit(); 0: no name */
     bool            busy;               /* an answer of it is under way, or it is on its way back from a file: nobody else may use it */
     struct timeline tl;
     struct cache   *k;
@@ -25,7 +25,7 @@ struct sequence {
     bool            finished;           /* the last answer ended by itself (END_STOP): nobody continues it */
     int             ahead_from, ahead_to;       /* positions that were read ahead since the last answer */
     struct refill   refill;             /* noted since the last answer */
-    uint64_t        used;               /* when it was last asked for, on the clock of struct sequences; 0: never */
+    uint64_t        used;               /* when it was last used, on the clock of struct sequences; 0: never */
 };
 
 struct sequences {
@@ -65,7 +65,7 @@ struct sequence *sequences_choose(const struct sequences *s, uint64_t name, cons
 /* The sequence is used now, for a prompt of n tokens of that conversation.  rejoins: where the next turn will rejoin; 0: behind the prompt. */
 void sequence_use(struct sequences *s, struct sequence *q, uint64_t name, int n, int rejoins);
 
-/* Where the prompt can go on from what the sequence holds. */
+/* The position from which the prompt can continue what the sequence holds. */
 struct rejoin sequence_rejoin(const struct sequences *s, const struct sequence *q, const int32_t *ids, int n);
 /* Makes the ids the sequence and brings the states to the position from which it must be run. */
 void sequence_set_prompt(struct sequences *s, struct sequence *q, const struct rejoin *j, const int32_t *ids, int n);
@@ -77,7 +77,7 @@ void sequence_forget(struct sequences *s, struct sequence *q);
 /* Before sequence_set_prompt(): notes a refill if 64 tokens or more must be computed again, of those that prompt and sequence share or that the
  * last prompt expected to share; or if the conversation is not resident. */
 void sequence_note_refill(const struct sequences *s, struct sequence *q, uint64_t name, const struct rejoin *j);
-/* What was noted since the last call; of several the one that went back farthest. */
+/* Returns the refill that was noted since the last call; of several the one that went back farthest. */
 struct refill sequence_take_refill(struct sequence *q);
 
 /* Rows were read ahead from pos on. */

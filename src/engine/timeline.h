@@ -19,7 +19,7 @@ struct timeline {
     int      n, n_run;
 };
 
-/* Where a prompt can go on from what is there. */
+/* The position from which a prompt can continue what is there. */
 struct rejoin {
     int  common;                        /* tokens that prompt and timeline share: older snapshots stay valid */
     int  pos;                           /* the prompt's tokens from here on must be run (none when it is the prompt's length) */

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "engine/pace.h"
+#include "engine/price.h"
 
 enum { MOST = 4096 };
 
