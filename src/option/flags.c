@@ -158,7 +158,7 @@ static bool is_swapped(const char *a, const char *b)
 {
     while (*a && *a == *b)
         a++, b++;
-    return *a && a[0] == b[1] && a[1] == b[0] && !strcmp(a + 2, b + 2);
+    return *a && *b && a[0] == b[1] && a[1] == b[0] && !strcmp(a + 2, b + 2);
 }
 
 const char *nearest_name(const char *word, const char *const *names, int n)
