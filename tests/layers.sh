@@ -23,9 +23,9 @@ src/option   base/|answer/|option/|responder/responder.h|config/
 src/session  base/|answer/|option/|session/|config/
 src/tool     base/|option/|tool/
 src/chat     base/|answer/|option/|session/|tool/|responder/responder.h|chat/|config/
-src/responder!remote|local_far base/|answer/|text/|engine/engine.h|option/|chat/answer.h|responder/|config/
+src/responder!remote|far base/|answer/|text/|engine/engine.h|option/|chat/answer.h|responder/|config/
 src/responder/remote.c base/|answer/|remote/|option/|responder/|config/
-src/responder/local_far.c base/|answer/|remote/|engine/engine.h|responder/|config/
+src/responder/far.c base/|answer/|remote/|engine/engine.h|responder/|config/
 src/fetch    base/|fetch/|config/
 src/remote   base/|answer/|fetch/http.h|remote/|config/
 src/serve    base/|answer/|text/|fetch/http.h|option/|session/|chat/|responder/responder.h|serve/|config/

@@ -34,7 +34,7 @@ struct stats {
 
 /* Adds the figures of a request to a sum.  continues: the request continued the answer that the sum is of, so that its prompt is that one's. */
 void stats_add(struct stats *to, const struct stats *s, bool continues);
-/* What was added to `then` to make `now`. */
+/* Returns the figures that were added to `then` to make `now`. */
 struct stats stats_between(const struct stats *then, const struct stats *now);
 /* All figures of a request are unknown: -1. */
 struct stats stats_unknown(void);

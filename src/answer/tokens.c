@@ -3,33 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/memory.h"
 
-static void grow(struct tokens *t)
+void tokens_add(struct tokens *t, struct token token, const struct logprobs *alternatives)
 {
-    t->cap = t->cap ? 2 * t->cap : 64;
-    t->all = memory_resized(t->all, (size_t)t->cap * sizeof *t->all);
-    if (!t->alternatives)
-        return;
-    t->alternatives = memory_resized(t->alternatives, (size_t)t->cap * sizeof *t->alternatives);
-}
-
-static void note_alternatives(struct tokens *t, const struct logprobs *alternatives)
-{
+    const int cap = t->cap;
+    t->all = grow(t->all, t->n, &t->cap, sizeof *t->all);
+    if (t->alternatives && t->cap > cap)
+        t->alternatives = memory_resized(t->alternatives, (size_t)t->cap * sizeof *t->alternatives);
     if (alternatives && alternatives->n && !t->alternatives)
         t->alternatives = memory_zeroed((size_t)t->cap, sizeof *t->alternatives);
     if (t->alternatives)
         t->alternatives[t->n] = alternatives ? *alternatives : (struct logprobs){0};
-}
-
-void tokens_add(struct tokens *t, struct token token, const struct logprobs *alternatives)
-{
-    if (t->n == t->cap)
-        grow(t);
     token.at = SIZE_MAX;
-    t->all[t->n] = token;
-    note_alternatives(t, alternatives);
-    t->n++;
+    t->all[t->n++] = token;
 }
 
 void tokens_place(struct tokens *t, bool reasoning, size_t from, size_t n, size_t at)

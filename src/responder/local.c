@@ -33,6 +33,7 @@ static void die(struct local *l, const char *why)
     tell_text(l, NEWS_FATAL, why);
 }
 
+/* Reports READY when both the engine and the tokenizer are there. */
 static void tell_if_ready(struct local *l)
 {
     if (l->ready || !l->known || !l->tok)
@@ -41,12 +42,6 @@ static void tell_if_ready(struct local *l)
     if (l->tells)
         tell_text(l, NEWS_NOTE, "attached to the model that another q35chat has loaded");
     tell_text(l, NEWS_READY, "");
-}
-
-/* The tokenizer is there. */
-static void can_read(struct local *l)
-{
-    l->base.can.count = l->base.can.tokens = l->base.can.plain = true;
 }
 
 static void take_tokenizer(struct local *l)
@@ -62,13 +57,13 @@ static void take_tokenizer(struct local *l)
             die(guest, e.msg);
         return;
     }
-    can_read(l);
+    l->base.can.count = l->base.can.tokens = l->base.can.plain = true;
     if (tokenizer_notice(l->tok))
         tell_text(l, NEWS_NOTE, tokenizer_notice(l->tok));
     tell_if_ready(l);
     for (struct local *guest = l->guests; guest; guest = guest->next) {
         guest->tok = l->tok;
-        can_read(guest);
+        guest->base.can.count = guest->base.can.tokens = guest->base.can.plain = true;
         tell_if_ready(guest);
     }
 }
@@ -112,7 +107,7 @@ static void tell_event(struct local *l, const struct event *ev)
 static void drain(struct responder *r)
 {
     struct local *l = own(r);
-    if (l->host)                        /* its drain tells */
+    if (l->host)                        /* whose drain() reports for this one, too */
         return;
     take_tokenizer(l);
     if (l->dead)
@@ -143,7 +138,7 @@ static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
     return n;
 }
 
-/* --- what is asked of it -------------------------------------------------------------------------------------------- */
+/* --- functions that hand on ----------------------------------------------------------------------------------------- */
 
 static const struct model_info *info(const struct responder *r)
 {
@@ -210,7 +205,7 @@ static void read_notice(struct local *l)
     buf_free(&text);
 }
 
-/* Resolves links and dots, if the directory exists. */
+/* Resolves links and dots in the path, if the directory exists. */
 static void clean_path(struct buf *dir)
 {
     char *real = realpath(dir->data, NULL);
@@ -246,28 +241,17 @@ static void close_local(struct responder *r)
         loader_stop(l->loader);
         tokenizer_close(l->tok);
     }
-    speech_free(&l->speech);
-    prompt_free(&l->prompt);
-    ids_free(&l->head);
-    biases_free(&l->biases);
+    local_free_answer(l);
     buf_free(&l->dir);
     buf_free(&l->notice);
     free(l);
-}
-
-static bool check_biases(const struct responder *r, const char *const *items, int n, struct err *e)
-{
-    struct biases b = {0};
-    const bool ok = biases_make(&b, items, n, own_const(r)->tok, e);
-    biases_free(&b);
-    return ok;
 }
 
 static const struct responder_ops ops = {
     .request = local_request, .interrupt = local_interrupt, .end_thought = local_end_thought, .fds = fds, .drain = drain, .info = info,
     .machine = machine, .used = used, .count = count, .count_prompt = local_count_prompt, .encode = encode, .prompt = local_prompt,
     .read_ahead = local_read_ahead, .save = save, .restore = restore, .keep = keep,
-    .tokens = local_tokens, .says = local_says, .piece = piece, .check_biases = check_biases,
+    .tokens = local_tokens, .says = local_says, .piece = piece, .check_biases = local_check_biases,
     .close = close_local,
 };
 

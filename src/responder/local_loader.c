@@ -12,11 +12,11 @@
 #include "base/memory.h"
 #include "base/quiet.h"
 
-/* Shared with the thread: the last of the two frees it. */
+/* Shared by the owner and the thread; the last of the two frees it. */
 struct loader {
     atomic_int owners;
     pthread_t thread;
-    bool  running;                      /* the owner's: the thread was not joined yet */
+    bool  running;                      /* for the owner: the thread was not joined yet */
     char *dir;
     int   fd;                           /* eventfd */
     struct tokenizer *tok;

@@ -1,4 +1,4 @@
-/* Reads the tokenizer on a thread of its own, beside the weights. */
+/* Reads the tokenizer on a thread of its own, while the weights are loaded. */
 #ifndef Q35_RESPONDER_LOCAL_LOADER_H
 #define Q35_RESPONDER_LOCAL_LOADER_H
 
@@ -9,13 +9,13 @@
 
 struct loader;
 
-/* NULL with the reason if there is no thread to be had. */
+/* NULL with the reason if no thread can be started. */
 struct loader *loader_start(const char *dir, struct err *e);
-int  loader_fd(const struct loader *l);         /* readable when it is done */
-/* Takes the result if it is there: true once, then *tok is the tokenizer, or NULL with the reason. */
+int  loader_fd(const struct loader *l);         /* readable when the thread is done */
+/* Takes the result if the thread is done: true once, then *tok is the tokenizer, or NULL with the reason. */
 bool loader_take(struct loader *l, struct tokenizer **tok, struct err *e);
-/* Closes a tokenizer that was not taken.  Waits a moment for the thread; one that hangs in a file that does not answer is left
- * behind and cleans up by itself.  NULL is accepted. */
+/* Closes a tokenizer that was not taken.  Waits LOADER_MOMENT_MS for the thread; a thread that hangs in a file that does not answer cleans up by
+ * itself later.  NULL is accepted. */
 void loader_stop(struct loader *l);
 
 enum { LOADER_MOMENT_MS = 1000 };

@@ -2,9 +2,10 @@
 
 #include <string.h>
 
+#include "base/unicode.h"
 #include "text/template.h"
 
-/* The part of `all` behind the held text; false if it begins with something else, or the cut falls into a control token. */
+/* Finds the part of `all` after the held text.  False if `all` begins with another text, or a control token would be cut. */
 static bool rest_after(const struct segments *all, const struct buf *held, struct segments *rest, struct arena *a)
 {
     size_t done = 0;
@@ -53,6 +54,7 @@ bool prompt_make(struct prompt *p, const struct conversation *c, const struct ma
     return ok;
 }
 
+/* Encodes the prompt as if its last message were `last`. */
 static bool encode_with(const struct conversation *given, const char *last, const struct tokenizer *tok, struct ids *ids)
 {
     struct arena tmp = {0};
@@ -66,7 +68,7 @@ static bool encode_with(const struct conversation *given, const char *last, cons
     return ok;
 }
 
-/* What the ids of two last messages have in common from the prompt's beginning on. */
+/* Makes the ids that two prompts have in common, one for each of these last messages. */
 static bool encode_common(const struct conversation *c, const char *one, const char *two, const struct tokenizer *tok, struct ids *out)
 {
     struct ids other = {0};
@@ -80,12 +82,12 @@ static bool encode_common(const struct conversation *c, const char *one, const c
     return n > 0;
 }
 
-/* Two last messages begin in different ways. */
 bool prompt_beginning(const struct conversation *c, const struct tokenizer *tok, struct ids *out)
 {
-    return encode_common(c, "x", ". 1", tok, out);
+    return encode_common(c, "x", ". 1", tok, out);      /* two messages that begin differently */
 }
 
+/* Returns the last position of `id`, -1 if it is not there. */
 static int last_of(const struct ids *ids, int32_t id)
 {
     int i = ids->n - 1;
@@ -94,7 +96,7 @@ static int last_of(const struct ids *ids, int32_t id)
     return i;
 }
 
-/* What stands before the message is not encoded again: control tokens divide what is. */
+/* Only the message is encoded: it begins with a control token, and no other token spans that one. */
 bool prompt_typed(const struct ids *head, const char *words, const struct tokenizer *tok, struct ids *out)
 {
     struct message user = {.role = ROLE_USER};
@@ -142,4 +144,54 @@ void prompt_free(struct prompt *p)
     ids_free(&p->ids);
     ids_free(&p->held);
     buf_free(&p->held_text);
+}
+
+/* --- why tokens were computed again ------------------------------------------------------------------------------- */
+
+enum { N_SHOWN = 8 };                   /* tokens of the prompt on each side: a few words */
+
+/* Appends the text of tokens from..to-1 in quotes, as one line. */
+static void add_words(const struct ids *ids, int from, int to, const struct tokenizer *tok, struct buf *out)
+{
+    struct buf raw = {0}, valid = {0};
+    for (int i = from < 0 ? 0 : from; i < to && i < ids->n; i++) {
+        size_t n = 0;
+        const char *bytes = tokenizer_bytes(tok, ids->data[i], &n);
+        if (bytes)
+            buf_add(&raw, bytes, n);
+    }
+    unicode_replace(&valid, buf_str(&raw), raw.len);
+    const size_t n = valid.len ? unicode_plain(valid.data, valid.len, ' ') : 0;
+    buf_addc(out, '"');
+    buf_add(out, buf_str(&valid), n);
+    buf_addc(out, '"');
+    buf_free(&raw);
+    buf_free(&valid);
+}
+
+void refill_describe(const struct refill *r, const struct ids *ids, const struct tokenizer *tok, struct buf *out)
+{
+    if (!r->resident) {
+        if (r->pos)
+            buf_addf(out, "only the first %d tokens of the conversation were cached, in memory or in a checkpoint", r->pos);
+        else
+            buf_adds(out, "no part of the conversation was cached, in memory or in a checkpoint");
+        return;
+    }
+    if (r->common < ids->n) {
+        buf_addf(out, "the prompt differs from the cached one from token %d on: ", r->common);
+        if (r->common) {
+            buf_adds(out, "after ");
+            add_words(ids, r->common - N_SHOWN, r->common, tok, out);
+            buf_adds(out, ", ");
+        }
+        buf_adds(out, "it has ");
+        add_words(ids, r->common, r->common + N_SHOWN, tok, out);
+    } else {
+        buf_addf(out, "the prompt ends in the middle of the cached one, at token %d", ids->n);
+    }
+    if (r->pos)
+        buf_addf(out, "; the nearest snapshot is at %d, %s", r->pos, r->from_file ? "from the checkpoint on the disk" : "in memory");
+    else
+        buf_adds(out, "; no snapshot is before that");
 }

@@ -1,13 +1,14 @@
 /* The token ids of the next request.
  *
- * Within a turn, a request after tool calls begins with what the engine already holds: the prompt before and the ids that
- * were sampled.  Where the template writes the same text, these ids are taken as they are, because encoding that text may
- * give others and lose the cache; only the rest is encoded. */
+ * Within a turn, a request after tool calls begins with tokens that the engine holds: the prompt before it and the ids that were sampled.  Where the
+ * template writes the same text, these ids are used as they are, because encoding the text again may give others and lose the cache; only the rest is
+ * encoded. */
 #ifndef Q35_RESPONDER_LOCAL_PROMPT_H
 #define Q35_RESPONDER_LOCAL_PROMPT_H
 
 #include <stdbool.h>
 
+#include "answer/stats.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/ids.h"
@@ -22,20 +23,24 @@ struct prompt {
     int  spliced;               /* how many of `ids` came from `held` */
 };
 
-/* The ids of a prompt of which nothing is held, if somebody has made them before. */
+/* The ids of a whole prompt, where they were made before (responder_ops.prompt). */
 struct made {
     const struct ids *ids;
     int snapshot_pos;
 };
 
-/* Renders and encodes.  made: NULL, or its ids are taken where all would be encoded.  False with the template's refusal. */
+/* Renders and encodes.  made: NULL, or the ids for a prompt of which the engine holds nothing.  False with the template's refusal. */
 bool prompt_make(struct prompt *p, const struct conversation *c, const struct made *made, const struct tokenizer *tok, struct err *e);
-void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok);  /* `ids` were answered by these */
-/* The ids with which the prompt begins whatever the last message says. */
+/* Notes that `ids` were answered with these. */
+void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok);
+/* Makes the ids with which the prompt begins whatever its last message says. */
 bool prompt_beginning(const struct conversation *c, const struct tokenizer *tok, struct ids *out);
-/* The same of a prompt whose beginning `head` is known and whose last message begins with these whole words. */
+/* Makes the ids with which a prompt begins whose beginning `head` is known and whose last message begins with these whole words. */
 bool prompt_typed(const struct ids *head, const char *words, const struct tokenizer *tok, struct ids *out);
 void prompt_forget(struct prompt *p);                   /* a new turn begins */
 void prompt_free(struct prompt *p);
+
+/* Appends why more of the prompt `ids` was computed than what is new in it, as a line. */
+void refill_describe(const struct refill *r, const struct ids *ids, const struct tokenizer *tok, struct buf *out);
 
 #endif

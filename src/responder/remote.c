@@ -16,29 +16,29 @@
 /* The answer under way.
  *
  *     SILENT -> SPEAKING              request()
- *     SPEAKING -> STOPPING            interrupt(); nothing is told any more but DONE
+ *     SPEAKING -> STOPPING            interrupt(); only DONE is reported from here on
  *     SPEAKING, STOPPING -> SILENT    the client's answer has ended */
 enum speaking { SILENT, SPEAKING, STOPPING };
 
-enum { ASSUMED_CTX = 32768 };           /* tokens, of a server that does not say, without --ctx */
+enum { ASSUMED_CTX = 32768 };           /* tokens; if neither the server nor --ctx says */
 
 struct remote {
     struct responder base;
     struct client *client;
-    struct buf name;                    /* "ADDRESS MODEL", what sessions note */
-    size_t n_address;                   /* of its bytes */
-    struct buf names;                   /* of models, each ended by a zero byte, */
-    const char **models;                /* [n_models] and where they begin */
+    struct buf name;                    /* "ADDRESS MODEL", as sessions store it */
+    size_t n_address;                   /* bytes of ADDRESS */
+    struct buf names;                   /* names of the models, each ended by a zero byte */
+    const char **models;                /* [n_models] where each name begins */
     int    n_models;
-    bool   chosen;                      /* by the user */
+    bool   chosen;                      /* the user chose the model */
     struct model_info info;
-    int    ctx;                         /* where the server does not say */
+    int    ctx;                         /* tokens of context, if the server does not say */
     bool   known, dead;
-    bool   attached;                    /* that it is not loaded here is told when it is ready */
+    bool   attached;                    /* when it is ready, a note says that another program has loaded the model */
     enum speaking speaking;
     struct stats stats;
     int    used;                        /* tokens of the newest prompt and answer; -1: not known */
-    int64_t asked_ns, first_ns;         /* first_ns 0: nothing has come yet */
+    int64_t asked_ns, first_ns;         /* first_ns: of the first part of the answer; 0: not yet */
 };
 
 static struct remote *own(struct responder *r)
@@ -53,7 +53,7 @@ static const struct remote *own_const(const struct responder *r)
 
 /* ---- a request ---- */
 
-/* The messages, and the answer that is to be continued as the last one.  For free(). */
+/* Copies the messages and appends the answer to be continued.  The caller frees the list. */
 static struct message *messages_of(const struct request *q, int *n)
 {
     struct message *all = memory_alloc(((size_t)q->n_messages + 1) * sizeof *all);
@@ -88,7 +88,7 @@ static void tell_given(const struct remote *r, enum news_kind kind, struct text 
         responder_tell(&r->base, &(struct news){.kind = kind, .text = t, .replayed = true});
 }
 
-/* Bytes that no answer exceeds: every token is as long as the longest of any vocabulary. */
+/* Returns a number of bytes that no answer exceeds, with every token as long as the longest of any vocabulary. */
 static size_t most_bytes(const struct remote *r, const struct request *q)
 {
     enum { TOKEN_BYTES = 256, BESIDE = 1 << 16 };
@@ -127,14 +127,14 @@ static void interrupt(struct responder *base)
     client_stop(r->client);
 }
 
-/* ---- what the client tells ---- */
+/* ---- events of the client ---- */
 
 static void tell_text(const struct remote *r, enum news_kind kind, const char *text)
 {
     responder_tell(&r->base, &(struct news){.kind = kind, .text = text_of(text)});
 }
 
-/* Sessions note what was chosen as if it had been named at the start. */
+/* Stores the chosen model for sessions as if it had been named at the start. */
 static void take_chosen(struct remote *r, const char *model)
 {
     struct buf note = {0};
@@ -197,7 +197,7 @@ static void take_delta(struct remote *r, const struct completion_delta *d)
     if (d->kind == COMPLETION_READING) {
         r->stats.n_prompt = (int)d->total;
         r->stats.n_cached = (int)d->cached;
-    } else {                                    /* a part is a token at least; the server's own count comes at the end */
+    } else {                                    /* each part counts as a token; the server's own count comes at the end */
         r->stats.n_tokens++;
         if (!r->first_ns) {
             r->first_ns = clock_ns();
@@ -211,7 +211,7 @@ static void take_delta(struct remote *r, const struct completion_delta *d)
                                             .total = d->total, .cached = d->cached, .stats = &r->stats});
 }
 
-/* The server's own figures in place of those that were counted here. */
+/* Replaces the figures that were counted here with the server's own. */
 static void take_figures(struct remote *r, const struct stats *given)
 {
     struct stats *s = &r->stats;
@@ -303,7 +303,7 @@ static const struct model_info *info(const struct responder *r)
 
 static void machine(struct responder *r, struct machine_figures *m)
 {
-    (void)r, (void)m;                   /* nothing is known of the server's */
+    (void)r, (void)m;                   /* a server does not report its machine */
 }
 
 static int used(const struct responder *r)

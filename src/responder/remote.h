@@ -7,11 +7,10 @@
 
 struct responder;
 
-/* Of the server that the options mean (option/endpoint.h).  Returns at once; who the server is,
- * and that it is not there, is news.  NULL with the reason. */
+/* Opens the server that the options name (option/endpoint.h).  Returns at once: whether the server is there, and what it is, comes as news.  NULL
+ * with the reason. */
 struct responder *remote_open(const struct options *o, struct err *e);
-/* The same with a server of this user's own that listens on `socket` and has loaded the model of `dir`, which is what sessions note.  tells: it
- * says so in a note. */
+/* Opens a server of this user that listens on `socket` and has loaded the model of `dir`, which sessions store.  tells: a note says so. */
 struct responder *remote_attach(const struct options *o, const char *socket, const char *dir, bool tells, struct err *e);
 
 #endif

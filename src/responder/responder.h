@@ -1,8 +1,8 @@
 /* A responder answers: the engine in this process (responder/local.h), another q35chat, or a server.  The conversation knows them by this table
- * alone, and goes by what each says it can do.
+ * alone, and by what each can do (struct responder_can).
  *
  * All functions are called from one thread, and none but close() waits for the model.  The responder reports what happens as news: drain(), and
- * also request(), calls the owner's function with each.  For each request that it took the owner hears
+ * also request(), calls the owner's function with each.  For each accepted request these are
  *
  *     READING*  { TOKEN  REASONING  TEXT  CALL_BEGIN CALL }*  REFILL?  DONE
  *
@@ -30,7 +30,7 @@ struct responder;
 
 enum { RESPONDER_MAX_FDS = 4 };
 
-/* What a responder can do so far.  Members only change from false to true, until READY. */
+/* Abilities of a responder so far.  Members only change from false to true, until READY. */
 struct responder_can {
     bool count;                         /* it counts tokens exactly: count() and count_prompt() */
     bool tokens;                        /* it reports each token as TOKEN news; tokens(), says() and piece() */
@@ -45,7 +45,7 @@ struct responder_can {
     bool choose;                        /* it may have several models: models() and choose().  True from the beginning or never */
 };
 
-/* The beginning of the answer, which the responder continues: tokens if there are any, else texts; {0}: the answer begins anew. */
+/* The beginning of the answer, which the responder continues: tokens if there are any, else texts; {0}: a new answer. */
 struct given {
     const struct tokens *tokens;
     struct text reasoning, content;
@@ -65,7 +65,7 @@ struct request {
     bool follows;                       /* the messages are those of the request before, its answer, and the results of its calls */
     struct sampling sampling;
     struct given prefix;
-    const struct ids *plain;            /* the prompt as tokens, instead of messages and tools; the answer is not parsed.  NULL: there is none */
+    const struct ids *plain;            /* the prompt as tokens, instead of messages and tools; the answer is not parsed.  NULL: no such prompt */
     int  patience_ms;                   /* requests that come within this time go first (base/due.h); 0: a person waits for the answer */
     const struct ids *made;             /* tokens of the prompt, as prompt() made them of messages and tools; NULL: request() makes them */
     int  snapshot_pos;                  /* tokens of `plain` or `made` that the next prompt will share; 0: all */
@@ -105,12 +105,12 @@ struct news {
     bool truncated;
     uint64_t conversation;              /* RESTORED, SAVED: the number that restore() or save() got */
     size_t done, total, cached;
-    enum end end;                  /* END_STOP, END_LENGTH, END_CONTEXT, END_INTERRUPTED or END_FAILED */
-    const struct stats *stats;     /* figures of the answer so far; NULL: as before */
+    enum end end;                       /* END_STOP, END_LENGTH, END_CONTEXT, END_INTERRUPTED or END_FAILED */
+    const struct stats *stats;          /* figures of the answer so far; NULL: as before */
 };
 typedef void news_fn(const struct news *it, void *arg);
 
-/* An answer whose tokens somebody wants. */
+/* An answer whose tokens are to be found. */
 struct spoken {
     const struct message *m;
     const struct ids *ids;              /* ids as they were sampled; NULL: not known, its texts are encoded again */

@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/memory.h"
-#include "responder/local_source.h"
+#include "responder/source.h"
 
 struct near {
     struct source base;
@@ -22,9 +22,9 @@ static const struct near *own_const(const struct source *s)
     return (const struct near *)s;
 }
 
-static uint32_t submit(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos, const struct sampling *how)
+static uint32_t submit(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos, const struct sampling *sampling)
 {
-    return engine_submit(own(s)->engine, conversation, ids->data, ids->n, snapshot_pos, how);
+    return engine_submit(own(s)->engine, conversation, ids->data, ids->n, snapshot_pos, sampling);
 }
 
 static void interrupt(struct source *s, uint32_t serial)

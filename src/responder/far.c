@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "responder/local_source.h"
+#include "responder/source.h"
 #include "config/limits.h"
 #include "remote/asker.h"
 
