@@ -21,4 +21,6 @@ function found() {
     else statics[name] = statics[name] " " FILENAME
     name = ""
 }
-END { for (name in statics) if (name in world) { bad = 1; print name ":" statics[name] "; global in" world[name] | "sort" } close("sort"); exit bad }'
+END { for (name in statics) if (name in world) { bad = 1; print name ":" statics[name] "; global in" world[name] | "sort" }
+    close("sort"); exit bad }' || { echo "not ok static functions have the names of others, see above"; exit 1; }
+echo "ok no static function has the name of one that other files can call"

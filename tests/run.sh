@@ -41,7 +41,7 @@ fi
 
 rm -rf "$BUILD/logs"
 mkdir -p "$BUILD/logs"
-for t in ${SCRIPTS-tests/layers.sh tests/hub/*.sh tests/remote/*.sh tests/pty/*.sh tests/golden/*.sh} "$@"; do
+for t in ${SCRIPTS-tests/layers.sh tests/names.sh tests/prose.sh tests/hub/*.sh tests/remote/*.sh tests/pty/*.sh tests/golden/*.sh} "$@"; do
     case $t in tests/remote/soak.sh) continue ;; esac          # an hour: by hand
     case $t in *.sh) [ -z "$EMULATOR" ] || [ "$t" = tests/golden/debug.sh ] || continue ;; esac       # the others start programs by themselves
     printf '%s\n' "$t"

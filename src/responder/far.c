@@ -233,7 +233,7 @@ static void stop_endless(struct far *f)
         err_set(&why, "the q35chat that has loaded the model does not stop: %d tokens came, where %d are the limit", f->n_tokens,
                 f->most - LIMIT_STEP_ROWS);
     else
-        err_set(&why, "the q35chat that has loaded the model does not come to its answer: it reads %d tokens for ever", f->n_prompt);
+        err_set(&why, "the q35chat that has loaded the model does not answer: it has been reading %d tokens for too long", f->n_prompt);
     asker_stop(f->answers, f->serial);
     end_answer(f, END_FAILED, why.msg);
 }

@@ -89,7 +89,7 @@ static void make_body(struct buf *b)
 
 static const struct format *const formats[] = {&format_openai, &format_plain, &format_tokens};
 
-/* What was read, for the comparison; false: refused, with a sentence. */
+/* Reads a request into text for the comparison.  False: it was refused, with a sentence. */
 static bool read_once(const struct buf *body, const struct format *f, const struct options *o, struct buf *told)
 {
     static const struct model_info info = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20};

@@ -67,7 +67,7 @@ static void test_rope__turns_pairs_and_keeps_the_rest(void **state)
     free(x), free(y);
 }
 
-/* Of 32 pairs 1, 4, ... 31 turn by the row of the picture, 2, 5, ... 29 by the column, and the others by the time. */
+/* Checks the axes: of 32 pairs 1, 4, ... 31 turn by the row of the picture, 2, 5, ... 29 by the column, and the others by the time. */
 static void test_rope__pairs_turn_by_the_axis_that_is_theirs(void **state)
 {
     (void)state;
