@@ -259,7 +259,8 @@ static void take_token(const struct news *it)
 {
     size_t n = 0;
     const char *bytes = tokenizer_bytes(far.tok, it->token.id, &n);
-    for (size_t i = 0; i < n && !ends_answers(it->token.id); i++)      /* those have no text */
+    const bool hidden = ends_answers(it->token.id) || tokenizer_is_special(far.tok, it->token.id);
+    for (size_t i = 0; i < n && !hidden; i++)
         buf_addc(&owner.said, bytes[i] ? bytes[i] : ' ');
     for (int i = 0; it->alternatives && i < it->alternatives->n; i++)
         sum += (size_t)it->alternatives->ids[i];
