@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/syncer.h"
+#include "responder/local.h"
 #include "responder/local_state.h"
 #include "session/list.h"
 #include "session/record.h"
