@@ -146,8 +146,6 @@ void prompt_join(struct buf *prompt, const char *text, size_t n)
 {
     struct buf all = {0};
     const char *p = buf_str(prompt), *hole = strstr(p, "{}");
-    while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
-        n--;
     if (!n)
         return;
     if (!hole) {
@@ -156,6 +154,8 @@ void prompt_join(struct buf *prompt, const char *text, size_t n)
         buf_add(prompt, text, n);
         return;
     }
+    while (n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
+        n--;
     for (; hole; p = hole + 2, hole = strstr(p, "{}")) {
         buf_add(&all, p, (size_t)(hole - p));
         buf_add(&all, text, n);
@@ -186,6 +186,8 @@ int prompt_read_stdin(const struct options *o, struct buf *prompt, int64_t deadl
         prompt_say("stdin is not all UTF-8; other bytes became U+FFFD");
     if (!status && !n && strstr(buf_str(prompt), "{}"))
         prompt_say("stdin is empty: {} stays in the prompt as it is");
+    while (n && (s[n - 1] == '\n' || s[n - 1] == '\r'))
+        n--;
     if (!status)
         prompt_join(prompt, s, n);
     buf_free(&text);

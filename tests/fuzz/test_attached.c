@@ -227,6 +227,7 @@ static struct {
     bool in_call;
     size_t from;
     struct buf said;                    /* what the tokens of the answer decode to */
+    struct model_info model;            /* when its request was made */
     const char *wrong;
 } owner;
 
@@ -246,11 +247,11 @@ static int count_of(const struct buf *b, const char *what)
     return n;
 }
 
+/* True if the answer under way ends with this id.  Another program that takes over in the middle does not change that. */
 static bool ends_answers(int32_t id)
 {
-    const struct model_info *info = far.r->ops->info(far.r);
-    for (int i = 0; i < info->n_ends; i++)
-        if (info->ends[i] == id)
+    for (int i = 0; i < owner.model.n_ends; i++)
+        if (owner.model.ends[i] == id)
             return true;
     return false;
 }
@@ -377,6 +378,7 @@ static void ask(void)
         .thinking = one_in(2),
         .think_budget = one_in(4) ? 1 + (int)rnd(8) : 0, .sampling = {.max_tokens = one_in(3) ? 1 + (int)rnd(30) : 0, .n_alternatives = (int)rnd(3)},
     };
+    owner.model = *far.r->ops->info(far.r);
     owner.answers = true;               /* what was given comes within the call */
     owner.from = 0;
     owner.n_calls = 0;

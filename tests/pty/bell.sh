@@ -65,6 +65,7 @@ unset TERM_PROGRAM
 if command -v tmux > /dev/null; then
     forget
     tm new-session -d -x 80 -y 24 "'$q' --model '$demo' --temperature 0 --ctx 4096 --no-think --tools weather"
+    for i in $(seq $((10 * patience))); do tm capture-pane -p -t :0 | grep -q '^ ready' && break; sleep 0.1; done
     tm new-window "sh -i"
     tm send-keys -t :0 "$ask" Enter
     for i in $(seq $((10 * patience))); do [ "$(tm display-message -p -t :0 '#{window_bell_flag}')" = 1 ] && break; sleep 0.1; done
