@@ -63,8 +63,11 @@ static const char *check_result(uint32_t kind, const struct buf *printed, const 
     const struct buf kept = {.data = printed->data, .len = cut ? unicode_complete(buf_str(printed), SHORT) : printed->len};
     make_text(&kept, &text);
     if (!well && text.len >= 3 && !memcmp(text.data + text.len - 3, "\xEF\xBF\xBD", 3)
-        && (result->len < text.len || memcmp(buf_str(result), buf_str(&text), text.len)))
+        && (result->len < text.len || memcmp(buf_str(result), buf_str(&text), text.len))) {
         text.len -= 3;                  /* a part of a character at the end may be left out when a limit ends the tool */
+        while (text.len && strchr(" \t\r\n", text.data[text.len - 1]))
+            text.len--;
+    }
     const char *rest = buf_str(result) + (text.len < result->len ? text.len : result->len);
     if (!unicode_valid(buf_str(result), result->len) || !result->len)
         wrong = "a result is no text";
