@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "model/config.h"
 
 enum ck_layout { CK_BF16, CK_F32, CK_F16, CK_FP8, CK_INT4, CK_HYBRID };

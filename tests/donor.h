@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "model/safetensors_write.h"
 #include "model/shards.h"
 #include "prepare/source.h"

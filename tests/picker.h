@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "engine/sampler.h"
 #include "kernels/cpu/pool.h"
 

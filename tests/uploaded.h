@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack.h"
 #include "model/upload.h"

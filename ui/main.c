@@ -11,7 +11,6 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/log.h"
 #include "base/mapped.h"
 #include "base/memory.h"
 #include "base/unicode.h"
@@ -200,7 +199,7 @@ static void warn(struct options *o)
         options_warn_of(o, unused.data);
     buf_free(&unused);
     for (const char *p = options_warnings(o), *end; (end = strchr(p, '\n')); p = end + 1)
-        log_warn("%.*s", (int)(end - p), p);
+        err_warn("%.*s", (int)(end - p), p);
 }
 
 /* Prints what was asked about the program; -1: nothing was. */

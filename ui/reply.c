@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/unicode.h"
 #include "ui/prompt.h"
 #include "ui/tui/markdown.h"

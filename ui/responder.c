@@ -7,7 +7,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "config/limits.h"
 #include "option/endpoint.h"
@@ -42,7 +42,7 @@ static bool is_same(const struct options *o, const struct control_state *s, cons
     control_engine_key(o, &key);
     bool model = !strcmp(buf_str(&s->root), dir), same = model && has_all(buf_str(&s->options), buf_str(&key));
     if (model && !same)
-        log_warn("another q35chat has loaded this model, with %s instead of %s: it is loaded here as well",
+        err_warn("another q35chat has loaded this model, with %s instead of %s: it is loaded here as well",
                  s->options.len ? s->options.data : "default options", buf_str(&key));
     buf_free(&key);
     return same;
@@ -58,7 +58,7 @@ static bool needs_tokens(const struct options *o, bool whole)
 static bool speaks_our_protocol(const struct control_state *s, const char *instead)
 {
     if (s->protocol != RELAY_PROTOCOL)
-        log_warn("the q35chat that has loaded the model is of another version: between programs it speaks protocol %d, and this one %d; %s",
+        err_warn("the q35chat that has loaded the model is of another version: between programs it speaks protocol %d, and this one %d; %s",
                  s->protocol, RELAY_PROTOCOL, instead);
     return s->protocol == RELAY_PROTOCOL;
 }
@@ -104,7 +104,7 @@ static struct responder *attach(const struct options *o, bool whole, bool *faile
     enum control_found found = control_look(socket.data, &s, &why);
     char *real = found != CONTROL_FOUND ? NULL : options_model_dir(o, &dir, NULL) ? realpath(dir.data, NULL) : memory_strdup(buf_str(&s.root));
     if (found == CONTROL_FAILED)
-        log_warn("%s; the model is loaded here", why.msg);
+        err_warn("%s; the model is loaded here", why.msg);
     else if (found == CONTROL_BUSY)
         *failed = !wants_second_model(why.msg, e);
     if (real && is_same(o, &s, real) && speaks_our_protocol(&s, "it is loaded here as well")) {
@@ -189,7 +189,7 @@ static struct responder *share(struct responder *r, const struct options *o)
         guests[i] = local_guest(r);
     made = host_open(r, guests, SERVER_ANSWERS - 1, socket.data, o, waiter_leave, &why);
     if (!made && options_on(o, OPT_verbose))
-        log_warn("other programs cannot use the model of this chat: %s", why.msg);
+        err_warn("other programs cannot use the model of this chat: %s", why.msg);
     buf_free(&socket);
     return made ? made : r;
 }

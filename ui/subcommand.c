@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "config/limits.h"

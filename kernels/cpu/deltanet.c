@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/ops.h"
 

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/ops.h"
 

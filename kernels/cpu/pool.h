@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "kernels/ops.h"
 #include "kernels/step.h"
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "kernels/cpu/step_logits.h"
 #include "kernels/cpu/vec.h"
 

@@ -10,7 +10,7 @@
 
 #include "backend/dev.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/fill.h"

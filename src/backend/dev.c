@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 
 static const struct { const char *name; struct dev_caps caps; } backends[] = {
     {"cuda", {.packs_weights = true, .several = true, .beside_host = true, .kv_dtypes = 1u << DT_BF16,

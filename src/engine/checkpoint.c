@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/grow.h"
 #include "base/ids.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "config/limits.h"
 

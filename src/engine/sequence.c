@@ -4,7 +4,7 @@
 
 #include "backend/dev.h"
 #include "base/least.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 
 enum { WORTH_NOTING = 64 };             /* tokens of a refill: reading ahead ends at multiples of it */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 
 void timeline_init(struct timeline *t, int cap)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/least.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "kernels/gemm.h"
 #include "model/config.h"

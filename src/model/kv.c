@@ -5,7 +5,7 @@
 
 #include "backend/dev.h"
 #include "base/least.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 
 enum {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/least.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "model/workspace.h"
 

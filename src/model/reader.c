@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/worker.h"
 

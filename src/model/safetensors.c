@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/grow.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/mapped.h"
 #include "base/memory.h"
 

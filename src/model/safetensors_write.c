@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 
 enum { JOB = 8 << 20, ALIGN = 4096, MAX_THREADS = 64 };

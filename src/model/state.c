@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "backend/dev.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "model/weights.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/least.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "model/workspace.h"
 
 /* stream += W y; ssq: heads of y are divided by their rms first. */

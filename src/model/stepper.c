@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/patience.h"
 #include "model/prompt.h"

@@ -7,7 +7,7 @@
 #include "backend/dev.h"
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "kernels/fill.h"
 #include "kernels/planes.h"

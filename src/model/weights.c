@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/grow.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "kernels/number.h"
 #include "model/quantize.h"

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/ids.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "responder/source.h"
@@ -285,7 +285,7 @@ static void take_protocol(struct far *f, int theirs)
     if (f->watched)
         ask_restore(f);
     else
-        log_warn("the q35chat that has loaded the model is of another version: between programs it speaks protocol %d, and this one %d", theirs,
+        err_warn("the q35chat that has loaded the model is of another version: between programs it speaks protocol %d, and this one %d", theirs,
                  RELAY_PROTOCOL);
 }
 
@@ -357,7 +357,7 @@ static void take_end(struct far *f, const struct asker_event *ev)
         f->asks_machine = false;
     if (ev->tag == TAG_WATCH && ev->what == ASKER_REFUSED) {
         describe_refusal(&ev->text, &e);
-        log_warn("%s", e.msg);
+        err_warn("%s", e.msg);
     }
     if (ev->tag == TAG_WATCH)
         f->left = true;

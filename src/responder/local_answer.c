@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "option/flags.h"
 #include "responder/local_state.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/quiet.h"
 #include "serve/server_state.h"

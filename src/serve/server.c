@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "serve/control.h"
 #include "serve/server_state.h"
@@ -73,7 +73,7 @@ static void on_news(const struct news *it, void *arg)
         break;
     case NEWS_NOTE:
         if (first)
-            log_warn("%.*s", (int)it->text.n, it->text.p);
+            err_warn("%.*s", (int)it->text.n, it->text.p);
         break;
     case NEWS_RESTORED:
     case NEWS_SAVED:

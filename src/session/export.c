@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/unicode.h"
 #include "base/when.h"
 #include "option/paths.h"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/grow.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/move.h"
 #include "base/syncer.h"
@@ -239,7 +239,7 @@ static void keep_damaged(const struct session *s)
     struct buf path = {0};
     buf_addf(&path, "%s.damaged", s->path);
     if (link(s->path, path.data))
-        log_warn("cannot keep the damaged lines of %s as %s: %s", s->path, path.data, strerror(errno));
+        err_warn("cannot keep the damaged lines of %s as %s: %s", s->path, path.data, strerror(errno));
     buf_free(&path);
 }
 

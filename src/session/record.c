@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 

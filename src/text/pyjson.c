@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/unicode.h"
 
 enum { MAX_DEPTH = 1000, INDEX_FROM = 16 };

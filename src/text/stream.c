@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "text/pyjson.h"

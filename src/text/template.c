@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "text/pyjson.h"
 
 /* Tags of the template that are single tokens of the vocabulary. */

@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "text/jscan.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "model/reader.h"
 #include "model/upload.h"
 #include "model/upload_plan.h"

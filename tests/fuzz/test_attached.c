@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "responder/local.h"
@@ -512,6 +512,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attached__whatever_the_other_program_says_answers_end_once_and_cut_calls_look_cut),
     };
-    log_set_sink(ignore, NULL);
+    err_set_sink(ignore, NULL);
     return cmocka_run_group_tests_name("attached fuzz", tests, NULL, NULL);
 }

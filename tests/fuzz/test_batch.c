@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/unicode.h"
 #include "responder/responder.h"
 #include "tests/fuzz/mutate.h"
@@ -365,7 +365,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch__each_line_gives_its_own_answer_or_an_error),
     };
-    log_set_sink(ignore, NULL);
+    err_set_sink(ignore, NULL);
     setenv("XDG_STATE_HOME", "/nonexistent", 1);
     setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
     return cmocka_run_group_tests_name("batch fuzz", tests, NULL, NULL);

@@ -1361,7 +1361,7 @@ static int setup(void **state)
     assert_true(tmpdir_put(&home, "note", "a file\n", 7));
     watch = mmap(NULL, sizeof *watch, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(watch != MAP_FAILED);
-    log_set_sink(no_word, NULL);        /* disks that fail are the subject here */
+    err_set_sink(no_word, NULL);        /* disks that fail are the subject here */
     return 0;
 }
 

@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "config/limits.h"
 #include "serve/server.h"
@@ -909,6 +909,6 @@ int main(void)
         cmocka_unit_test(test_server__clients_get_their_own_answers_and_nothing_private),
         cmocka_unit_test(test_checkpoint_path__any_path_is_refused_or_is_that_of_a_conversation),
     };
-    log_set_sink(ignore, NULL);
+    err_set_sink(ignore, NULL);
     return cmocka_run_group_tests_name("server fuzz", tests, setup, teardown);
 }

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "model/safetensors.h"
 
 enum { N_PROMPTS = 6 };

@@ -10,7 +10,7 @@
 
 #include "backend/dev.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack_piece.h"
 #include "model/quantize.h"

@@ -14,7 +14,7 @@
 #include <utmp.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 
 enum { BITS_PER_BYTE = 10, MS = 1000000 };
 

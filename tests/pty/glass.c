@@ -7,7 +7,6 @@
 #include <vterm.h>
 
 #include "base/err.h"
-#include "base/log.h"
 #include "base/unicode.h"
 
 enum place { TEXT, ESCAPE, CHARSET, CSI, STRING };

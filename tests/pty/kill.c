@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/grow.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "chat/chat.h"
 #include "responder/local.h"
 #include "session/file.h"

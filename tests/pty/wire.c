@@ -36,7 +36,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/log.h"
 #include "tests/pty/cable.h"
 
 static struct {

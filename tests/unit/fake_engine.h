@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/ids.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "engine/engine.h"
 #include "text/tokenizer.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "backend/dev.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "engine/sampler.h"
 #include "model/cache.h"
 #include "model/config.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 
 enum { CROWD = 4, MS = 1000000 };
 

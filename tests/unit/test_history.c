@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "tests/slow_disk.h"
 #include "tests/tmpdir.h"
 #include "ui/tui/history.h"
@@ -26,7 +26,7 @@ static int setup(void **state)
 {
     (void)state;
     *warned = 0;
-    log_set_sink(on_warning, NULL);
+    err_set_sink(on_warning, NULL);
     if (!tmpdir_make(&dir))
         return -1;
     snprintf(path, sizeof path, "%s/history", dir.path);
@@ -38,7 +38,7 @@ static int teardown(void **state)
     (void)state;
     tmpdir_drop(&dir, "history");
     tmpdir_remove(&dir);                /* fails if something else was left there */
-    log_set_sink(NULL, NULL);
+    err_set_sink(NULL, NULL);
     return access(dir.path, F_OK) ? 0 : -1;
 }
 

@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "base/log.h"
 #include "base/unicode.h"
 #include "session/title.h"
 
@@ -252,9 +251,9 @@ static void test_unicode__messages_are_plain_lines(void **state)
     err_set(&e, "%s", longer);
     assert_int_equal(strlen(e.msg), 510);
     assert_true(unicode_valid(e.msg, strlen(e.msg)));
-    log_set_sink(sink, NULL);
-    log_warn("%s", "\xc2\x9b" "2Jx\xe2\x80\xae\xc3\xa9");
-    log_set_sink(NULL, NULL);
+    err_set_sink(sink, NULL);
+    err_warn("%s", "\xc2\x9b" "2Jx\xe2\x80\xae\xc3\xa9");
+    err_set_sink(NULL, NULL);
     assert_string_equal(warned, "?2Jx?\xc3\xa9");
 }
 

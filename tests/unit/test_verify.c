@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "kernels/number.h"
 #include "model/shards.h"
 #include "model/synthetic.h"

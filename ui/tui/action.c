@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "base/arena.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "ui/tui/keys.h"
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/unicode.h"
 #include "ui/tui/input.h"
 #include "ui/tui/numbers.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 
 static const struct glyph blank = {.n = 1, .width = 1, .text = {' '}};

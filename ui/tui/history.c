@@ -14,7 +14,6 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 
@@ -80,7 +79,7 @@ static int read_lines(struct history *h, const struct buf *file, int *bad)
 
 static void lose_file(struct history *h, const char *verb)
 {
-    log_warn("cannot %s %s: %s; what you type is remembered only until the end of the program", verb, h->path, strerror(errno));
+    err_warn("cannot %s %s: %s; what you type is remembered only until the end of the program", verb, h->path, strerror(errno));
     free(h->path);
     h->path = NULL;
 }
@@ -185,7 +184,7 @@ static void load(struct history *h)
     if (there && !S_ISREG(st.st_mode))
         err_set(&e, "%s is not a plain file", h->path);
     if (*e.msg || !buf_read_file(&file, h->path, MAX_FILE, &e)) {
-        log_warn("%s; what you type is remembered only until the end of the program", e.msg);
+        err_warn("%s; what you type is remembered only until the end of the program", e.msg);
         free(h->path);
         h->path = NULL;
     } else {

@@ -2,7 +2,7 @@
  *
  * Several programs may write the file at once; each line is appended under a lock.  Lines that are no JSON strings are skipped and stay.  If the file
  * has more than twice `size` lines when it is opened or closed, only the last `size` are kept.  If it cannot be read or written, that is said once
- * (log_warn), a file that cannot be read is left alone, and the history is kept in memory. */
+ * (err_warn), a file that cannot be read is left alone, and the history is kept in memory. */
 #ifndef Q35_UI_TUI_HISTORY_H
 #define Q35_UI_TUI_HISTORY_H
 

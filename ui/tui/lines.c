@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "ui/tui/glyph.h"
 
 void lines_reset(struct lines *l)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "session/export.h"
 #include "ui/tui/excerpt.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "ui/tui/syntax.h"
 
 struct sheet_mark sheet_mark(const struct sheet *s)

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#include "base/log.h"
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "ui/tui/anchor.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 
 enum { MOMENT_MS = 100, LAST_MS = 1000 };       /* LAST_MS: how long the restoring bytes may be stuck at the end */
 
@@ -159,7 +159,7 @@ void tty_take(struct tty *t)
     if (!at_exit)
         atexit(tty_give_back_now);
     at_exit = true;
-    log_before_bug(tty_give_back_now);
+    err_before_bug(tty_give_back_now);
     catch_signals();
     make_raw(t->in, t->found);
 }

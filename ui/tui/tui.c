@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/log.h"
+#include "base/err.h"
 #include "base/unicode.h"
 #include "option/paths.h"
 #include "ui/goodbye.h"
@@ -86,7 +86,7 @@ static int wake_open(void)
     for (int i = 0; i < N_TAKEN; i++)
         handle(taken[i].sig);
     signal(SIGPIPE, SIG_IGN);
-    log_set_sink(on_line, NULL);
+    err_set_sink(on_line, NULL);
     return ends[0];
 }
 
@@ -113,7 +113,7 @@ static unsigned wake_take(struct buf *lines)
 /* Restores the default actions of the signals. */
 static void wake_close(void)
 {
-    log_set_sink(NULL, NULL);
+    err_set_sink(NULL, NULL);
     for (int i = 0; i < N_TAKEN; i++)
         signal(taken[i].sig, SIG_DFL);
     close(ends[0]);
