@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "chat/chat.h"
 #include "option/flags.h"
@@ -228,23 +229,23 @@ static void one(struct batch *b, const char *line, size_t n)
 static bool next(struct batch *b, struct buf *line)
 {
     enum { LONGEST = 16 << 20 };
-    enum buf_line got;
+    enum file_line got;
     buf_reset(line);
-    while ((got = buf_read_line(line, stdin, LONGEST)) == BUF_LINE_INTERRUPTED && !interrupt_signal())
+    while ((got = file_read_line(line, stdin, LONGEST)) == FILE_LINE_INTERRUPTED && !interrupt_signal())
         ;
-    b->line += got == BUF_LINE || got == BUF_LINE_TOO_LONG;
+    b->line += got == FILE_LINE || got == FILE_LINE_TOO_LONG;
     snprintf(b->about, sizeof b->about, "line %d: ", b->line);
     b->id = NULL;
-    b->unreadable = got == BUF_LINE_UNREADABLE || got == BUF_LINE_TOO_LONG;
-    if (got == BUF_LINE_UNREADABLE)
+    b->unreadable = got == FILE_LINE_UNREADABLE || got == FILE_LINE_TOO_LONG;
+    if (got == FILE_LINE_UNREADABLE)
         fprintf(stderr, "q35chat: cannot read line %d of stdin: %s\n", b->line + 1, strerror(errno));
-    if (got == BUF_LINE_TOO_LONG)
+    if (got == FILE_LINE_TOO_LONG)
         reply_fail(&b->a, "longer than 16 MiB; the rest of the input was not read", EXIT_USAGE);
     while (line->len && strchr("\r\n", line->data[line->len - 1]))
         line->data[--line->len] = 0;
-    if (got == BUF_LINE && !prompt_is_blank(line))
+    if (got == FILE_LINE && !prompt_is_blank(line))
         one(b, line->data, line->len);
-    return got == BUF_LINE;
+    return got == FILE_LINE;
 }
 
 int batch_run(struct options *o, const struct buf *words)

@@ -25,20 +25,4 @@ void buf_consume(struct buf *b, size_t n);              /* drops the first n byt
 void buf_free(struct buf *b);
 const char *buf_str(const struct buf *b);               /* never NULL */
 
-#include "base/file.h"
-#define buf_read_file file_read
-#define buf_read_stream file_read_stream
-#define buf_read_fd file_read_fd
-#define buf_read_line file_read_line
-#define buf_write file_write
-#define buf_append_file file_append
-#define buf_replace_file file_replace
-#define buf_replace_file_unsynced file_replace_unsynced
-#define buf_line file_line
-#define BUF_LINE FILE_LINE
-#define BUF_LINE_END FILE_LINE_END
-#define BUF_LINE_INTERRUPTED FILE_LINE_INTERRUPTED
-#define BUF_LINE_TOO_LONG FILE_LINE_TOO_LONG
-#define BUF_LINE_UNREADABLE FILE_LINE_UNREADABLE
-
 #endif

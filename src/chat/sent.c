@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/unicode.h"
 #include "option/paths.h"
 #include "session/export.h"
@@ -41,7 +42,7 @@ bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent
     if (ok && (size_t)st.st_size > ATTACH_MAX)
         ok = err_set(e, "%s is %.1f MiB; the limit is %zu", path, (double)st.st_size / (1 << 20), ATTACH_MAX >> 20);
     ok = ok && is_text(fd, path, e);
-    if (ok && text && (ok = buf_read_fd(&raw, fd, path, ATTACH_MAX, e)))
+    if (ok && text && (ok = file_read_fd(&raw, fd, path, ATTACH_MAX, e)))
         unicode_replace(text, buf_str(&raw), raw.len);
     if (ok)
         *bytes = text ? raw.len : (size_t)st.st_size;

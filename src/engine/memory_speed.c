@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "backend/dev.h"
 
 enum { LONGEST_FILE = 1 << 20 };
@@ -50,7 +51,7 @@ double reads_best(const char *path, const char *device)
 {
     struct buf text = {0};
     double best = 0;
-    const char *line = buf_read_file(&text, path, LONGEST_FILE, NULL) ? buf_str(&text) : NULL;
+    const char *line = file_read(&text, path, LONGEST_FILE, NULL) ? buf_str(&text) : NULL;
     for (; line; line = strchr(line, '\n'), line += line != NULL)
         best = figure_of(line, device) > best ? figure_of(line, device) : best;
     buf_free(&text);
@@ -63,7 +64,7 @@ bool reads_remember(const char *path, const char *device, double now, struct err
         return true;
     struct buf line = {0};
     buf_addf(&line, "%.1f %s\n", now, device);
-    bool ok = buf_append_file(path, line.data, line.len);
+    bool ok = file_append(path, line.data, line.len);
     buf_free(&line);
     return ok || err_set(e, "cannot remember the best read in %s: %s", path, strerror(errno));
 }
@@ -113,7 +114,7 @@ static bool recall(struct placement *p, const char *key, const char *file)
 {
     struct buf text = {0};
     bool found = false;
-    const char *line = file && buf_read_file(&text, file, LONGEST_FILE, NULL) ? buf_str(&text) : NULL;
+    const char *line = file && file_read(&text, file, LONGEST_FILE, NULL) ? buf_str(&text) : NULL;
     for (; line; line = strchr(line, '\n'), line += line != NULL)
         found |= figures_of(line, key, p);
     buf_free(&text);
@@ -126,7 +127,7 @@ static void remember(const struct placement *p, const char *key, const char *fil
     struct buf line = {0};
     buf_addf(&line, "%.1f %.1f %.1f %s\n", p->device, p->host, p->again, key);
     if (file)
-        buf_append_file(file, line.data, line.len);
+        file_append(file, line.data, line.len);
     buf_free(&line);
 }
 

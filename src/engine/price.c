@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 
 enum {
     TRUSTED = 6,                        /* after so many measurements of a ratio, steps of its rows correct one_ms too */
@@ -161,7 +162,7 @@ bool price_recall(struct price *p, const char *path, const char *key)
     struct buf text = {0};
     struct err ignored;
     bool found = false;
-    char *rest = buf_read_file(&text, path, BYTES, &ignored) ? text.data : NULL;
+    char *rest = file_read(&text, path, BYTES, &ignored) ? text.data : NULL;
     for (char *line; (line = strsep(&rest, "\n"));) {
         struct price got;
         const char *of = parse(line, &got);
@@ -193,7 +194,7 @@ static void write_others(struct buf *out, const char *path, const char *key)
     struct buf text = {0};
     struct err ignored;
     int n = 0;
-    char *rest = buf_read_file(&text, path, BYTES, &ignored) ? text.data : NULL;
+    char *rest = file_read(&text, path, BYTES, &ignored) ? text.data : NULL;
     for (char *line; (line = strsep(&rest, "\n"));) {
         struct price p;
         const char *of = parse(line, &p);
@@ -211,7 +212,7 @@ bool price_remember(const struct price *p, const char *path, const char *key, st
     struct buf out = {0};
     write_others(&out, path, key);
     write_line(&out, p, key);
-    const bool ok = buf_replace_file_unsynced(path, out.data, out.len)
+    const bool ok = file_replace_unsynced(path, out.data, out.len)
                  || err_set(e, "cannot remember what steps take in %s: %s", path, strerror(errno));
     buf_free(&out);
     return ok;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "kernels/conv.h"
 #include "kernels/deltanet.h"
@@ -408,7 +409,7 @@ bool config_load(struct model_config *c, const char *dir, struct err *e)
     bool ok = false;
     struct buf path = {0}, text = {0};
     buf_addf(&path, "%s/config.json", dir);
-    if (!refuse_missing(dir, buf_str(&path), e) || !buf_read_file(&text, buf_str(&path), MAX_FILE, e)
+    if (!refuse_missing(dir, buf_str(&path), e) || !file_read(&text, buf_str(&path), MAX_FILE, e)
         || !config_parse(c, buf_str(&text), text.len, buf_str(&path), e))
         goto out;
     buf_reset(&path);
@@ -417,7 +418,7 @@ bool config_load(struct model_config *c, const char *dir, struct err *e)
     if (access(buf_str(&path), F_OK) && errno == ENOENT)
         ok = true;
     else
-        ok = buf_read_file(&text, buf_str(&path), MAX_FILE, e) && read_generation(c, &text, buf_str(&path), e);
+        ok = file_read(&text, buf_str(&path), MAX_FILE, e) && read_generation(c, &text, buf_str(&path), e);
 out:
     buf_free(&text);
     buf_free(&path);

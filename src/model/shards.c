@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 #define INDEX "model.safetensors.index.json"
@@ -134,7 +135,7 @@ static bool follow_index(struct shards *s, const char *dir, struct err *e)
     json_error_t je;
     bool ok = false;
     buf_addf(&path, "%s/" INDEX, dir);
-    if (!buf_read_file(&text, buf_str(&path), MAX_INDEX, e))
+    if (!file_read(&text, buf_str(&path), MAX_INDEX, e))
         goto out;
     root = json_loadb(buf_str(&text), text.len, JSON_REJECT_DUPLICATES, &je);
     const json_t *map = json_object_get(root, "weight_map");

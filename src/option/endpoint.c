@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "option/flags.h"
 #include "option/paths.h"
 
@@ -27,7 +28,7 @@ static bool make_key(const char *path, struct err *e)
         buf_addf(&line, "%02x", bytes[i]);
     buf_addc(&line, '\n');
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && buf_write(fd, line.data, line.len);
+    bool ok = fd >= 0 && file_write(fd, line.data, line.len);
     if (!ok)
         err_set(e, "cannot write the key file %s: %s", path, strerror(errno));
     if (fd >= 0)
@@ -54,7 +55,7 @@ bool key_read(const char *path, bool makes, struct buf *key, struct err *e)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_set(e, "cannot read the key file %s: %s", path, strerror(errno));
-    bool ok = is_private_key(fd, path, e) && buf_read_fd(key, fd, path, LONGEST_KEY, e);
+    bool ok = is_private_key(fd, path, e) && file_read_fd(key, fd, path, LONGEST_KEY, e);
     close(fd);
     if (ok)
         key->len = strcspn(buf_str(key), "\r\n");

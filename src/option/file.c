@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "option/paths.h"
 
@@ -174,7 +175,7 @@ enum { MAX_FILE = 1 << 20, PATIENCE_MS = 10000 };
 bool options_read_file(struct options *o, const char *path, struct err *e)
 {
     struct buf text = {0};
-    bool ok = buf_read_stream(&text, path, MAX_FILE, PATIENCE_MS, e) && read_text(o, &text, path, e);
+    bool ok = file_read_stream(&text, path, MAX_FILE, PATIENCE_MS, e) && read_text(o, &text, path, e);
     buf_free(&text);
     return ok;
 }
@@ -184,7 +185,7 @@ bool options_read_usual_file(struct options *o, struct err *e)
     struct buf path = {0}, text = {0};
     bool ok = true;
     if (paths_config(&path) && access(path.data, F_OK) == 0)
-        ok = buf_read_file(&text, path.data, MAX_FILE, e) && read_text(o, &text, path.data, e);
+        ok = file_read(&text, path.data, MAX_FILE, e) && read_text(o, &text, path.data, e);
     buf_free(&path);
     buf_free(&text);
     return ok;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "responder/local_state.h"
@@ -197,7 +198,7 @@ static void read_notice(struct local *l)
 {
     struct buf path = {0}, text = {0};
     buf_addf(&path, "%s/notice.txt", l->dir.data);
-    if (buf_read_file(&text, path.data, 4096, NULL))
+    if (file_read(&text, path.data, 4096, NULL))
         unicode_replace(&l->notice, buf_str(&text), text.len - (text.len && text.data[text.len - 1] == '\n'));
     if (l->notice.len)
         l->base.notice = l->notice.data;

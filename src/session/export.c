@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/err.h"
 #include "base/unicode.h"
@@ -242,7 +243,7 @@ bool export_write(const char *file, const struct buf *text, struct err *e)
     paths_expand(&path, file);
     int fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     bool ok = fd >= 0 || err_set(e, errno == EEXIST ? "%s exists; choose another name" : "cannot make %s: %s", file, strerror(errno));
-    if (ok && !buf_write(fd, text->data, text->len))
+    if (ok && !file_write(fd, text->data, text->len))
         ok = err_set(e, "cannot write %s: %s", file, strerror(errno));
     if (fd >= 0 && close(fd) && ok)
         ok = err_set(e, "cannot write %s: %s", file, strerror(errno));

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/grow.h"
 #include "base/err.h"
 #include "base/memory.h"
@@ -123,7 +124,7 @@ void session_checkpoint(const char *file, struct buf *path)
 static bool append_text(int fd, const char *path, const struct buf *text, struct err *e)
 {
     off_t before = lseek(fd, 0, SEEK_END);
-    if (buf_write(fd, text->data, text->len))
+    if (file_write(fd, text->data, text->len))
         return true;
     int why = errno;
     if (ftruncate(fd, before))
@@ -276,7 +277,7 @@ static int make_file(const char *path, const struct buf *header)
     struct buf tmp = {0};
     buf_addf(&tmp, "%s.XXXXXX", path);
     int fd = mkostemp(tmp.data, O_APPEND | O_CLOEXEC);
-    bool ok = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && buf_write(fd, header->data, header->len)
+    bool ok = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && file_write(fd, header->data, header->len)
            && file_move(tmp.data, path);
     int why = errno;
     if (fd >= 0 && !ok) {
@@ -373,7 +374,7 @@ static void describe_damage(const struct contents *f, const char *path, struct b
 static bool read_all(struct contents *f, const char *path, struct transcript *t, struct buf *note, struct err *e)
 {
     struct unfinished u = {0};
-    if (!buf_read_file(&f->text, path, MAX_FILE, e))
+    if (!file_read(&f->text, path, MAX_FILE, e))
         return false;
     if (!f->text.len)
         return err_set(e, "%s is empty", path);

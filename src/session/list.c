@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/grow.h"
 #include "base/memory.h"
 #include "base/when.h"
@@ -256,7 +257,7 @@ static bool read_file(struct buf *file, const char *path)
         file->len = (size_t)n;
         file->data[n] = 0;
     }
-    bool ok = n > 0 && begins(as_ours(file->data, &tmp), "q35chat", NULL) && buf_read_fd(file, fd, path, MAX_FILE, NULL);
+    bool ok = n > 0 && begins(as_ours(file->data, &tmp), "q35chat", NULL) && file_read_fd(file, fd, path, MAX_FILE, NULL);
     if (fd >= 0)
         close(fd);
     buf_free(&tmp);

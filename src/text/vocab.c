@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "text/jscan.h"
@@ -448,7 +449,7 @@ static bool read_tokenizer(struct load *l)
 {
     struct buf text = {0}, rest = {0};
     json_t *root = NULL;
-    bool ok = buf_read_file(&text, l->path, MAX_FILE, l->e) && cut_tables(l, &text, &rest) && (root = parse(l, &rest)) &&
+    bool ok = file_read(&text, l->path, MAX_FILE, l->e) && cut_tables(l, &text, &rest) && (root = parse(l, &rest)) &&
               check_model(l, json_object_get(root, "model"));
     if (ok && !is(json_object_get(root, "normalizer"), "type", "NFC"))
         ok = bad(l, "normalizer is %s, expected NFC", string_at(json_object_get(root, "normalizer"), "type"));
@@ -470,7 +471,7 @@ static bool read_config(struct load *l)
     struct buf text = {0};
     json_t *root = NULL, *o;
     const char *key;
-    bool ok = buf_read_file(&text, l->path, MAX_FILE, l->e) && (root = parse(l, &text));
+    bool ok = file_read(&text, l->path, MAX_FILE, l->e) && (root = parse(l, &text));
     json_t *list = json_object_get(root, "added_tokens_decoder");
     if (ok && list && !json_is_object(list))
         ok = bad(l, "added_tokens_decoder is not an object");

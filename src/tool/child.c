@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/unicode.h"
@@ -238,7 +239,7 @@ static void name_cgroup(struct child *c)
     struct buf text = {0};
     *c->cgroup = 0;
     int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && buf_read_fd(&text, fd, "", 1 << 16, NULL) && !strncmp(buf_str(&text), "0::/", 4)) {
+    if (fd >= 0 && file_read_fd(&text, fd, "", 1 << 16, NULL) && !strncmp(buf_str(&text), "0::/", 4)) {
         const char *own = text.data + 3;
         int n = snprintf(c->cgroup, sizeof c->cgroup, "/sys/fs/cgroup%.*s/q35chat-%d-%d", (int)strcspn(own, "\n"), own, (int)getpid(), made++);
         if (n >= (int)sizeof c->cgroup - 32)

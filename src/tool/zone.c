@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 
 enum { LARGEST = 1 << 20, DAY = 86400 };
 
@@ -243,7 +244,7 @@ bool zone_time(const char *name, time_t t, struct tm *tm)
     int offset = 0;
     int64_t leaps = 0;
     buf_addf(&path, "/usr/share/zoneinfo/%s", name);
-    bool ok = !strcmp(name, "UTC") || (is_name(name) && buf_read_file(&file, path.data, LARGEST, NULL) && find_offset(&file, t, &offset, &leaps));
+    bool ok = !strcmp(name, "UTC") || (is_name(name) && file_read(&file, path.data, LARGEST, NULL) && find_offset(&file, t, &offset, &leaps));
     buf_free(&path);
     buf_free(&file);
     if (ok) {

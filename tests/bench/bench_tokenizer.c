@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "text/tokenizer.h"
 #include "tests/golden/vocabulary.h"
 
@@ -19,7 +20,7 @@ static void read_text(struct buf *text, int n, char **files)
         files = g.gl_pathv;
     }
     for (int i = 0; i < n && text->len < 16000000; i++)
-        buf_read_file(text, files[i], (size_t)64 << 20, NULL);
+        file_read(text, files[i], (size_t)64 << 20, NULL);
     globfree(&g);
     if (!text->len)
         buf_adds(text, "No text to measure with; here is one sentence in English instead, over and over again. ");

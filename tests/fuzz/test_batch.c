@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/unicode.h"
 #include "responder/responder.h"
 #include "tests/fuzz/mutate.h"
@@ -233,7 +234,7 @@ static void run_batch(const struct buf *input, struct buf *out, int *status)
     char *printed = NULL, *said = NULL;
     size_t n = 0, n_said = 0;
     const int fd = memfd_create("input", MFD_CLOEXEC);
-    assert_true(fd >= 0 && buf_write(fd, buf_str(input), input->len) && !lseek(fd, 0, SEEK_SET));
+    assert_true(fd >= 0 && file_write(fd, buf_str(input), input->len) && !lseek(fd, 0, SEEK_SET));
     for (int i = 0; i < asked.n; i++)
         buf_reset(&asked.prompts[i]);
     asked.n = 0;

@@ -20,6 +20,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/syncer.h"
 #include "responder/local.h"
 #include "responder/local_state.h"
@@ -795,7 +796,7 @@ static void do_hostile(uint32_t a, uint32_t b)
     char path[256], name[32];
     uint32_t dice = a << 16 | b;
     if (a % 3 && chat_saved_as(w.c))
-        buf_read_file(&text, chat_saved_as(w.c), 1 << 20, NULL);
+        file_read(&text, chat_saved_as(w.c), 1 << 20, NULL);
     if (!text.len)
         buf_add(&text, good, sizeof good - 1);
     damage(&text, &dice);
@@ -1327,7 +1328,7 @@ static struct tokenizer *with_ids_exchanged(void)
 {
     struct buf text = {0};
     struct err e = {0};
-    CHECK(buf_read_file(&text, "tests/data/chat/tokenizer.json", 1 << 20, &e));
+    CHECK(file_read(&text, "tests/data/chat/tokenizer.json", 1 << 20, &e));
     char *a = strstr(text.data, "\"a\":97"), *b = strstr(text.data, "\"b\":98");
     CHECK(a && b);
     a[5] = '8';

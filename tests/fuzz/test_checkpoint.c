@@ -8,6 +8,7 @@
 #include <limits.h>
 
 #include "model/config.h"
+#include "base/file.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 #include "tests/checkpoint.h"
@@ -237,7 +238,7 @@ static void read_all(struct buf *b, const char *dir, const char *name)
     struct err e = {0};
     path_of(path, dir, name);
     *b = (struct buf){0};
-    if (!buf_read_file(b, path, 1 << 26, &e))
+    if (!file_read(b, path, 1 << 26, &e))
         fail_msg("%s", e.msg);
 }
 

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "fetch/digest.h"
 #include "fetch/hub.h"
@@ -514,12 +515,12 @@ static void spoil(struct download *d)
 {
     struct buf b = {0};
     const char *path = one_in(4) ? part_path : journal_path;
-    if (buf_read_file(&b, path, 1 << 20, NULL) && b.len) {
+    if (file_read(&b, path, 1 << 20, NULL) && b.len) {
         mutate(&b, journal_words, COUNT(journal_words), b.data);
         /* only its size: bytes that the journal calls hashed are not read again */
         if (path == part_path) {
             struct buf was = {0};
-            assert_true(buf_read_file(&was, path, 1 << 20, NULL));
+            assert_true(file_read(&was, path, 1 << 20, NULL));
             const size_t n = b.len;
             buf_reset(&b);
             buf_add(&b, was.data, n < was.len ? n : was.len);
@@ -527,7 +528,7 @@ static void spoil(struct download *d)
                 buf_addc(&b, 'x');
             buf_free(&was);
         }
-        assert_true(buf_replace_file_unsynced(path, buf_str(&b), b.len));
+        assert_true(file_replace_unsynced(path, buf_str(&b), b.len));
         d->spoiled = true;
     }
     buf_free(&b);
@@ -560,7 +561,7 @@ static const char *finish(struct download *d, struct part *p)
     bool wrong = false;
     const bool finished = part_finish(p, &wrong, &e), remains = disk.mode == DISK_WORKS && (!access(part_path, F_OK) || !access(journal_path, F_OK));
     if (finished) {
-        assert_true(buf_read_file(&b, final_path, 1 << 20, NULL));
+        assert_true(file_read(&b, final_path, 1 << 20, NULL));
         hash_of(b.data ? b.data : "", b.len, d->f.lfs, hex);
         const bool same = b.len == d->f.bytes && !strcmp(hex, d->f.hash);
         buf_free(&b);
@@ -628,7 +629,7 @@ static void test_part__no_journal_gives_a_file_with_wrong_bytes(void **state)
                 spoil(&d);
         }
         buf_reset(&journal);
-        buf_read_file(&journal, journal_path, 1 << 20, NULL);
+        file_read(&journal, journal_path, 1 << 20, NULL);
         if (wrong)
             fail_input(&run, wrong, buf_str(&journal), journal.len);
         finished += !access(final_path, F_OK);

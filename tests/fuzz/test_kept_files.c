@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/unicode.h"
+#include "base/file.h"
 #include "engine/price.h"
 #include "tests/fuzz/disk.h"
 #include "tests/fuzz/mutate.h"
@@ -103,7 +104,7 @@ static const char *keep_one(const char *key)
     price_doubt(&p);
     if (!price_recall(&got, path, key) || !same_price(&got, &p))
         wrong = "the prices that were kept last are not found again";
-    if (!buf_read_file(&text, path, 1 << 20, &e) || count_lines(&text) > 32)
+    if (!file_read(&text, path, 1 << 20, &e) || count_lines(&text) > 32)
         wrong = "the file has more than 32 lines";
     for (uint32_t i = 0; i < COUNT(price_keys) && count_lines(&text) < 32; i++)
         if (had[i] && strcmp(price_keys[i], key) && (!price_recall(&got, path, price_keys[i]) || !same_price(&got, &before[i])))
@@ -128,7 +129,7 @@ static void test_pricelist__a_line_that_is_kept_is_found_again_in_any_file(void 
                 assert_true(price_remember(&p, path, rnd(3) ? ANY(price_keys) : key, &e));
             }
             buf_reset(&good);
-            assert_true(buf_read_file(&good, path, 1 << 20, &e));
+            assert_true(file_read(&good, path, 1 << 20, &e));
         }
         buf_reset(&b);
         buf_add(&b, good.data, good.len);

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "base/file.h"
 #include "tests/tmpdir.h"
 
 enum { PAGE = 4096, ROOT_BYTES = 40 };
@@ -105,7 +106,7 @@ static void try_all(void (*change)(struct buf *b), int n_tries, bool exact)
     assert_true(tmpdir_make(&d));
     snprintf(path, sizeof path, "%s/talk", d.path);
     write_file(path, 2);
-    assert_true(buf_read_file(&whole, path, 1 << 20, &e));
+    assert_true(file_read(&whole, path, 1 << 20, &e));
     for (int i = 0; i < n_tries; i++) {
         struct buf b = {0};
         seed = (uint64_t)i + 1;

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/unicode.h"
 #include "tests/tmpdir.h"
 #include "text/tokenizer.h"
@@ -101,8 +102,8 @@ static void damaged(const char *name, int ms)
     struct tmpdir d;
     struct buf json = {0}, config = {0}, b = {0};
     int n_read = 0, n_refused = 0;
-    assert_true(buf_read_file(&json, "tests/data/tokenizer/small/tokenizer.json", 1 << 20, NULL));
-    assert_true(buf_read_file(&config, "tests/data/tokenizer/small/tokenizer_config.json", 1 << 20, NULL));
+    assert_true(file_read(&json, "tests/data/tokenizer/small/tokenizer.json", 1 << 20, NULL));
+    assert_true(file_read(&config, "tests/data/tokenizer/small/tokenizer_config.json", 1 << 20, NULL));
     assert_true(tmpdir_make(&d));
     assert_true(tmpdir_put(&d, "tokenizer.json", json.data, json.len));
     assert_true(tmpdir_put(&d, "tokenizer_config.json", config.data, config.len));

@@ -16,6 +16,7 @@
 
 #include "backend/dev.h"
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/ids.h"
 #include "debug/debug.h"
 #include "engine/engine.h"
@@ -474,7 +475,7 @@ static void test_generate__an_engine_begins_with_the_prices_that_one_before_it_m
     assert_true(tmpdir_make(&dir));
     ask_remembering(dir.path);
     buf_addf(&file, "%s/prices", dir.path);
-    assert_true(buf_read_file(&text, file.data, 10000, &e));
+    assert_true(file_read(&text, file.data, 10000, &e));
     const char *key = strstr(text.data, " cpu, ");
     assert_non_null(key);
     for (int i = 0; i < 2; i++) {

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/err.h"
 #include "option/options.h"
 #include "ui/process.h"
@@ -435,10 +436,10 @@ static void test_manual__its_tables_are_those_of_the_program(void **state)
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         struct buf page = {0}, wanted = {0};
         struct err e = {0};
-        assert_true(buf_read_file(&page, pages[i].path, 1 << 20, &e));
+        assert_true(file_read(&page, pages[i].path, 1 << 20, &e));
         renew(&pages[i], page.data, &wanted);
         if (getenv("WRITE_MANUAL"))
-            assert_true(buf_replace_file(pages[i].path, wanted.data, wanted.len));
+            assert_true(file_replace(pages[i].path, wanted.data, wanted.len));
         else if (strcmp(page.data, wanted.data))
             fail_msg("%s has old tables: make manual writes them", pages[i].path);
         buf_free(&page);
@@ -452,7 +453,7 @@ static void test_manual__the_page_about_pipes_has_every_exit_status(void **state
     struct buf page = {0}, row = {0};
     struct err e = {0};
     (void)state;
-    assert_true(buf_read_file(&page, "docs/pipes.md", 1 << 20, &e));
+    assert_true(file_read(&page, "docs/pipes.md", 1 << 20, &e));
     for (int i = 0; i < N_EXITS; i++) {
         buf_reset(&row);
         buf_addf(&row, "\n| %d | %s |\n", all_exits[i].number, all_exits[i].meaning);

@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include "base/unicode.h"
+#include "base/file.h"
 #include "debug/debug.h"
 #include "tests/golden/fixture.h"
 #include "text/tokenizer.h"
@@ -189,7 +190,7 @@ static void test_debug_tokenize__takes_golden_lines_as_they_are(void **state)
     (void)state;
     struct buf golden = {0};
     char *out;
-    assert_true(buf_read_file(&golden, GOLDEN, 1 << 24, NULL));
+    assert_true(file_read(&golden, GOLDEN, 1 << 24, NULL));
     assert_int_equal(run_debug(golden.data, golden.len, &out), 0);
     const char *q = golden.data, *a = out;
     for (; *q; q = strchr(q, '\n') + 1, a = strchr(a, '\n') + 1) {

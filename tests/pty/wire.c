@@ -36,6 +36,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "tests/pty/cable.h"
 
 static struct {
@@ -270,7 +271,7 @@ static void do_screen(const char *name, const char *path)
         screen(&shown);
         FILE *f = fopen(path, "w");
         CHECK(f && fputs(buf_str(&shown), f) >= 0 && !fclose(f));
-    } else if (!buf_read_file(&file, path, 1 << 20, &e)) {
+    } else if (!file_read(&file, path, 1 << 20, &e)) {
         bad(name, e.msg, "");
     }
     if (w.failed || shown.len || await(screen_is, buf_str(&file)))
@@ -322,7 +323,7 @@ static void do_send(const char *name, const char *path)
 {
     struct buf file = {0};
     struct err e = {0};
-    if (!buf_read_file(&file, path, 1 << 28, &e))
+    if (!file_read(&file, path, 1 << 28, &e))
         bad(name, e.msg, "");
     buf_add(&w.cable.to_send, buf_str(&file), file.len);
     buf_free(&file);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "chat/command.h"
+#include "base/file.h"
 #include "talk.h"
 
 static void start_by_text(struct talk *t, const char *think)
@@ -195,7 +196,7 @@ static void test_by_text__sessions_hold_texts_and_come_back(void **state)
     start_with(&t, &front);
     submit(&t, "Q");
     stop_after(&t, 0, 3);
-    assert_true(buf_read_file(&text, file, 1 << 16, &e));
+    assert_true(file_read(&text, file, 1 << 16, &e));
     assert_non_null(strstr(text.data, "http://server/v1"));         /* who answered */
     assert_null(strstr(text.data, "\"ids\""));
     assert_true(chat_new(t.c, &e));

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "tool/tool.h"
 #include "tests/emulated.h"
 #include "tests/tmpdir.h"
@@ -82,7 +83,7 @@ static void assert_file(const char *name, const char *expected)
     char path[192];
     struct buf b = {0};
     snprintf(path, sizeof path, "%s/%s", dir.path, name);
-    assert_true(buf_read_file(&b, path, 1 << 20, NULL));
+    assert_true(file_read(&b, path, 1 << 20, NULL));
     assert_string_equal(buf_str(&b), expected);
     buf_free(&b);
 }
@@ -229,7 +230,7 @@ static void test_clip__what_serves_the_clipboard_outlives_a_tool(void **state)
     assert_true(copy("x"));
     tool_close(r);
     snprintf(path, sizeof path, "%s/new", dir.path);
-    assert_true(buf_read_file(&owner, path, 100, &e));
+    assert_true(file_read(&owner, path, 100, &e));
     assert_int_equal(kill(atoi(owner.data), SIGKILL), 0);
     tools_close(tools);
     options_close(o);

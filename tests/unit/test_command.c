@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "chat/command.h"
+#include "base/file.h"
 #include "responder/local.h"
 #include "option/flags.h"
 #include "fake_engine.h"
@@ -421,7 +422,7 @@ static void test_command__copy_gives_an_answer_out_or_writes_it(void **state)
     assert_int_equal(run("/copy 3"), COMMAND_DONE);
     snprintf(line, sizeof line, "/copy 2 %s", file);
     assert_int_equal(run(line), COMMAND_DONE);
-    assert_true(buf_read_file(&text, file, 100, &e));
+    assert_true(file_read(&text, file, 100, &e));
     assert_string_equal(text.data, "one\n");
     snprintf(line, sizeof line, "/copy %s", file);
     run(line);
@@ -520,7 +521,7 @@ static void test_command__export_writes_a_new_file(void **state)
     snprintf(line, sizeof line, "/export %s/talk.txt", dir);
     run(line);
     assert_non_null(strstr(out.data, "wrote 60 bytes to /tmp/"));
-    assert_true(buf_read_file(&text, line + 8, 100, &e));
+    assert_true(file_read(&text, line + 8, 100, &e));
     assert_non_null(strstr(text.data, "You (20"));      /* the time is that of now */
     assert_non_null(strstr(text.data, "):\nhi\n\nAnswer (20"));
     assert_non_null(strstr(text.data, "):\none\n\n"));
@@ -529,7 +530,7 @@ static void test_command__export_writes_a_new_file(void **state)
     snprintf(line, sizeof line, "/export md %s/talk.json", dir);
     run(line);
     buf_reset(&text);
-    assert_true(buf_read_file(&text, line + 11, 100, &e));
+    assert_true(file_read(&text, line + 11, 100, &e));
     assert_int_equal(strncmp(text.data, "# hi\n", 5), 0);
     buf_free(&text);
     snprintf(command, sizeof command, "rm -rf '%s'", dir);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "remote/completion.h"
 
 /* Writes the reported parts as text, joining adjacent texts of one kind. */
@@ -93,7 +94,7 @@ static void test_completion__streams_of_all_servers_read_the_same_however_they_a
         struct buf path = {0}, body = {0}, story = {0};
         struct err e = {0};
         buf_addf(&path, "tests/data/streams/%s.sse", streams[i].name);
-        if (!buf_read_file(&body, path.data, 1 << 20, &e))
+        if (!file_read(&body, path.data, 1 << 20, &e))
             fail_msg("%s", e.msg);
         for (size_t cut = 0; cut <= body.len; cut++) {
             buf_reset(&story);

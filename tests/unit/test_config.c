@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "model/config.h"
 #include "tests/checkpoint.h"
 
@@ -37,7 +38,7 @@ static bool parse_patched(struct model_config *c, const char *patch, struct err 
 static bool parse_file(struct model_config *c, const char *path, struct err *e)
 {
     struct buf b = {0};
-    bool ok = buf_read_file(&b, path, 1 << 20, e) && config_parse(c, buf_str(&b), b.len, path, e);
+    bool ok = file_read(&b, path, 1 << 20, e) && config_parse(c, buf_str(&b), b.len, path, e);
     buf_free(&b);
     return ok;
 }

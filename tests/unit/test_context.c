@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "chat/command.h"
+#include "base/file.h"
 #include "talk.h"
 #include "tests/tmpdir.h"
 
@@ -376,7 +377,7 @@ static void test_context__a_summary_that_is_left_changes_nothing(void **state)
     fake_say("A2.");
     assert_false(chat_compact(t.c, "", &e));
     ask(&t, "Q1");
-    assert_true(buf_read_file(&file[0], chat_saved_as(t.c), 1 << 20, &e));
+    assert_true(file_read(&file[0], chat_saved_as(t.c), 1 << 20, &e));
     compact(&t, "");
     chat_decide(t.c, false);
     assert_false(chat_proposes(t.c, NULL));
@@ -388,7 +389,7 @@ static void test_context__a_summary_that_is_left_changes_nothing(void **state)
     finish_turn(&t);
     assert_false(chat_proposes(t.c, NULL));
     assert_int_equal(chat_n_messages(t.c), 2);
-    assert_true(buf_read_file(&file[1], chat_saved_as(t.c), 1 << 20, &e));
+    assert_true(file_read(&file[1], chat_saved_as(t.c), 1 << 20, &e));
     assert_string_equal(file[0].data, file[1].data);
     ask(&t, "Q2");
     assert_string_equal(prompt(3), USER("Q1") ANSWER("A1.") USER("Q2") PLAIN);

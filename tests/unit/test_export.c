@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "session/export.h"
+#include "base/file.h"
 
 static struct text text(const char *s)
 {
@@ -152,7 +153,7 @@ static void test_export__a_file_that_is_there_stays(void **state)
     assert_true(export_write("~/talk.md", &a, &e));
     assert_false(export_write(file, &b, &e));
     assert_non_null(strstr(e.msg, "exists; choose another name"));
-    assert_true(buf_read_file(&back, file, 100, &e));
+    assert_true(file_read(&back, file, 100, &e));
     assert_string_equal(back.data, "one");
     assert_int_equal(stat(file, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/tmpdir.h"
+#include "base/file.h"
 #include "ui/tui/handoff.h"
 
 static struct tmpdir dir;
@@ -64,7 +65,7 @@ static void assert_seen(const char *expected)
     char path[128];
     struct buf b = {0};
     snprintf(path, sizeof path, "%s/seen", dir.path);
-    assert_true(buf_read_file(&b, path, 1 << 20, NULL));
+    assert_true(file_read(&b, path, 1 << 20, NULL));
     assert_string_equal(buf_str(&b), expected);
     buf_free(&b);
 }

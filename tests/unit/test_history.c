@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/err.h"
 #include "tests/slow_disk.h"
 #include "tests/tmpdir.h"
@@ -45,7 +46,7 @@ static int teardown(void **state)
 static void assert_file(const char *expected)
 {
     struct buf b = {0};
-    assert_true(buf_read_file(&b, path, 1 << 20, NULL));
+    assert_true(file_read(&b, path, 1 << 20, NULL));
     assert_string_equal(buf_str(&b), expected);
     buf_free(&b);
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/clock.h"
 #include "engine/load.h"
 #include "model/prompt.h"
@@ -207,7 +208,7 @@ static bool same_dirs(const char *a, const char *b)
         buf_addf(&q, "%s/%s", b, x[i]->d_name);
         same = !strcmp(x[i]->d_name, y[i]->d_name);
         if (same && strcmp(x[i]->d_name, ".") && strcmp(x[i]->d_name, ".."))
-            same = buf_read_file(&s, buf_str(&p), 1 << 30, NULL) && buf_read_file(&t, buf_str(&q), 1 << 30, NULL) && s.len == t.len
+            same = file_read(&s, buf_str(&p), 1 << 30, NULL) && file_read(&t, buf_str(&q), 1 << 30, NULL) && s.len == t.len
                 && !memcmp(s.data, t.data, s.len);
         buf_free(&p), buf_free(&q), buf_free(&s), buf_free(&t);
     }
@@ -643,7 +644,7 @@ static void test_mtp__a_damaged_record_is_refused_before_anything_is_copied(void
     source_open_dir(&s, G0 "hybrid");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct err e = {0};
-        assert_true(buf_replace_file(record, rows[i].record, strlen(rows[i].record)));
+        assert_true(file_replace(record, rows[i].record, strlen(rows[i].record)));
         assert_false(mtp_add(p.out, &s, &r, &e));
         if (!strstr(e.msg, rows[i].says))
             fail_msg("%s: %s", rows[i].record, e.msg);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "chat/answer.h"
+#include "base/file.h"
 #include "talk.h"
 
 /* True if the guard ends this text, at any of its tokens; `at`: behind how many. */
@@ -116,7 +117,7 @@ static void test_loop__no_file_of_this_repository_is_one(void **state)
         for (size_t i = 0; i < g.gl_pathc; i++) {
             struct buf text = {0};
             struct err e = {0};
-            if (buf_read_file(&text, g.gl_pathv[i], 1 << 20, &e) && text.len) {
+            if (file_read(&text, g.gl_pathv[i], 1 << 20, &e) && text.len) {
                 if (ends(text.data, text.len < LONGEST ? text.len : LONGEST, &at))
                     fail_msg("%s, token %d", g.gl_pathv[i], at);
                 n++;

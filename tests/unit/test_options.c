@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "option/options.h"
+#include "base/file.h"
 
 static struct options *o;
 static struct err e;
@@ -230,11 +231,11 @@ static void test_options__a_file_that_is_no_text_or_does_not_answer_is_refused(v
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
     alarm(600);                         /* these would wait for ever */
-    assert_false(buf_read_file(&text, path, 100, &e));
+    assert_false(file_read(&text, path, 100, &e));
     assert_non_null(strstr(e.msg, "is not a regular file"));
-    assert_false(buf_read_file(&text, "/tmp", 100, &e));
+    assert_false(file_read(&text, "/tmp", 100, &e));
     assert_string_equal(e.msg, "/tmp is a directory, expected a file");
-    assert_false(buf_read_stream(&text, path, 100, 50, &e));
+    assert_false(file_read_stream(&text, path, 100, 50, &e));
     assert_non_null(strstr(e.msg, "its end was not reached"));
     unlink(path);
     int ends[2];                        /* as a shell writes <(command) */
@@ -439,7 +440,7 @@ static void test_options__the_example_is_a_config_file(void **state)
 {
     struct buf example = {0}, taken = {0};
     (void)state;
-    assert_true(buf_read_file(&example, "config/q35chat.conf", 1 << 20, &e));
+    assert_true(file_read(&example, "config/q35chat.conf", 1 << 20, &e));
     assert_true(file(example.data));
     for (char *line = example.data, *next; line && *line; line = next) {
         next = strchr(line, '\n');

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "option/options.h"
+#include "base/file.h"
 #include "fake_engine.h"
 #include "ui/pipe.h"
 
@@ -32,7 +33,7 @@ static void output(int fd, enum option_id on, struct buf *out)
     dup2(before, 2);
     dup2(usual, 1);
     assert_int_equal(status, 0);
-    assert_true(buf_read_file(out, path, 1 << 20, &e));
+    assert_true(file_read(out, path, 1 << 20, &e));
     unlink(path);
     close(file);
     close(before);

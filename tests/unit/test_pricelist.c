@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "engine/price.h"
 #include "tests/tmpdir.h"
 
@@ -101,7 +102,7 @@ static void test_pricelist__what_is_no_price_is_ignored_and_goes(void **state)
         keep(&p, "key");
         assert_true(price_recall(&got, path, "key"));
         assert_alike(&got, &p);
-        assert_true(buf_read_file(&text, path, 10000, &e));
+        assert_true(file_read(&text, path, 10000, &e));
         assert_ptr_equal(strchr(text.data, '\n'), text.data + text.len - 1);    /* one line */
         buf_free(&text);
     }
@@ -115,7 +116,7 @@ static void test_pricelist__cut_at_any_byte_it_is_whole_or_nothing(void **state)
     struct buf text = {0};
     struct err e;
     keep(&p, "key");
-    assert_true(buf_read_file(&text, path, 10000, &e));
+    assert_true(file_read(&text, path, 10000, &e));
     for (size_t n = 0; n < text.len; n++) {
         assert_true(tmpdir_put(&dir, "prices", text.data, n));
         assert_int_equal(price_recall(&got, path, "key"), n == text.len - 1); /* without its line end */

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "serve/response.h"
 #include "serve/question.h"
 #include "text/template.h"
@@ -308,7 +309,7 @@ static void test_question__without_parallel_calls_an_answer_ends_after_the_first
 static const char *read_file(const char *name)
 {
     struct buf file = {0};
-    if (!buf_read_file(&file, arena_printf(&a, "tests/data/requests/%s", name), 1 << 20, &e))
+    if (!file_read(&file, arena_printf(&a, "tests/data/requests/%s", name), 1 << 20, &e))
         fail_msg("%s", e.msg);
     const char *text = arena_strndup(&a, file.data, file.len - 1);
     buf_free(&file);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "chat/chat.h"
 #include "responder/local.h"
 #include "session/file.h"
@@ -198,7 +199,7 @@ static void test_recover__a_request_that_fails_leaves_the_answer_as_it_was(void 
     (void)state;
     load(HEAD ASKED "{\"role\":\"assistant\",\"content\":\"" ROSES "\",\"ids\":[2147483647],\"stopped\":true}\n");
     wait_until_ready();
-    assert_true(buf_read_file(&before, file, 100000, &e));
+    assert_true(file_read(&before, file, 100000, &e));
     for (int i = 0; i < 2; i++) {
         if (i)
             fake_end("", END_INTERRUPTED, false);
@@ -211,7 +212,7 @@ static void test_recover__a_request_that_fails_leaves_the_answer_as_it_was(void 
         assert_true(chat_message(c, 1).stopped);
         assert_int_equal(chat_n_messages(c), 2);
         buf_reset(&after);
-        assert_true(buf_read_file(&after, file, 100000, &e));
+        assert_true(file_read(&after, file, 100000, &e));
         assert_string_equal(after.data, before.data);
     }
     assert_true(chat_new(c, &e));
@@ -326,7 +327,7 @@ static void copy_of_file(struct buf *out)
 {
     struct err e = {0};
     buf_reset(out);
-    assert_true(buf_read_file(out, chat_saved_as(c), 1 << 20, &e));
+    assert_true(file_read(out, chat_saved_as(c), 1 << 20, &e));
 }
 
 static void interrupt(void)
@@ -554,7 +555,7 @@ static void test_recover__a_torn_write_leaves_the_old_answer_or_the_new_one(void
         wait_until_ready();
         fake_say(", violets are blue");
         go_on();
-        assert_true(buf_read_file(&after, file, 100000, &e));
+        assert_true(file_read(&after, file, 100000, &e));
         assert_true(after.len > text.len);
         for (size_t n = text.len; n <= after.len; n++) {
             struct transcript t = {0};

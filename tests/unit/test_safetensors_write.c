@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "model/safetensors_write.h"
 #include "tests/tmpdir.h"
 
@@ -103,7 +104,7 @@ static void test_safetensors_write__bytes_do_not_depend_on_threads_or_an_older_f
     free(junk);
     write_file(&d, "x", 1);
     write_file(&d, "y", 5);
-    assert_true(buf_read_file(&a, x, 1 << 30, &e) && buf_read_file(&b, y, 1 << 30, &e));
+    assert_true(file_read(&a, x, 1 << 30, &e) && file_read(&b, y, 1 << 30, &e));
     assert_int_equal(a.len, b.len);
     assert_memory_equal(a.data, b.data, a.len);
     buf_free(&a);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "session/file.h"
+#include "base/file.h"
 #include "tests/put.h"
 #include "session/record.h"
 
@@ -51,7 +52,7 @@ static void read_file(struct buf *out)
 {
     struct err e = {0};
     buf_reset(out);
-    if (!buf_read_file(out, path, 1 << 20, &e))
+    if (!file_read(out, path, 1 << 20, &e))
         fail_msg("%s", e.msg);
 }
 
@@ -319,7 +320,7 @@ static void test_session__a_damaged_line_costs_that_line(void **state)
                 buf_addf(&number, " %s.damaged", path);
                 assert_true(session_rewrite(s, &t, &e));
                 buf_reset(&after);
-                assert_true(buf_read_file(&after, strrchr(number.data, ' ') + 1, 1000, &e));
+                assert_true(file_read(&after, strrchr(number.data, ' ') + 1, 1000, &e));
                 assert_string_equal(after.data, rows[i].text);
                 unlink(strrchr(number.data, ' ') + 1);
             }
@@ -621,10 +622,10 @@ static void test_session__the_first_line_gets_another_model_and_keeps_the_rest(v
     (void)state;
     struct session *s = session_create(path, "http://host", &e);
     transcript_add(&t, ROLE_USER, "Q", 1);
-    assert_true(put_entry(s, t.entries[0], &e) && buf_read_file(&before, path, 1 << 20, &e));
+    assert_true(put_entry(s, t.entries[0], &e) && file_read(&before, path, 1 << 20, &e));
     assert_false(session_model(s, "http://host"));
     assert_true(session_model(s, "http://host tiny \xff"));
-    assert_true(session_rewrite(s, &t, &e) && buf_read_file(&after, path, 1 << 20, &e));
+    assert_true(session_rewrite(s, &t, &e) && file_read(&after, path, 1 << 20, &e));
     session_close(s);
     char *at = strstr(before.data, "\"http://host\"");
     assert_non_null(at);
@@ -679,7 +680,7 @@ static void test_session__a_rewrite_follows_no_link(void **state)
     fclose(f);
     assert_int_equal(symlink(precious, link), 0);
     assert_true(session_rewrite(s, &t, &e));
-    assert_true(buf_read_file(&text, precious, 1000, &e));
+    assert_true(file_read(&text, precious, 1000, &e));
     assert_string_equal(text.data, "dear");
     assert_int_equal(lstat(path, &st), 0);
     assert_true(S_ISREG(st.st_mode));

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "tests/emulated.h"
 #include "tests/tmpdir.h"
 
@@ -81,7 +82,7 @@ static void test_session_checkpoint__cut_at_any_byte_it_is_refused_or_whole(void
     int refused = 0;
     (void)state;
     write_file(path, 2);
-    assert_true(buf_read_file(&whole, path, 1 << 20, &e));
+    assert_true(file_read(&whole, path, 1 << 20, &e));
     for (size_t n = 0; n < whole.len; n += n % 4096 < 300 || n % 4096 > 4000 ? 1 : 97) {
         assert_int_equal(truncate(path, 0), 0);
         assert_true(tmpdir_put(&dir, "talk.checkpoint", whole.data, n));
@@ -104,7 +105,7 @@ static void test_session_checkpoint__any_byte_that_changes_is_noticed_or_counts_
     int refused = 0, older = 0;
     (void)state;
     write_file(path, 2);
-    assert_true(buf_read_file(&whole, path, 1 << 20, &e));
+    assert_true(file_read(&whole, path, 1 << 20, &e));
     FILE *f = fopen(path, "r+b");
     assert_non_null(f);
     setbuf(f, NULL);
@@ -194,7 +195,7 @@ static void test_session_checkpoint__follows_no_link(void **state)
     assert_sentence(&e);
     write_file(path, 1);
     assert_int_equal(read_file(path, &e), 1);
-    assert_true(buf_read_file(&text, other, 100, &e));
+    assert_true(file_read(&text, other, 100, &e));
     assert_string_equal(buf_str(&text), "words");
     buf_free(&text);
     unlink(other);

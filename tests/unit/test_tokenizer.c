@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/unicode.h"
+#include "base/file.h"
 #include "tests/tmpdir.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
@@ -27,7 +28,7 @@ static int setup(void **state)
     small = tokenizer_open(SMALL, &e);
     if (!small)
         print_error("%s\n", e.msg);
-    return !small || !buf_read_file(&small_json, SMALL "/tokenizer.json", 1 << 20, &e);
+    return !small || !file_read(&small_json, SMALL "/tokenizer.json", 1 << 20, &e);
 }
 
 static int teardown(void **state)

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/move.h"
+#include "base/file.h"
 #include "session/file.h"
 #include "tests/put.h"
 #include "session/list.h"
@@ -105,7 +106,7 @@ static void test_trash__what_was_deleted_comes_back_as_it_was(void **state)
     assert_string_equal(e.msg, "a is open, here or in another q35chat");
     session_close(open);
     put("sessions", "a.jsonl.unsent", "a draft", 0);
-    assert_true(buf_read_file(&before, file("sessions", "a.jsonl"), 1000, &e));
+    assert_true(file_read(&before, file("sessions", "a.jsonl"), 1000, &e));
     discard("a", "a");
     assert_false(there("sessions", "a.jsonl") || there("sessions", "a.jsonl.unsent"));
     assert_true(sessions_list(&s, NULL, &e));
@@ -120,7 +121,7 @@ static void test_trash__what_was_deleted_comes_back_as_it_was(void **state)
     assert_non_null(strstr(e.msg, "the conversation a exists again"));
     discard("a", "a-2");                /* both are kept */
     assert_true(trash_take("a", &e));
-    assert_true(buf_read_file(&after, file("sessions", "a.jsonl"), 1000, &e));
+    assert_true(file_read(&after, file("sessions", "a.jsonl"), 1000, &e));
     assert_string_equal(after.data, before.data);
     assert_true(there("sessions", "a.jsonl.unsent"));
     assert_false(trash_take("a", &e));

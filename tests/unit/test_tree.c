@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "chat/chat.h"
+#include "base/file.h"
 #include "responder/local.h"
 #include "fake_engine.h"
 
@@ -192,9 +193,9 @@ static void test_tree__a_message_that_is_edited_stays_until_another_is_sent(void
     open_chat(true);
     ask("Q1", "A1");
     ask("Q2", "A2");
-    assert_true(buf_read_file(&before, chat_saved_as(c), 1 << 20, &e));
+    assert_true(file_read(&before, chat_saved_as(c), 1 << 20, &e));
     assert_true(chat_edit(c, 0, &text, &e));
-    assert_true(buf_read_file(&after, chat_saved_as(c), 1 << 20, &e));
+    assert_true(file_read(&after, chat_saved_as(c), 1 << 20, &e));
     assert_string_equal(after.data, before.data);       /* on disk, too */
     chat_edit_end(c);
     assert_int_equal(chat_edited(c), -1);
@@ -370,7 +371,7 @@ static void test_tree__an_answer_that_went_on_is_one_message_on_disk_too(void **
     again_from_disk();
     assert_string_equal(path(), "Q1 Half and more Q2 A2");
     assert_int_equal(chat_n_nodes(c), 4);
-    assert_true(buf_read_file(&file, chat_saved_as(c), 100000, &e));
+    assert_true(file_read(&file, chat_saved_as(c), 100000, &e));
     assert_non_null(strstr(file.data, "{\"role\":\"assistant\",\"instead\":true,\"time\":"));
     assert_non_null(strstr(file.data, ",\"content\":\"Half and more\""));
     buf_free(&file);

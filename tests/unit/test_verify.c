@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/err.h"
 #include "kernels/number.h"
 #include "model/shards.h"
@@ -441,7 +442,7 @@ static void test_verify__corrupt_files_of_the_hubs_cache_are_found(void **state)
         if (i >= 0) {
             struct buf text = {0};
             struct err e = {0};
-            assert_true(buf_read_file(&text, in_dir(rows[i].file), 1 << 30, &e));
+            assert_true(file_read(&text, in_dir(rows[i].file), 1 << 30, &e));
             long at = rows[i].at ? rows[i].at : strstr(buf_str(&text), "LABEL_0") - buf_str(&text);     /* config.json stays JSON */
             char c = text.data[at] ^ 4;
             int fd = open(in_dir(rows[i].file), O_WRONLY);

@@ -3,13 +3,14 @@
 #include <sys/stat.h>
 
 #include "stage.h"
+#include "base/file.h"
 
 static void check_screen(const char *name)
 {
     struct buf path = {0}, want = {0};
     const char *got = stage_screen();
     buf_addf(&path, "tests/golden/screens/%s.txt", name);
-    bool read = buf_read_file(&want, path.data, 1 << 20, NULL);
+    bool read = file_read(&want, path.data, 1 << 20, NULL);
     if (!read || strcmp(buf_str(&want), got)) {
         mkdir("build", 0777);
         mkdir("build/screens", 0777);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "option/paths.h"
 #include "session/export.h"
 #include "ui/tui/numbers.h"
@@ -70,7 +71,7 @@ static bool wait_for(pid_t pid)
 static bool run(const char *const *argv, const char *text, size_t n, char *output, size_t size)
 {
     int in = memfd_create("copied", MFD_CLOEXEC), out = memfd_create("output", MFD_CLOEXEC);
-    bool ok = in >= 0 && out >= 0 && buf_write(in, text, n) && lseek(in, 0, SEEK_SET) == 0;
+    bool ok = in >= 0 && out >= 0 && file_write(in, text, n) && lseek(in, 0, SEEK_SET) == 0;
     pid_t pid = ok ? spawn(argv, in, out) : -1;
     ok = pid > 0 && wait_for(pid);
     ssize_t k = size ? pread(out, output, size - 1, 0) : 0;
@@ -144,7 +145,7 @@ static bool into_file(const char *text, size_t n, const char *why, struct buf *m
     struct buf path = {0};
     struct err e = {0};
     bool ok = paths_state(&path, "clipboard.txt", &e)
-        && (buf_replace_file_unsynced(path.data, text, n) || err_set(&e, "cannot write %s: %s", path.data, strerror(errno)));
+        && (file_replace_unsynced(path.data, text, n) || err_set(&e, "cannot write %s: %s", path.data, strerror(errno)));
     if (ok) {
         buf_adds(message, "copied ");
         count_bytes(n, message);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/command.h"
@@ -165,7 +166,7 @@ static void add_files(struct complete *c, const struct path *p)
         struct stat st;
         buf_adds(&where, where.len ? "/.gitignore" : ".gitignore");
         bool there = p->attach && !stat(where.data, &st) && S_ISREG(st.st_mode);
-        if (there && !buf_read_file(&rules, where.data, MAX_IGNORE_FILE, NULL))
+        if (there && !file_read(&rules, where.data, MAX_IGNORE_FILE, NULL))
             buf_reset(&rules);
         read_names(&names, d, base, &rules);
         if (names.n)

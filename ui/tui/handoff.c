@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/unicode.h"
 
 enum { MAX_FILE = 64 << 20, NOT_FOUND = 127 };
@@ -35,7 +36,7 @@ static bool put_file(struct buf *path, const char *suffix, const char *text, siz
     int fd = make_file(path, suffix);
     if (fd < 0)
         return err_set(e, "cannot make a file in /tmp: %s", strerror(errno));
-    bool ok = buf_write(fd, text, n);
+    bool ok = file_write(fd, text, n);
     ok = !close(fd) && ok;
     if (!ok) {
         err_set(e, "cannot write %s: %s", path->data, strerror(errno));
@@ -52,7 +53,7 @@ static bool take_file(const char *path, const char *draft, struct buf *text, str
         return err_set(e, "cannot read %s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
         return err_set(e, "%s is no longer a plain file", path);
-    if (!buf_read_file(text, path, MAX_FILE, e))
+    if (!file_read(text, path, MAX_FILE, e))
         return false;
     if (text->len && memchr(text->data, 0, text->len))
         return err_set(e, "%s has a zero byte, so it is not text", path);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
@@ -120,7 +121,7 @@ static bool append(struct history *h, const char *text)
     if (end > 0 && pread(fd, &last, 1, end - 1) == 1 && last != '\n')
         buf_addc(&line, '\n');          /* after an incomplete line */
     buf_addf(&line, "%s\n", json);
-    bool ok = fd >= 0 && buf_write(fd, line.data, line.len);
+    bool ok = fd >= 0 && file_write(fd, line.data, line.len);
     int why = errno;
     if (fd >= 0)
         close(fd);
@@ -153,9 +154,9 @@ static void compact(struct history *h)
     int bad, fd = open_locked(h->path);
     if (fd < 0)
         return;
-    if (buf_read_file(&file, h->path, MAX_FILE, NULL) && read_lines(NULL, &file, &bad) > 2 * bad) {
+    if (file_read(&file, h->path, MAX_FILE, NULL) && read_lines(NULL, &file, &bad) > 2 * bad) {
         size_t from = tail(&file, h->size);
-        if (buf_replace_file(h->path, file.data + from, file.len - from)) {
+        if (file_replace(h->path, file.data + from, file.len - from)) {
             file.len -= from;
             memmove(file.data, file.data + from, file.len);
         }
@@ -183,7 +184,7 @@ static void load(struct history *h)
         return;                         /* made by the first entry */
     if (there && !S_ISREG(st.st_mode))
         err_set(&e, "%s is not a plain file", h->path);
-    if (*e.msg || !buf_read_file(&file, h->path, MAX_FILE, &e)) {
+    if (*e.msg || !file_read(&file, h->path, MAX_FILE, &e)) {
         err_warn("%s; what you type is remembered only until the end of the program", e.msg);
         free(h->path);
         h->path = NULL;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/grow.h"
 #include "base/memory.h"
 #include "ui/tui/prompt.h"
@@ -59,7 +60,7 @@ bool unsent_save(const char *session, const char *draft, const struct queue *q, 
         for (int i = 0; i < q->n; i++)
             json_array_append_new(queue, json_string(q->texts[i]));
         char *text = json_dumps(all, JSON_COMPACT);
-        ok = text && (synced ? buf_replace_file : buf_replace_file_unsynced)(path.data, text, strlen(text));
+        ok = text && (synced ? file_replace : file_replace_unsynced)(path.data, text, strlen(text));
         free(text);
         json_decref(all);
     } else {
@@ -76,7 +77,7 @@ void unsent_load(const char *session, struct buf *draft, struct queue *q)
     json_t *all = NULL, *one;
     size_t i;
     buf_addf(&path, "%s.unsent", session);
-    if (buf_read_file(&text, path.data, MOST, NULL))
+    if (file_read(&text, path.data, MOST, NULL))
         all = json_loadb(buf_str(&text), text.len, 0, &ignored);
     const char *was = json_string_value(json_object_get(all, "draft"));
     if (was)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "option/paths.h"
+#include "base/file.h"
 #include "ui/tui/input.h"
 #include "ui/tui/numbers.h"
 
@@ -123,7 +124,7 @@ static bool keep_as_file(const struct buf *text, struct buf *path, struct err *e
         fd = open(path->data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0 && errno == EEXIST)
             continue;
-        bool ok = fd >= 0 && buf_write(fd, text->data, text->len);
+        bool ok = fd >= 0 && file_write(fd, text->data, text->len);
         if (!ok)
             err_set(e, "cannot write %s: %s", path->data, strerror(errno));
         if (fd >= 0)
