@@ -111,6 +111,17 @@ long=$(find src ui -name '*.[ch]' -exec awk '
     /^}$/ && FNR - at > 101 {printf " %s:%d (%d)", FILENAME, at, FNR - at - 1}' {} +)
 [ -z "$long" ] && echo "ok functions have at most 100 lines" || bad "functions of more than 100 lines:$long"
 
+# A file is a room of its own.  Those that may be small: a door, a table, a file that is compiled again with each commit.
+small=$(find src ui -name '*.c' | grep -vE '^src/(backend/dev|base/checksum|bench/version|chat/commands|chat/state)\.c$' | xargs awk '
+    function done_() { if (file != "" && n < 40) printf " %s (%d)", file, n }
+    FNR == 1 {done_(); file = FILENAME; n = within = 0}
+    {gsub(/\/\*([^*]|\*[^\/])*\*\//, "")}
+    /\/\*/ {within = 1; if ($0 !~ /^[ \t]*\/\*/) n++; next}
+    within {if (/\*\//) within = 0; next}
+    /[^ \t]/ {n++}
+    END {done_()}')
+[ -z "$small" ] && echo "ok files have at least 40 lines of code" || bad "files of fewer than 40 lines of code:$small"
+
 members() {     # FILE STRUCT MOST
     n=$(awk -v s="struct $2 {" '$0 == s {on = 1; next} /^};/ {on = 0} on && /;/ {n++} END {print n + 0}' $1)
     [ "$n" -gt 0 ] && [ "$n" -le $3 ] && echo "ok struct $2 has $n members" || bad "struct $2 of $1 has $n members, at most $3 are wanted"
