@@ -27,7 +27,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-PKGS     := libcurl libmicrohttpd libcrypto jansson libutf8proc libedit inih ncursesw md4c
+PKGS     := libpng libjpeg libwebp libwebpdemux libcurl libmicrohttpd libcrypto jansson libutf8proc libedit inih ncursesw md4c
 CPPFLAGS += -D_GNU_SOURCE -Isrc -I. $(if $(filter 1,$(CUDA)),-DQ35_CUDA)
 # No contraction: a sum must not depend on the compiler's choice of fused multiply-add.
 WARN     := -Wall -Wextra $(if $(WERROR),-Werror) -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers -Wno-psabi
@@ -55,16 +55,16 @@ else
 ENGINE   := CUDA=0: CPU only
 endif
 
-LIB_C    := $(wildcard src/base/*.c src/answer/*.c src/text/*.c src/model/*.c src/remote/*.c src/backend/*.c src/engine/*.c src/chat/*.c src/option/*.c src/responder/*.c src/session/*.c src/tool/*.c src/debug/*.c src/bench/*.c src/fetch/*.c src/serve/*.c src/prepare/*.c kernels/cpu/*.c)
+LIB_C    := $(wildcard src/base/*.c src/answer/*.c src/text/*.c src/image/*.c src/model/*.c src/remote/*.c src/backend/*.c src/guide/*.c src/engine/*.c src/chat/*.c src/option/*.c src/responder/*.c src/session/*.c src/tool/*.c src/debug/*.c src/bench/*.c src/fetch/*.c src/serve/*.c src/prepare/*.c kernels/cpu/*.c)
 LIB_CU   := $(if $(filter 1,$(CUDA)),$(wildcard src/backend/*.cu kernels/cuda/*.cu))
 UI_C     := $(wildcard ui/*.c ui/*/*.c)
 objs      = $(patsubst %,$(BUILD)/%.o,$(1))
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(SKIP),$(wildcard $(foreach d,unit kernels golden fuzz,tests/$d/test_*.c))))
 # Those of tests/golden run on either device.
-GPUTESTS := $(filter $(BUILD)/tests/kernels/test_cuda_% $(addprefix $(BUILD)/tests/golden/test_,depths generate resume),$(TESTS))
+GPUTESTS := $(filter $(BUILD)/tests/kernels/test_cuda_% $(addprefix $(BUILD)/tests/golden/test_,depths generate pictures resume),$(TESTS))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 # The instruments of development, which some tests run, too.
-MEASURES := $(call objs,$(addprefix tests/bench/,crowd.c head.c kv.c kv_attention.c synthetic_write.c text.c trial.c))
+MEASURES := $(call objs,$(addprefix tests/bench/,crowd.c guide.c head.c kv.c kv_attention.c synthetic_write.c text.c trial.c))
 
 # V=1 shows the commands.
 Q        := $(if $(V),,@)
@@ -117,8 +117,8 @@ tsan: deps      ## the tests under the thread sanitizer, CPU only
 	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/tsan SAN=thread OPT=-O1
 
 # The code of a decode step, and a part of the tests, which runs all of it.  Only that code is counted: counting makes products slow.
-MEASURED := $(wildcard kernels/cpu/step_*.c $(addprefix src/model/,step.c stepper.c cache.c state.c) \
-              $(addprefix src/engine/,decode.c answering.c sequence.c drafts.c gate.c price.c lookup.c timeline.c snapshot.c sampler.c))
+MEASURED := $(wildcard kernels/cpu/step_*.c $(addprefix src/model/,step.c stepper.c cache.c) \
+              $(addprefix src/engine/,decode.c answering.c sequence.c drafts.c gate.c price.c lookup.c snapshot.c sampler.c))
 COVERED  := $(addprefix build/coverage/tests/,$(addprefix kernels/test_,step step_rows step_pick planes) $(addprefix golden/test_,stepper beside recipes resume) \
               $(addprefix unit/test_,decode engine forward gate share lookup pace timeline snapshot sampler))
 coverage: deps  ## the lines of a decode step, its stepper and the decode loop that the tests run, as a table (gcov)
@@ -130,7 +130,7 @@ LINK     += --coverage
 endif
 
 # Left out, unless it is `make aarch64 SKIP=`, is what needs a GPU or takes more than 20 seconds emulated: see docs/testing-reference.md.
-aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c golden/test_depths.c golden/test_recipes.c golden/test_stepper.c golden/test_beside.c golden/test_states.c golden/test_resume.c golden/test_bench_kv.c unit/test_ahead.c unit/test_steer.c fuzz/test_checkpoint.c unit/test_stream.c)
+aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c golden/test_depths.c golden/test_recipes.c golden/test_stepper.c golden/test_beside.c golden/test_states.c golden/test_resume.c golden/test_bench_kv.c golden/test_guide.c golden/test_guided_answers.c golden/test_pictures.c golden/test_pictures_debug.c golden/test_awaited.c unit/test_places.c fuzz/test_pictures_talk.c unit/test_ahead.c unit/test_steer.c unit/test_gate.c unit/test_share.c unit/test_hybrid.c fuzz/test_checkpoint.c unit/test_stream.c)
 aarch64:        ## cross-builds for aarch64 and runs the quicker tests under qemu; installs what that needs (Debian)
 	@sh config/deps.sh arm64
 	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig AT_ONCE=$(JOBS) $(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/aarch64 \
@@ -182,7 +182,7 @@ install: all    ## copies program, demo model, manual, completions and systemd u
 copies:
 	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(PREFIX)/share/q35chat/demo $(PREFIX)/share/man/man1 $(BASHDIR) $(ZSHDIR) $(FISHDIR) $(UNITDIR))
 	install -m 755 $(BUILD)/q35chat $(DESTDIR)$(PREFIX)/bin/q35chat
-	install -m 644 $(wildcard assets/demo/*.json assets/demo/*.safetensors assets/demo/*.jinja assets/demo/*.txt) $(DESTDIR)$(PREFIX)/share/q35chat/demo
+	install -m 644 $(wildcard assets/demo/*.json assets/demo/*.safetensors assets/demo/*.jinja assets/demo/*.txt assets/demo/*.png) $(DESTDIR)$(PREFIX)/share/q35chat/demo
 	install -m 644 config/q35chat.conf LICENSE $(DESTDIR)$(PREFIX)/share/q35chat
 	install -m 644 docs/q35chat.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 config/q35chat.socket $(DESTDIR)$(UNITDIR)
@@ -231,13 +231,15 @@ $(BUILD)/q35chat: $(call objs,ui/main.c) $(BUILD)/libui.a $(BUILD)/libq35.a
 $(BUILD)/tests/bench/measure $(BUILD)/tests/golden/test_bench_kv $(BUILD)/tests/unit/test_bench_head: $(MEASURES)
 $(BUILD)/tests/unit/test_synthetic $(BUILD)/tests/unit/test_verify $(BUILD)/tests/kernels/test_cuda_odd: $(BUILD)/tests/bench/synthetic_write.c.o
 $(BUILD)/tests/unit/test_term: TESTLIBS := -lvterm
+# its engine goes before that of the archive, of which other parts of the program use more
+$(BUILD)/tests/remote/scripted: TESTLIBS := -Wl,-z,muldefs
 $(BUILD)/tests/pty/wire: TESTLIBS := -lvterm
 $(BUILD)/tests/pty/wire: $(call objs,tests/pty/cable.c tests/pty/glass.c)
 # Functions of their own stand in for those that would ask others.
 $(BUILD)/tests/fuzz/test_downloads: TESTLIBS := $(addprefix -Wl$(comma)--wrap=,http_ask hub_wait hub_back_off)
 $(BUILD)/tests/fuzz/test_attached: TESTLIBS := $(addprefix -Wl$(comma)--wrap=asker_,open close ask stop)
 $(BUILD)/tests/fuzz/test_chat: TESTLIBS := $(addprefix -Wl$(comma)--wrap=clock_,ns ms_since)
-$(BUILD)/tests/unit/test_decode $(BUILD)/tests/unit/test_engine: TESTLIBS := $(addprefix -Wl$(comma)--wrap=clock_,ns ms_since waited_ns)
+$(BUILD)/tests/unit/test_decode $(BUILD)/tests/unit/test_engine $(BUILD)/tests/unit/test_guided: TESTLIBS := $(addprefix -Wl$(comma)--wrap=clock_,ns ms_since waited_ns)
 $(BUILD)/tests/fuzz/test_batch: TESTLIBS := -Wl,--wrap=ui_responder
 $(BUILD)/tests/unit/test_machine: | $(BUILD)/tests/unit/fake_nvml.so
 $(BUILD)/tests/unit/%.so: tests/unit/%.c $(BUILD)/knobs
@@ -249,10 +251,11 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libui.a $(BUILD)/libq35.a | mode
 	$(call say,LINK $@)
 	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(TESTLIBS) $(LIBS) $(CUDALIBS)
 
+# Products are slow under a sanitizer, and are optimized there, too.
 $(BUILD)/%.c.o: %.c Makefile $(BUILD)/knobs
 	@mkdir -p $(@D)
 	$(call say,CC   $<)
-	$(Q)$(CC) $(CSTD) $(OPT) $(ARCH) -g $(WARN) $(SANFLAGS) $(CPPFLAGS) $(PKGFLAGS) -DQ35_SHARE='"$(PREFIX)/share/q35chat"' $(CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CSTD) $(if $(and $(SAN),$(filter kernels/cpu/%,$<)),-O3,$(OPT)) $(ARCH) -g $(WARN) $(SANFLAGS) $(CPPFLAGS) $(PKGFLAGS) -DQ35_SHARE='"$(PREFIX)/share/q35chat"' $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/%.cu.o: %.cu $(BUILD)/knobs.cu
 	@mkdir -p $(@D)

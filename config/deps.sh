@@ -5,8 +5,9 @@
 # Exits with 0 if all packages are installed, 1 if installing failed, 2 if this script cannot install them and says why.
 TOOLS="gcc make pkg-config tmux xz-utils"
 LIBRARIES="libc6-dev libjansson-dev libutf8proc-dev libedit-dev libncurses-dev libmd4c-dev libinih-dev libcurl4-openssl-dev \
-    libmicrohttpd-dev libssl-dev libxxhash-dev libcmocka-dev libvterm-dev"
-[ "$TESTS" != 1 ] || TOOLS="$TOOLS python3 openssl nghttp2-proxy"        # without these some tests are skipped; the last one is a server
+    libmicrohttpd-dev libssl-dev libxxhash-dev libpng-dev libjpeg-dev libwebp-dev libcmocka-dev libvterm-dev"
+# Without these some tests are skipped; the last one is a server.
+[ "$TESTS" != 1 ] || TOOLS="$TOOLS python3 openssl poppler-utils nghttp2-proxy"
 [ "$CUDA" != 1 ] || TOOLS="$TOOLS g++"          # nvcc's host compiler
 [ -z "$1" ] || grep -qsx ID=debian /etc/os-release || {
     echo "Cross-building needs a compiler, qemu-user and libraries for $1, which are known to be installable side by side only on Debian."

@@ -1,9 +1,10 @@
 /* Limits that several layers share.  engine/load.c has the defaults of a device (context, chunk, drafts). */
-#ifndef Q35_CONFIG_LIMITS_H
-#define Q35_CONFIG_LIMITS_H
+#pragma once
 
 enum {
     LIMIT_CTX          = 1 << 24,       /* positions; a model may have a lower limit */
+    LIMIT_PICTURES     = 1 << 16,       /* pictures of a conversation */
+    LIMIT_PICTURE_TOKENS = 16384,       /* of one picture */
     LIMIT_CHUNK        = 8192,          /* prompt tokens per call */
     LIMIT_DRAFTS       = 7,             /* drafts per step */
     LIMIT_STEP_ROWS    = 8,             /* rows of a decode step */
@@ -17,6 +18,4 @@ enum {
 
 /* Version of the protocol between two q35chats (docs/serve.md).  Raise it when a program from before a change and one from after it would
  * misunderstand each other: a path, a key that one of them needs, or what a key means.  Keys that the other one may ignore leave it as it is. */
-enum { RELAY_PROTOCOL = 2 };
-
-#endif
+enum { RELAY_PROTOCOL = 4 };

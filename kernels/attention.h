@@ -1,6 +1,5 @@
 /* Causal grouped-query attention over a KV cache of one layer. */
-#ifndef Q35_KERNELS_ATTENTION_H
-#define Q35_KERNELS_ATTENTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -133,5 +132,3 @@ static inline size_t attention_scratch(int n_sm)
 {
     return (size_t)n_sm * ATTENTION_SCRATCH_ROWS * ATTENTION_SCRATCH_ROW;
 }
-
-#endif

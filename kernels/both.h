@@ -1,6 +1,5 @@
 /* Macros for functions in headers that both the host and kernels of a GPU call. */
-#ifndef Q35_KERNELS_BOTH_H
-#define Q35_KERNELS_BOTH_H
+#pragma once
 
 #ifdef __CUDACC__
 #define BOTH        static inline __host__ __device__
@@ -8,6 +7,4 @@
 #else
 #define BOTH        static inline
 #define BOTH_FORCED static inline
-#endif
-
 #endif

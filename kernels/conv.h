@@ -3,8 +3,7 @@
  * where m at negative times is the window: the last taps-1 raw inputs, oldest first.  The new rows are appended to the window.
  *                                                                                            tolerance: 1e-6 relative
  * Source: transformers, models/qwen3_5_moe (torch_causal_conv1d_update). */
-#ifndef Q35_KERNELS_CONV_H
-#define Q35_KERNELS_CONV_H
+#pragma once
 
 #include <stddef.h>
 
@@ -22,5 +21,3 @@ static inline size_t conv_bytes(const struct conv_args *a)
     return (size_t)(3 * a->n_tokens + 2 * (a->taps - 1) + a->taps) * (size_t)a->n_channels * sizeof(float);
 }
 static inline int conv_units(const struct conv_args *a) { return (a->n_channels + CONV_CHANNELS - 1) / CONV_CHANNELS; }
-
-#endif

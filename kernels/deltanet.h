@@ -2,8 +2,7 @@
  *   S <- exp(g) S;  p = k^T S;  d = beta (v - p);  S <- S + k d^T;  o = q^T S
  * Sources: Gated Delta Networks, arXiv:2412.06464; the chunk form as in torch_chunk_gated_delta_rule of transformers,
  * models/qwen3_5_moe (see docs/model.md). */
-#ifndef Q35_KERNELS_DELTANET_H
-#define Q35_KERNELS_DELTANET_H
+#pragma once
 
 #include <stddef.h>
 
@@ -56,5 +55,3 @@ static inline size_t deltanet_chunk_scratch(int n_tokens, int n_k_heads, int n_v
     int blocks = (n_tokens + DELTANET_CHUNK - 1) / DELTANET_CHUNK + 1;          /* the first block may begin before the first row */
     return (size_t)(blocks < DELTANET_SCRATCH_BLOCKS ? blocks : DELTANET_SCRATCH_BLOCKS) * deltanet_block_scratch(n_k_heads, n_v_heads);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* y[t] = row ids[t] of the embedding table, as fp32.                                        tolerance: exact */
-#ifndef Q35_KERNELS_EMBED_H
-#define Q35_KERNELS_EMBED_H
+#pragma once
 
 #include "kernels/tensor.h"
 
@@ -15,5 +14,3 @@ static inline size_t embed_bytes(const struct embed_args *a)
     return (size_t)a->n_tokens * (size_t)a->table.cols * (4 + (a->table.dtype == DT_F32 ? 4 : 2));
 }
 static inline int embed_units(const struct embed_args *a) { return a->n_tokens; }
-
-#endif

@@ -1,7 +1,6 @@
 /* Random numbers for measurements.  Every 8 bytes are a function of a key and their offset alone, so that device and host make the same bytes,
  * however the work is cut into pieces. */
-#ifndef Q35_KERNELS_FILL_H
-#define Q35_KERNELS_FILL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -85,5 +84,3 @@ BOTH uint64_t fill_word(const struct fill *f, uint64_t i)
         return h;
     }
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A short chunk takes the time of reading the weights, so there an activation is kept in two fp16 numbers, hi + lo.  With 16 tokens that takes no
  * longer than one number would, with 128 tokens a tenth longer. */
-#ifndef Q35_KERNELS_GEMM_H
-#define Q35_KERNELS_GEMM_H
+#pragma once
 
 #include "kernels/pack.h"
 
@@ -26,5 +25,3 @@ static inline size_t experts_down_scratch(int n_tokens, int top_k, int inter_max
 {
     return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens) * (size_t)(top_k + 1), inter_max);
 }
-
-#endif

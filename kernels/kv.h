@@ -15,8 +15,7 @@
  * are stored, and rotates its output back once.
  *
  * Every sum has a fixed order (kv_sum()), so all devices write the same bytes for the same row. */
-#ifndef Q35_KERNELS_KV_H
-#define Q35_KERNELS_KV_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -73,5 +72,3 @@ void kv_put(enum kv_format f, enum kv_role role, uint8_t *block, int token, cons
 void kv_get(enum kv_format f, enum kv_role role, const uint8_t *block, int token, uint8_t *codes);
 /* y[j] = level * scale of one token in a block: the vector y', still rotated, of which kv_unrotate() makes x'. */
 void kv_fetch(enum kv_format f, enum kv_role role, const uint8_t *block, const uint16_t *scales, int token, float *y);
-
-#endif

@@ -4,8 +4,7 @@
  *   codes   unit u holds positions 128 u .. 128 u + 127
  *   exact   places of 64 positions: place 0 is for the sinks, the others are a ring, where the block of positions 64 b .. 64 b + 63 has place
  *           1 + b % kv_window().  The ring is as long as the rows of one step look back. */
-#ifndef Q35_KERNELS_KV_UNITS_H
-#define Q35_KERNELS_KV_UNITS_H
+#pragma once
 
 #include "kernels/attention.h"
 
@@ -95,5 +94,3 @@ BOTH int kv_pair_code(enum kv_format f, int index, int second)
         return index >> (4 * second) & 15;
     return (index >> (2 * second) & 3) | (index >> (4 + second) & 1) << 2;
 }
-
-#endif

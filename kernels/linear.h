@@ -1,8 +1,7 @@
-/* y[t,n] = sum_k W[n,k] * x[t,k]  (+ y[t,n] if `add`), one operation per weight format.  Sums are fp32; the sum of an INT4 group or
- * FP8 block is scaled before it is added.  The order of summation of a row depends only on the format.
+/* y[t,n] = sum_k W[n,k] * x[t,k]  (+ bias[n] if there is one)  (+ y[t,n] if `add`), one operation per weight format.  Sums are
+ * fp32; the sum of an INT4 group or FP8 block is scaled before it is added.  The order of summation of a row depends only on the format.
  * tolerance: |error| <= 2^-20 * sum_k |W x| */
-#ifndef Q35_KERNELS_LINEAR_H
-#define Q35_KERNELS_LINEAR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -16,6 +15,7 @@ struct linear_args {
     struct weight w;
     int           n_tokens;
     bool          add;
+    const float  *bias;         /* [w.rows], or NULL; only for linear_dense */
 };
 static inline size_t linear_bytes(const struct linear_args *a)
 {
@@ -32,5 +32,3 @@ LINEAR(linear_int4)
 LINEAR(linear_fp8)
 LINEAR(linear_int8)             /* on a CPU also WEIGHT_PLANES, with the same bits */
 #undef LINEAR
-
-#endif

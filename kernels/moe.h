@@ -1,8 +1,7 @@
 /* Mixture of experts: route, group rows by expert, two grouped products, combine.  A slot is a (token, choice) pair:
  * slot = token * (top_k + 1) + choice; choice top_k is the shared expert, which every token takes.
  * Source: transformers, models/qwen3_5_moe (Qwen3_5MoeSparseMoeBlock): softmax over all experts, then top k, renormalised. */
-#ifndef Q35_KERNELS_MOE_H
-#define Q35_KERNELS_MOE_H
+#pragma once
 
 #include "kernels/linear.h"
 #include "kernels/tensor.h"
@@ -99,5 +98,3 @@ static inline size_t moe_combine_bytes(const struct moe_combine_args *a)
     return (size_t)a->n_tokens * (size_t)(a->top_k + 3) * (size_t)a->hidden * sizeof(float);
 }
 static inline int moe_combine_units(const struct moe_combine_args *a) { return a->n_tokens; }
-
-#endif

@@ -1,6 +1,5 @@
-/* The two norms of the family.  Sources: RMSNorm, arXiv:1910.07467; transformers, models/qwen3_5_moe. */
-#ifndef Q35_KERNELS_NORM_H
-#define Q35_KERNELS_NORM_H
+/* The norms of the family.  Sources: RMSNorm, arXiv:1910.07467; transformers, models/qwen3_5_moe. */
+#pragma once
 
 #include <stddef.h>
 
@@ -40,4 +39,18 @@ static inline size_t rmsnorm_gated_bytes(const struct rmsnorm_gated_args *a)
 }
 static inline int rmsnorm_gated_units(const struct rmsnorm_gated_args *a) { return a->n_rows; }
 
-#endif
+/* y[r,i] = w[i] * (x[r,i] - mean_i(x[r,i])) / sqrt(var_i(x[r,i]) + eps) + b[i]       LayerNorm, arXiv:1607.06450; tolerance: 2e-6 */
+struct layernorm_args {
+    float       *y;             /* [n_rows, dim]; may alias x */
+    const float *x;             /* [n_rows, dim] */
+    const float *w, *b;         /* [dim] */
+    const struct weight *next;  /* the matrix that y, as rows of next->cols, is multiplied with next, if nothing else reads y: a device may then write
+                                 * y in a form of its own; or NULL */
+    int          n_rows, dim;
+    float        eps;
+};
+static inline size_t layernorm_bytes(const struct layernorm_args *a)
+{
+    return (size_t)(2 * a->n_rows + 2) * (size_t)a->dim * sizeof(float);
+}
+static inline int layernorm_units(const struct layernorm_args *a) { return a->n_rows; }

@@ -1,6 +1,5 @@
 /* Conversions between stored numbers and fp32 in plain arithmetic, with the same bits on every machine. */
-#ifndef Q35_KERNELS_NUMBER_H
-#define Q35_KERNELS_NUMBER_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ static inline void floats_f32(float *dst, const void *src, enum dtype type, size
         for (size_t i = 0; i < n; i++)
             dst[i] = f16_f32(half[i]);
 }
-
-#endif

@@ -22,8 +22,7 @@
  *
  * Gate and up of an expert are one matrix of 2 I rows: tile i holds rows 8i..8i+7 of gate, then the same rows of up, so
  * that one lane ends up with both factors of SwiGLU. */
-#ifndef Q35_KERNELS_PACK_H
-#define Q35_KERNELS_PACK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -73,5 +72,3 @@ static inline struct weight packed_view(enum weight_format f, int rows, int cols
     w.low_plane = f == WEIGHT_PLANES ? (const char *)at + pack_data_bytes(f, rows, cols) / 2 : NULL;
     return w;
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The destination is zeroed before.  16 bytes of it that come from one piece are stored.  Both halves of a pair come from two tensors, and each adds
  * its bits (OR).  The arithmetic of one unit is in this header, in plain C, so that tests run it without a GPU. */
-#ifndef Q35_KERNELS_PACK_PIECE_H
-#define Q35_KERNELS_PACK_PIECE_H
+#pragma once
 
 #include "kernels/number.h"
 #include "kernels/pack.h"
@@ -533,5 +532,3 @@ BOTH_FORCED void pack_int4_put_scale(const struct pack_piece *p, int tile, int g
     uint16_t *scales = (uint16_t *)(void *)((char *)p->dst + pack_data_bytes(WEIGHT_INT4, all_rows, p->cols));
     scales[(((uint64_t)tile * (unsigned)groups + (unsigned)group) * 8 + (unsigned)g) * 2 + (unsigned)h] = scale;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Splits a row of INT8 numbers into two planes (WEIGHT_PLANES), and computes how well the upper plane alone approximates it. */
-#ifndef Q35_KERNELS_PLANES_H
-#define Q35_KERNELS_PLANES_H
+#pragma once
 
 #include <math.h>
 
@@ -46,5 +45,3 @@ static inline struct plane_row plane_split(uint8_t *upper, uint8_t *lower, const
         plane_add(&sums, q[k]);
     return plane_row_of(&sums, scale);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * The angle is computed in fp32, as in the reference implementation.                         tolerance: 1e-6
  * Sources: RoPE, arXiv:2104.09864; YaRN, arXiv:2309.00071; M-RoPE, arXiv:2409.12191; transformers, modeling_rope_utils.py and
  * Qwen3_5MoeTextRotaryEmbedding. */
-#ifndef Q35_KERNELS_ROPE_H
-#define Q35_KERNELS_ROPE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ static inline size_t rope_bytes(const struct rope_args *a)
     return (size_t)a->n_tokens * (size_t)a->n_heads * (size_t)a->half * 2 * 2 * sizeof(float);
 }
 static inline int rope_units(const struct rope_args *a) { return a->n_tokens; }
-
-#endif

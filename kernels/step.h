@@ -8,8 +8,7 @@
  * Rollback costs nothing.  The raw inputs of the DeltaNet layers lie in rings by position, so the rows of rejected drafts are simply overwritten.
  * The committed DeltaNet states lag behind: a step first applies to them the rows that were accepted in the step before, taken from the ring, and
  * writes the result into the other one of two buffers. */
-#ifndef Q35_KERNELS_STEP_H
-#define Q35_KERNELS_STEP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,8 +85,8 @@ struct step_sampling {
     int32_t  n_stop, stop[STEP_STOPS];
     int32_t  biased;            /* `bias` is used */
     int32_t  n_alternatives;    /* ids of the logprobs, at most STEP_ALTERNATIVES; 0: no logprobs */
-    /* for measurements: a draft is accepted with probability trial[p / trial_tokens % 2] at position p, whatever the logits are.  The draw depends on
-     * p alone, so that it comes out alike with any number of drafts */
+    /* for measurements: a draft is accepted with probability trial[p / trial_tokens % 2] at position p, whatever the logits are, but
+     * not in a row that has a mask.  The draw depends on p alone, so that it comes out alike with any number of drafts */
     float    trial[2];
     int32_t  trial_tokens;      /* 0: off */
 };
@@ -281,6 +280,7 @@ struct step_logits_args {
     int            n_ids;       /* without sampling */
     bool           estimate;    /* a head in two planes: e[i] for all ids except the STEP_COMPLETED greatest, which get their INT8 logits.
                                  * For drafts, without sampling */
+    bool           whole;       /* a head in two planes: INT8 logits for all ids */
     const int32_t *n_valid;
     const struct step_row *rows;
     int            n_rows;
@@ -414,7 +414,13 @@ static inline size_t step_experts_space(int n_rows, int n_experts, int top_k, in
 
 /* Picks each slot's next tokens from the logits of its rows, row by row as long as the picks are equal to the drafts live->ids[1..].  Updates live,
  * sampling and seen, and writes one result (results[live->step % STEP_RESULTS]).
- * first: the only row of a slot is the last hidden state of its prompt, and no step ran before. */
+ * first: the only row of a slot is the last hidden state of its prompt, and no step ran before.
+ *
+ * With masks the pick is made once more, for one slot, after live, sampling and seen were put back: a row that has a mask is picked
+ * with another random number, among the ids that its first pick was made from (after top-k, top-p and min-p) as far as the mask admits them.  If it
+ * admits none of these, top-k, top-p and min-p apply to the ids of the mask.  So if p is the distribution of the first pick, of which the mask
+ * admits a share A, and only refused picks are made once more, an admissible id comes with p + (1 - A) p / A = p / A: as if picks were made until
+ * one is admissible.  Logprobs are those without a mask. */
 struct step_pick_args {
     float             *logits;          /* [n_rows, vocab], after penalties */
     const float       *tile_max;        /* [n_rows, step_maxima(vocab)], as step_logits leaves it */
@@ -429,7 +435,10 @@ struct step_pick_args {
     const struct step_row *rows;
     int                n_rows, vocab, width;
     bool               first;
+    const uint32_t    *mask;            /* [n_rows, step_mask_words(vocab)] a bit for each admissible id; without `rows` */
+    uint32_t           masked;          /* a bit for each row that has a mask */
 };
+BOTH int step_mask_words(int vocab) { return (vocab + 31) / 32; }
 static inline size_t step_pick_scratch(int vocab) { return (size_t)STEP_ROWS * ((size_t)vocab * 8 + 65536); }
 
 /* Writes the arg-max of the logits as each slot's i-th draft, with its probability: live->draft_ids[i], live->ids[1 + i] and drafts.  Then
@@ -444,5 +453,3 @@ struct step_draft_args {
     int               n_rows;           /* with `rows`; else there is one row */
     int               i, n_ids;
 };
-
-#endif

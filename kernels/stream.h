@@ -10,8 +10,7 @@
  *   whatever is added to it later.
  * - A number of 2^54 units (2^24) or more in magnitude reads as NaN.  So no later sum hides a poisoned number.
  * - Other numbers read as the nearest fp32 below 2^17, and within one ulp above. */
-#ifndef Q35_KERNELS_STREAM_H
-#define Q35_KERNELS_STREAM_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ BOTH float stream_read(int64_t v, uint32_t excess)
 }
 
 BOTH float stream_to_float(int64_t v) { return stream_read(v, stream_excess(v)); }
-
-#endif

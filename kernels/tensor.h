@@ -1,6 +1,5 @@
 /* A weight matrix as kernels see it: a view of memory with another owner (usually a mapped file). */
-#ifndef Q35_KERNELS_TENSOR_H
-#define Q35_KERNELS_TENSOR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ static inline size_t weight_bytes(const struct weight *w)
     }
     return 0;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Writes small checkpoints of every layout for tests: a list of tensors that a test may change before it is written.
  * Names and shapes are written out again here on purpose, independently of src/model. */
-#ifndef Q35_TESTS_CHECKPOINT_H
-#define Q35_TESTS_CHECKPOINT_H
+#pragma once
 
 #include <dirent.h>
 #include <stdarg.h>
@@ -364,5 +363,3 @@ static inline struct model_config ck_122b(void)
         c.full[i] = true;
     return c;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* For tests of checkpoint files: one with two turns, and what must come back of it. */
-#ifndef Q35_TESTS_CHECKPOINT_FILE_H
-#define Q35_TESTS_CHECKPOINT_FILE_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,9 +34,9 @@ static inline bool add_rows(struct checkpoint *c, int from, int to, int turn, st
     int32_t ids[1000];
     for (int pos = from; pos < to; pos++) {
         fill(rows + (pos - from) * ROW, ROW, pos, turn);
-        ids[pos - from] = 1000 * turn + pos;
+        ids[pos] = 1000 * turn + pos;
     }
-    bool ok = checkpoint_add_rows(c, ids, to - from, rows, (size_t)(to - from) * ROW, e);
+    bool ok = checkpoint_add_rows(c, spans_text(ids, to), to, rows, (size_t)(to - from) * ROW, e);
     free(rows);
     return ok;
 }
@@ -68,17 +67,34 @@ static inline void write_file(const char *path, int n_turns)
     checkpoint_close(c);
 }
 
+static const struct picture PICTURES[] = {{12, 6, 2, 3, {1, 2}}, {30, 8, 4, 2, {3, 4}}};
+
+/* Makes the file one with 40 tokens and these pictures. */
+static inline void write_pictures(const char *path)
+{
+    struct err e = {0};
+    static const int32_t ids[40];
+    static const char rows[40 * ROW];
+    struct checkpoint *c = checkpoint_edit(path, IDENTITY, &e);
+    assert_non_null(c);
+    checkpoint_cut(c, 0);
+    for (int to = 14; to <= 40; to += 13)               /* a piece ends within a picture */
+        assert_true(checkpoint_add_rows(c, (struct spans){ids, 40, PICTURES, 2}, to, rows, (size_t)(to == 14 ? 14 : 13) * ROW, &e));
+    assert_true(add_states(c, 40, 1, &e) && checkpoint_commit(c, &e));
+    checkpoint_close(c);
+}
+
 /* 0: nothing yet, 1 or 2: all of that turn.  -1 with the reason: it cannot be read.  Fails when it has anything else. */
 static inline int read_file(const char *path, struct err *e)
 {
     bool useless;
     struct checkpoint *c = checkpoint_open(path, IDENTITY, &useless, e);
-    int n_ids, n;
+    int n;
     if (!c) {
         assert_int_equal(useless, *e->msg != 0);
         return -1;
     }
-    const int32_t *ids = checkpoint_ids(c, &n_ids);
+    const int32_t *ids = checkpoint_spans(c).ids, n_ids = checkpoint_spans(c).n;
     const struct checkpoint_section *s = checkpoint_sections(c, &n);
     int turn = n_ids == 0 ? 0 : n_ids == 10 ? 1 : 2, n_states = 0;
     char rows[20 * ROW] = {0}, states[STATES], wanted[STATES];
@@ -111,5 +127,3 @@ static inline void assert_sentence(const struct err *e)
     size_t n = strlen(e->msg);
     assert_true(n > 0 && n < sizeof e->msg);
 }
-
-#endif

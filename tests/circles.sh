@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints every circle of files.  NAME.c, NAME.cu and NAME.h are one node; it depends on the files whose headers it includes and whose functions it
-# uses.  Functions are looked up in the objects below $BUILD (build): files that are not built have no calls.  Ends with 1 if there is a circle.
+# Fails for every circle of files.  NAME.c, NAME.cu and NAME.h are one node; it depends on the files whose headers it includes and whose functions it
+# uses.  Functions are looked up in the objects below $BUILD (build): files that are not built have no calls.
 #     tests/circles.sh [-v]         -v also prints the arrows of each circle
 cd "$(dirname "$0")/.." || exit 1
 BUILD=${BUILD:-build}
@@ -28,8 +28,9 @@ END {
         circle = ""; n = 0
         for (b in nodes) if ((a, b) in reaches && (b, a) in reaches) { done[b] = 1; n++; circle = circle " " b; inside[b] = a }
         bad = 1
-        print n " files:" circle
+        print "not ok a circle of " n " files:" circle
         if (verbose) for (b in nodes) if (inside[b] == a) for (i = 1; i <= n_to[b]; i++) if (inside[to[b, i]] == a) print "    " b " -> " to[b, i]
     }
+    if (!bad) print "ok no file depends on one that depends on it"
     exit bad
 }'

@@ -1,13 +1,13 @@
-/* An FP8 checkpoint like the official release, made from a golden hybrid: shared-expert matrices and scales are those of the hybrid; all
- * other tensors of such a release exist but are poisoned, so that using them gives NaN. */
-#ifndef Q35_TESTS_DONOR_H
-#define Q35_TESTS_DONOR_H
+/* An FP8 checkpoint like the official release, made from a golden hybrid: shared-expert matrices and scales are those of the hybrid; if wanted,
+ * attention and out projections have random values; all other tensors of such a release exist but are poisoned, so that using them gives NaN. */
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "kernels/fill.h"
 #include "model/safetensors_write.h"
 #include "model/shards.h"
 #include "prepare/source.h"
@@ -19,10 +19,35 @@ static inline bool donor_is_shared(const char *name)
     return strstr(name, ".shared_expert.") && strncmp(name, "mtp.", 4);
 }
 
+static inline bool donor_is_quality(const char *name)
+{
+    return (strstr(name, ".self_attn.") || strstr(name, ".linear_attn.out_proj.")) && strncmp(name, "mtp.", 4) && strstr(name, "_proj.weight");
+}
+
+/* Random numbers for a matrix, positive ones for its scale: products keep the size of their input. */
+static inline void donor_random(const struct tensor_out *t, uint64_t at, uint64_t n, uint8_t *dst)
+{
+    uint64_t key = 0;
+    for (const char *c = t->name; *c; c++)
+        key = key * 31 + (uint8_t)*c;
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t hash = fill_hash(key, t->dtype == DT_BF16 ? (at + i) / 2 : at + i);
+        if (t->dtype == DT_BF16) {      /* 0.00025 to 0.001 */
+            const float scale = 0.00025f + 0.00075f * (float)(hash >> 40) / 16777216;
+            uint32_t bits;
+            memcpy(&bits, &scale, 4);
+            dst[i] = (uint8_t)(bits >> ((at + i) % 2 ? 24 : 16));
+        } else
+            dst[i] = (uint8_t)((hash & 0x7f) == 0x7f ? hash ^ 1 : hash);                /* no NaN */
+    }
+}
+
 static inline bool donor_make(const struct tensor_out *t, uint64_t at, uint64_t n, uint8_t *dst, struct err *e)
 {
     (void)e;
-    if (t->source)
+    if (t->source == t->name)
+        donor_random(t, at, n, dst);
+    else if (t->source)
         memcpy(dst, (const uint8_t *)t->source + at, n);
     else
         memset(dst, 0xff, n);           /* NaN in FP8, BF16 and F32 alike */
@@ -30,7 +55,7 @@ static inline bool donor_make(const struct tensor_out *t, uint64_t at, uint64_t 
 }
 
 /* Writes it to the existing directory `dir`.  `spoil` (may be NULL) may change the list of tensors before. */
-static inline void donor_write(const char *dir, const char *hybrid, void (*spoil)(struct tensor_out *t, int *n))
+static inline void donor_write_parts(const char *dir, const char *hybrid, bool quality, void (*spoil)(struct tensor_out *t, int *n))
 {
     static struct tensor_out all[DONOR_MAX];
     static struct tensor_out *lists[DONOR_FILES][DONOR_MAX];
@@ -64,6 +89,9 @@ static inline void donor_write(const char *dir, const char *hybrid, void (*spoil
         }
         n++;
     }
+    for (int i = 0; i < n && quality; i++)
+        if (donor_is_quality(all[i].name))
+            all[i].source = all[i].name;
     if (spoil)
         spoil(all, &n);
     struct file_out out[DONOR_FILES] = {0};
@@ -82,4 +110,7 @@ static inline void donor_write(const char *dir, const char *hybrid, void (*spoil
     shards_close(&s);
 }
 
-#endif
+static inline void donor_write(const char *dir, const char *hybrid, void (*spoil)(struct tensor_out *t, int *n))
+{
+    donor_write_parts(dir, hybrid, false, spoil);
+}

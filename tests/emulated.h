@@ -1,7 +1,6 @@
 /* Does qemu-user or a sanitizer run this program?  For the few test lines where they behave differently from Linux,
  * and those that take long. */
-#ifndef Q35_TESTS_EMULATED_H
-#define Q35_TESTS_EMULATED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -38,5 +37,3 @@ static inline bool vfork_shares(void)
 {
     return !Q35_THREAD_SANITIZER && !emulated();
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The deltas of a stream as one line, in order: R[reasoning] C[content] F[name {arguments}], T[name {arguments}] for a truncated call.
  * Deltas of one kind are joined, so that the line does not depend on the cuts of the text. */
-#ifndef Q35_TESTS_EVENTS_H
-#define Q35_TESTS_EVENTS_H
+#pragma once
 
 #include "text/stream.h"
 
@@ -16,12 +15,12 @@ struct events {
 static inline void events_add(const struct delta *d, void *arg)
 {
     struct events *x = arg;
-    char kind = "RCFF"[d->kind];
+    char kind = "RCFFF"[d->kind];
     if (x->open && x->open != kind) {
         buf_addc(&x->line, ']');
         x->open = 0;
     }
-    x->wrong |= d->kind == DELTA_CALL_END ? x->n_begun != x->n_ended + 1 : x->n_begun != x->n_ended;
+    x->wrong |= d->kind == DELTA_CALL_END || d->kind == DELTA_CALL_PIECE ? x->n_begun != x->n_ended + 1 : x->n_begun != x->n_ended;
     switch (d->kind) {
     case DELTA_REASONING:
     case DELTA_CONTENT:
@@ -35,6 +34,9 @@ static inline void events_add(const struct delta *d, void *arg)
         x->wrong |= d->call != x->n_begun++;
         buf_reset(&x->name);
         buf_add(&x->name, d->text.p, d->text.n);
+        break;
+    case DELTA_CALL_PIECE:
+        x->wrong |= !d->text.n;
         break;
     case DELTA_CALL_END:
         x->wrong |= d->call != x->n_ended++;
@@ -60,5 +62,3 @@ static inline void events_free(struct events *x)
     buf_free(&x->line);
     buf_free(&x->name);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The k-th greatest of n numbers. */
-#ifndef Q35_TESTS_KTH_H
-#define Q35_TESTS_KTH_H
+#pragma once
 
 enum { KTH_MOST = 64 };
 
@@ -19,5 +18,3 @@ static inline float kth_greatest(const float *x, int n, int k)
     }
     return best[m - 1];
 }
-
-#endif

@@ -15,29 +15,31 @@ done <<'RULES'
 src/base     base/
 src/answer   base/|answer/|config/
 src/text     base/|text/|config/
+src/image    base/|image/
+src/guide    base/|answer/form.h|text/pyjson.h|text/tokenizer.h|guide/|config/
 kernels      base/(err|log).h|answer/token.h|kernels/
 src/backend  base/|answer/machine.h|kernels/|backend/|config/
 src/model    base/|kernels/[a-z_]*\.h|backend/dev.h|model/|config/
-src/engine   base/|answer/|model/|backend/[a-z]*\.h|kernels/tensor.h|kernels/splitmix.h|engine/|config/
+src/engine   base/|answer/|guide/guide.h|model/|backend/[a-z]*\.h|kernels/tensor.h|kernels/splitmix.h|engine/|config/
 src/option   base/|answer/|option/|responder/responder.h|config/
 src/session  base/|answer/|option/|session/|config/
 src/tool     base/|option/|tool/
-src/chat     base/|answer/|option/|session/|tool/|responder/responder.h|chat/|config/
-src/responder!remote|far base/|answer/|text/|engine/engine.h|option/|chat/answer.h|responder/|config/
-src/responder/remote.c base/|answer/|remote/|option/|responder/|config/
+src/chat     base/|answer/|image/image.h|option/|session/|tool/|responder/responder.h|guide/form.h|chat/|config/
+src/responder!remote|far base/|answer/|text/|image/image.h|guide/|engine/engine.h|option/|chat/answer.h|responder/|config/
+src/responder/remote.c base/|answer/|guide/form.h|remote/|option/|responder/|config/
 src/responder/far.c base/|answer/|remote/|engine/engine.h|responder/|config/
 src/fetch    base/|fetch/|config/
 src/remote   base/|answer/|fetch/http.h|remote/|config/
-src/serve    base/|answer/|text/|fetch/http.h|option/|session/|chat/|responder/responder.h|serve/|config/
+src/serve    base/|answer/|text/|guide/form.h|image/image.h|fetch/http.h|option/|session/|chat/|responder/responder.h|serve/|config/
 src/prepare  base/|model/|backend/|kernels/tensor.h|kernels/number.h|engine/engine.h|engine/load.h|option/paths.h|fetch/|prepare/|config/
-src/debug    base/|answer/|text/|model/|backend/|engine/|debug/|config/
+src/debug    base/|answer/|text/|image/|model/|backend/|engine/|debug/|config/
 src/bench    base/|answer/|text/|kernels/[a-z_]*\.h|model/|backend/|engine/|bench/|config/
 ui           base/|answer/|option/|session/|tool/|responder/(local|remote|responder).h|chat/|serve/|debug/|bench/|prepare/|ui/|config/
 RULES
 
 # The files of a conversation have an order (src/chat/state.h): each calls only those before it.
 above=
-for f in chat ahead resume steer turn titler calls summary asking context branch saving state; do
+for f in chat ahead resume steer turn titler calls summary asking files context branch saving state; do
     hits=$([ -z "$above" ] || grep -HnE "\\b($above)\\(" src/chat/$f.c)
     [ -z "$hits" ] && echo "ok chat/$f calls only what stands below it" || bad "chat/$f calls upward: $hits"
     above="${above:+$above|}$(sed -nE 's/^(const |struct |enum )*[a-z_0-9]+ \**([a-z_0-9]+)\(.*[^;]$/\2/p' src/chat/$f.c | paste -sd '|' -)"
@@ -77,6 +79,9 @@ door 'jansson' '\.c$'
 door 'curl/' '^src/fetch/http\.c$'
 door 'xxhash' '^src/base/checksum\.c$'
 door 'microhttpd' '^src/serve/web\.c$'
+door 'png' '^src/image/decode_png\.c$'
+door 'jpeglib|jerror' '^src/image/decode_jpeg\.c$'
+door 'webp/' '^src/image/decode_webp\.c$'
 door 'openssl/' '^src/fetch/digest\.c$'
 door 'ini\.h' '^src/option/file\.c$'
 # What is printed as JSON comes from base/json.c.  Files of our own, requests and replies may be written by jansson itself.

@@ -1,6 +1,5 @@
 /* Picking from given logits by the step operations of a CPU: the penalties of step_logits, then step_pick. */
-#ifndef Q35_TESTS_PICKER_H
-#define Q35_TESTS_PICKER_H
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@ struct picker {
     float   *logits, *tile_max, *bias;
     uint8_t *seen;
     void    *scratch;
+    const uint32_t *mask;               /* of the next pick, or NULL */
 };
 
 struct pick {
@@ -91,7 +91,8 @@ static inline bool picker_pick(struct picker *p, const float *logits, struct pic
         .bias = p->bias, .drafts = p->live.ids + 1, .n_rows = 1});
     step_pick_cpu(picker_pool(), &(struct step_pick_args){
         .logits = p->logits, .tile_max = p->tile_max, .live = &p->live, .sampling = &p->how, .seen = p->seen, .bias = p->bias, .results = p->results,
-        .hidden = &hidden, .last_hidden = last_hidden, .scratch = p->scratch, .n_rows = 1, .vocab = p->vocab, .width = 1});
+        .hidden = &hidden, .last_hidden = last_hidden, .scratch = p->scratch, .n_rows = 1, .vocab = p->vocab, .width = 1,
+        .mask = p->mask, .masked = p->mask != NULL});
     const struct step_result *r = &p->results[p->live.step % STEP_RESULTS];
     if (r->ended == STEP_BAD_LOGIT)
         return sampler_bad_logit(e, r->bad_id, r->bad_logit);
@@ -106,5 +107,3 @@ static inline bool picker_pick(struct picker *p, const float *logits, struct pic
     }
     return true;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes one record each to a session. */
-#ifndef Q35_TESTS_PUT_H
-#define Q35_TESTS_PUT_H
+#pragma once
 
 #include "session/file.h"
 
@@ -20,5 +19,3 @@ PUT(forget, (struct session *s, int n, struct err *e), record_forget(&line, n))
 PUT(go, (struct session *s, int number, struct err *e), record_go(&line, number))
 PUT(transcript, (struct session *s, const struct transcript *t, struct err *e), record_transcript(&line, t))
 #undef PUT
-
-#endif

@@ -41,7 +41,8 @@ fi
 
 rm -rf "$BUILD/logs"
 mkdir -p "$BUILD/logs"
-for t in ${SCRIPTS-tests/layers.sh tests/names.sh tests/prose.sh tests/hub/*.sh tests/remote/*.sh tests/pty/*.sh tests/golden/*.sh} "$@"; do
+TREE="tests/layers.sh tests/circles.sh tests/names.sh tests/prose.sh"
+for t in ${SCRIPTS-$TREE tests/hub/*.sh tests/remote/*.sh tests/pty/*.sh tests/golden/*.sh} "$@"; do
     case $t in tests/remote/soak.sh) continue ;; esac          # an hour: by hand
     case $t in *.sh) [ -z "$EMULATOR" ] || [ "$t" = tests/golden/debug.sh ] || continue ;; esac       # the others start programs by themselves
     printf '%s\n' "$t"

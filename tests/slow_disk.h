@@ -1,7 +1,6 @@
 /* A disk that takes as long as a test wants, to write what is in memory or to read what is not, or that cannot: these take the place of the library's
  * fsync(), fdatasync() and pread().  The thread that made it slow is not to wait for it to write: it does not, but that it would have is counted. */
-#ifndef Q35_TESTS_SLOW_DISK_H
-#define Q35_TESTS_SLOW_DISK_H
+#pragma once
 
 #include <errno.h>
 #include <pthread.h>
@@ -100,5 +99,3 @@ static inline void disk_fail(int why)
 {
     atomic_store(&disk_fails_with, why);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A temporary directory for a test, with a few files. */
-#ifndef Q35_TESTS_TMPDIR_H
-#define Q35_TESTS_TMPDIR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -39,5 +38,3 @@ static inline void tmpdir_remove(const struct tmpdir *d)
 {
     rmdir(d->path);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Uploaded weights against the same checkpoint packed on the host, byte by byte. */
-#ifndef Q35_TESTS_UPLOADED_H
-#define Q35_TESTS_UPLOADED_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,6 +99,37 @@ static inline void uploaded_layer(struct uploaded *u, const struct model_config 
     }
 }
 
+/* The tower's positions are stored in bf16. */
+static inline void uploaded_vision(struct uploaded *u, const struct model_config *c, const struct vision_weights *x, const struct vision_weights *y)
+{
+    const struct vision_config *v = &c->vision;
+    if (!u->wrong[0])
+        uploaded_bytes(u, "positions", -3, x->positions.data, y->positions.data, (size_t)v->n_positions * (size_t)v->hidden * 2);
+    uploaded_matrix(u, "patches", -3, &x->patch, &y->patch, NULL);
+    uploaded_vector(u, "bias of patches", -3, x->patch_b, y->patch_b, v->hidden);
+    uploaded_vector(u, "norm", -3, x->norm_w, y->norm_w, v->hidden);
+    uploaded_vector(u, "bias of norm", -3, x->norm_b, y->norm_b, v->hidden);
+    uploaded_vector(u, "bias of fc1", -3, x->fc1_b, y->fc1_b, 4 * v->hidden);
+    uploaded_vector(u, "bias of fc2", -3, x->fc2_b, y->fc2_b, v->out);
+    uploaded_matrix(u, "fc1", -3, &x->fc1, &y->fc1, NULL);
+    uploaded_matrix(u, "fc2", -3, &x->fc2, &y->fc2, NULL);
+    for (int i = 0; i < v->depth; i++) {
+        const struct vision_block_weights *a = &x->blocks[i], *b = &y->blocks[i];
+        uploaded_vector(u, "norm1", i, a->norm1_w, b->norm1_w, v->hidden);
+        uploaded_vector(u, "bias of norm1", i, a->norm1_b, b->norm1_b, v->hidden);
+        uploaded_vector(u, "norm2", i, a->norm2_w, b->norm2_w, v->hidden);
+        uploaded_vector(u, "bias of norm2", i, a->norm2_b, b->norm2_b, v->hidden);
+        uploaded_vector(u, "bias of qkv", i, a->qkv_b, b->qkv_b, 3 * v->hidden);
+        uploaded_vector(u, "bias of proj", i, a->proj_b, b->proj_b, v->hidden);
+        uploaded_vector(u, "bias of a block's fc1", i, a->fc1_b, b->fc1_b, v->inter);
+        uploaded_vector(u, "bias of a block's fc2", i, a->fc2_b, b->fc2_b, v->hidden);
+        uploaded_matrix(u, "qkv of the tower", i, &a->qkv, &b->qkv, NULL);
+        uploaded_matrix(u, "proj", i, &a->proj, &b->proj, NULL);
+        uploaded_matrix(u, "a block's fc1", i, &a->fc1, &b->fc1, NULL);
+        uploaded_matrix(u, "a block's fc2", i, &a->fc2, &b->fc2, NULL);
+    }
+}
+
 /* `want` is open on the host with an INT8 head and one in two planes; `got` is uploaded with the given heads. */
 static inline void uploaded_check(struct uploaded *u, const struct model_config *c, unsigned heads, const struct weights *got,
                                   const struct weights *want)
@@ -128,6 +158,8 @@ static inline void uploaded_check(struct uploaded *u, const struct model_config 
     uploaded_vector(u, "norm", -1, got->norm, want->norm, c->hidden);
     for (int i = 0; i < c->n_layers; i++)
         uploaded_layer(u, c, i, &got->layers[i], &want->layers[i]);
+    if (want->vision.present)
+        uploaded_vision(u, c, &got->vision, &want->vision);
     if (!want->mtp.present)
         return;
     uploaded_vector(u, "norm_embedding", -2, got->mtp.norm_embedding, want->mtp.norm_embedding, c->hidden);
@@ -136,5 +168,3 @@ static inline void uploaded_check(struct uploaded *u, const struct model_config 
     uploaded_matrix(u, "fc", -2, &got->mtp.fc, &want->mtp.fc, NULL);
     uploaded_layer(u, c, c->n_layers, &got->mtp.layer, &want->mtp.layer);
 }
-
-#endif

@@ -1,14 +1,15 @@
-/* `q35chat bench ...`. */
+/* `q35chat bench ...`, which measures, and `q35chat debug ...`, which shows parts of the engine at work. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bench/run.h"
+#include "debug/debug.h"
 #include "option/paths.h"
 #include "prepare/models.h"
+#include "ui/args.h"
 #include "ui/process.h"
-#include "ui/subcommand.h"
 
 static double real(const struct args *a, const char *flag)
 {
@@ -19,7 +20,8 @@ static double real(const struct args *a, const char *flag)
 static struct bench_options options(const struct args *a)
 {
     return (struct bench_options){
-        .synthetic = args_text(a, "synthetic"), .model_dir = args_text(a, "model"), .backend = args_text(a, "backend"), .kv = args_text(a, "kv"),
+        .synthetic = args_text(a, "synthetic"), .quality = args_on(a, "quality"),
+        .model_dir = args_text(a, "model"), .backend = args_text(a, "backend"), .kv = args_text(a, "kv"),
         .head = args_text(a, "head"), .mtp = args_text(a, "mtp"), .out_file = args_text(a, "out"), .n_layers = args_int(a, "layers"),
         .draft = args_int(a, "depth"), .n_alternatives = args_int(a, "alternatives"), .rows = args_int(a, "rows"),
         .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0,
@@ -37,7 +39,7 @@ static int run(const struct args *a, struct bench_options *o, int (*fn)(const st
     struct buf line = {0}, machine = {0}, dir = {0};
     struct err e = {0};
     if (o->model_dir && !models_resolve(o->model_dir, &dir, &e)) {
-        fprintf(stderr, "q35chat: %s\n", e.msg);
+        process_say(e.msg);
         buf_free(&dir);
         return EXIT_FAILED;
     }
@@ -65,6 +67,7 @@ static int measure(const struct args *a, int (*fn)(const struct bench_options *o
 }
 
 int run_bench_kernels(const struct args *a) { return measure(a, bench_kernels); }
+int run_bench_vision(const struct args *a) { return measure(a, bench_vision); }
 int run_bench_sweep(const struct args *a) { return measure(a, bench_sweep); }
 int run_bench_project(const struct args *a)
 {
@@ -89,18 +92,6 @@ int run_bench_health(const struct args *a)
 
 /* ---- measurements that ask */
 
-/* Finds the directory of the model that a chat would use.  Returns a note about it, or NULL. */
-static const char *standard_model(struct buf *dir)
-{
-    struct models m;
-    models_find(&m);
-    int i = models_standard(&m);
-    bool demo = i >= 0 && m.items[i].place == MODELS_DEMO;
-    buf_adds(dir, i < 0 ? "" : m.items[i].dir);
-    models_free(&m);
-    return demo ? "the demo model, since no other is on this machine: its figures do not describe a large one" : NULL;
-}
-
 /* Ctrl-C ends it with what there is. */
 static int answers(const struct args *a, int (*fn)(const struct bench_options *o))
 {
@@ -111,7 +102,14 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
     if (!o.weights_in)
         o.weights_in = "auto";
     if (!o.model_dir) {
-        o.model_note = standard_model(&dir);
+        /* the model that a chat would use */
+        struct models m;
+        models_find(&m);
+        int i = models_standard(&m);
+        bool demo = i >= 0 && m.items[i].place == MODELS_DEMO;
+        buf_adds(&dir, i < 0 ? "" : m.items[i].dir);
+        models_free(&m);
+        o.model_note = demo ? "the demo model, since no other is on this machine: its figures do not describe a large one" : NULL;
         if (!dir.len)
             return args_refuse(a, "there is no model on this machine, not even the demo: `q35chat model get` fetches one");
         o.model_dir = buf_str(&dir);
@@ -128,3 +126,59 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
 
 int run_bench_report(const struct args *a) { return answers(a, bench_report); }
 int run_bench_five(const struct args *a) { return answers(a, bench_five); }
+
+/* --- debug --------------------------------------------------------------------------------------------------------- */
+
+int run_debug_tokenize(const struct args *a)
+{
+    return debug_tokenize(&(struct debug_options){.model_dir = args_text(a, "model")}, stdin, stdout);
+}
+
+int run_debug_render(const struct args *a)
+{
+    return debug_render(&(struct debug_options){.model_dir = args_text(a, "model")}, stdin, stdout);
+}
+
+int run_debug_parse(const struct args *a)
+{
+    (void)a;
+    return debug_parse(&(struct debug_options){0}, stdin, stdout);
+}
+
+/* Returns the options that all commands with a model share. */
+static struct debug_options model_options(const struct args *a)
+{
+    return (struct debug_options){.model_dir = args_text(a, "model"), .backend = args_text(a, "backend"), .kv = args_text(a, "kv"),
+                                  .n_threads = args_int(a, "threads")};
+}
+
+int run_debug_logits(const struct args *a)
+{
+    struct debug_options o = model_options(a);
+    o.out_file = args_text(a, "out");
+    o.head = args_text(a, "head");
+    o.chunk = args_int(a, "chunk");
+    o.step = args_on(a, "step");
+    o.rows = args_int(a, "rows");
+    return debug_logits(&o, stdin, stdout);
+}
+
+int run_debug_image(const struct args *a)
+{
+    return debug_image(&(struct debug_options){.model_dir = args_text(a, "model"), .out_file = args_text(a, "out")}, stdin, stdout);
+}
+
+int run_debug_draft(const struct args *a)
+{
+    struct debug_options o = model_options(a);
+    return debug_draft(&o, stdin, stdout);
+}
+
+int run_debug_generate(const struct args *a)
+{
+    struct debug_options o = model_options(a);
+    o.head = args_text(a, "head");
+    o.mtp = args_text(a, "mtp");
+    o.chunk = args_int(a, "chunk");
+    return debug_generate(&o, stdin, stdout);
+}

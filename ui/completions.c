@@ -82,6 +82,12 @@ static const char bash_head[] =
     "    [[ $prev != = || $COMP_CWORD -lt 2 ]] || prev=${COMP_WORDS[COMP_CWORD-2]}\n"
     "    COMPREPLY=()\n";
 
+/* Returns the type by which the value of an option is completed: "FILE|JSON" is mostly a file. */
+static enum value_type value_of(const struct option_about *o)
+{
+    return o->arg && !strncmp(o->arg, "FILE|", 5) ? VALUE_FILE : o->type;
+}
+
 static void bash_value(struct buf *out, const char *key, enum value_type type, const char *arg)
 {
     const char *words = choices(key, type, arg);
@@ -115,24 +121,20 @@ static void bash_command(struct buf *out, const struct sub_row *c)
     buf_adds(out, "                esac ;;\n            esac ;;\n");
 }
 
-static void bash_group(struct buf *out, const struct sub_row *g)
-{
-    buf_addf(out, "    %s)\n        [[ $COMP_CWORD -gt 2 ]] || words='--help", g->name);
-    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
-        buf_addf(out, " %s", c->name);
-    buf_adds(out, "'\n        [[ -n $words ]] || case ${COMP_WORDS[2]} in\n");
-    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
-        bash_command(out, c);
-    buf_adds(out, "        *) return ;;\n        esac ;;\n");
-}
-
 static void bash(struct buf *out)
 {
     struct option_about o;
     buf_adds(out, bash_head);
     buf_adds(out, "    [[ $COMP_CWORD -gt 1 ]] && case ${COMP_WORDS[1]} in\n");
-    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
-        bash_group(out, g);
+    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));) {
+        buf_addf(out, "    %s)\n        [[ $COMP_CWORD -gt 2 ]] || words='--help", g->name);
+        for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
+            buf_addf(out, " %s", c->name);
+        buf_adds(out, "'\n        [[ -n $words ]] || case ${COMP_WORDS[2]} in\n");
+        for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
+            bash_command(out, c);
+        buf_adds(out, "        *) return ;;\n        esac ;;\n");
+    }
     buf_adds(out, "    esac\n    [[ -n $words ]] || case $prev in\n");
     for (int id = 0; options_about((enum option_id)id, &o); id++)
         if (o.arg) {
@@ -140,7 +142,7 @@ static void bash(struct buf *out)
             if (o.letter)
                 buf_addf(out, "|-%c", o.letter);
             buf_adds(out, ") ");
-            bash_value(out, o.key, o.type, o.arg);
+            bash_value(out, o.key, value_of(&o), o.arg);
         }
     buf_adds(out, "    esac\n    [[ -n $words || $cur != -* ]] || words='");
     for (int id = 0; options_about((enum option_id)id, &o); id++) {
@@ -201,7 +203,7 @@ static void zsh_option(struct buf *out, const struct option_about *o)
     zsh_text(out, o->help);
     buf_addc(out, ']');
     if (o->arg)
-        zsh_value(out, o->key, o->type, o->arg);
+        zsh_value(out, o->key, value_of(o), o->arg);
     buf_adds(out, "' \\\n");
     if (has_no(o)) {
         buf_addf(out, "        '--no-%s[off\\: ", flag);
@@ -226,29 +228,25 @@ static void zsh_command(struct buf *out, const struct sub_row *c)
     buf_addf(out, ":%s'\n            return ;;\n", zsh_action(c->type));
 }
 
-static void zsh_group(struct buf *out, const struct sub_row *g)
-{
-    buf_addf(out, "    %s)\n        local -a words_of=(", g->name);
-    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));) {
-        buf_addf(out, "\n            '%s:", c->name);
-        zsh_text(out, c->help);
-        buf_addc(out, '\'');
-    }
-    buf_adds(out, ")\n        if (( CURRENT == 3 )); then _describe -t commands command words_of; return; fi\n"
-                  "        local command=$words[3]\n        words=(\"$words[1]\" \"${(@)words[4,-1]}\")\n        (( CURRENT -= 2 ))\n"
-                  "        case $command in\n");
-    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
-        zsh_command(out, c);
-    buf_adds(out, "        esac\n        return ;;\n");
-}
-
 static void zsh(struct buf *out)
 {
     struct option_about o;
     buf_adds(out, zsh_head);
     buf_adds(out, "_q35chat() {\n    local curcontext=$curcontext expl\n    (( CURRENT > 2 )) && case $words[2] in\n");
-    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
-        zsh_group(out, g);
+    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));) {
+        buf_addf(out, "    %s)\n        local -a words_of=(", g->name);
+        for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));) {
+            buf_addf(out, "\n            '%s:", c->name);
+            zsh_text(out, c->help);
+            buf_addc(out, '\'');
+        }
+        buf_adds(out, ")\n        if (( CURRENT == 3 )); then _describe -t commands command words_of; return; fi\n"
+                      "        local command=$words[3]\n        words=(\"$words[1]\" \"${(@)words[4,-1]}\")\n        (( CURRENT -= 2 ))\n"
+                      "        case $command in\n");
+        for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
+            zsh_command(out, c);
+        buf_adds(out, "        esac\n        return ;;\n");
+    }
     buf_adds(out, "    esac\n    local -a subcommands=( 'help:sub-commands'");
     for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));) {
         buf_addf(out, " '%s:", g->name);
@@ -310,7 +308,7 @@ static void fish_option(struct buf *out, const struct option_about *o, const cha
     if (o->letter && !*not)
         buf_addf(out, " -s %c", o->letter);
     if (o->arg && !*not)
-        fish_value(out, o->key, o->type, o->arg);
+        fish_value(out, o->key, value_of(o), o->arg);
     buf_adds(out, *not ? " -d 'off: " : " -d '");
     fish_text(out, o->help);
     buf_adds(out, "'\n");
@@ -335,15 +333,6 @@ static void fish_command(struct buf *out, const struct sub_row *g, const struct 
     }
 }
 
-static void fish_group(struct buf *out, const struct sub_row *g)
-{
-    buf_addf(out, "complete -c q35chat -n '__q35chat_at 1' -a %s -d '", g->name);
-    fish_text(out, g->help);
-    buf_adds(out, "'\n");
-    for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
-        fish_command(out, g, c);
-}
-
 static void fish(struct buf *out)
 {
     struct option_about o;
@@ -351,8 +340,13 @@ static void fish(struct buf *out)
     for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
         buf_addf(out, " %s", g->name);
     buf_adds(out, "\nend\n\ncomplete -c q35chat -f\ncomplete -c q35chat -n '__q35chat_at 1' -a help -d sub-commands\n");
-    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
-        fish_group(out, g);
+    for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));) {
+        buf_addf(out, "complete -c q35chat -n '__q35chat_at 1' -a %s -d '", g->name);
+        fish_text(out, g->help);
+        buf_adds(out, "'\n");
+        for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
+            fish_command(out, g, c);
+    }
     for (int id = 0; options_about((enum option_id)id, &o); id++) {
         fish_option(out, &o, "");
         if (has_no(&o))

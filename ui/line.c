@@ -1,4 +1,4 @@
-#include "ui/line.h"
+#include "ui/front.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/when.h"
+#include "base/clock.h"
 #include "chat/chat.h"
 #include "chat/command.h"
-#include "ui/goodbye.h"
 #include "ui/lineedit.h"
 #include "ui/process.h"
+#include "ui/prompt.h"
 #include "ui/responder.h"
 #include "ui/turn.h"
 
@@ -49,9 +49,7 @@ static enum chat_answer ask_approval(struct turn *t, const char *name, const cha
     enum chat_answer result = CHAT_NO;
     (void)arguments;                    /* on the screen already */
     lineedit_forget(l->edit);
-    buf_addf(&answer, "run %s?  y: yes, n: no, always: not asked again in this chat\n", name);
-    turn_say(t, answer.data);
-    buf_reset(&answer);
+    turn_say(t, "run %s?  y: yes, n: no, always: not asked again in this chat\n", name);
     bool known = false;
     while (!known && lineedit_answer(l->edit, t->speaks ? "Your answer: " : "[y/n/always] ", &answer)) {
         known = decision(buf_str(&answer), &result);
@@ -73,7 +71,7 @@ static void ask_about_summary(struct line *l)
     buf_adds(&text, "this summary would ");
     if (chat_proposes(l->chat, &text)) {
         buf_adds(&text, ".  y: accept, /undo reverts it; n: discard\n");
-        turn_say(&l->turn, text.data);
+        turn_say(&l->turn, "%s", text.data);
         buf_reset(&text);
         while (!known && lineedit_answer(l->edit, "[y/n] ", &text)) {
             known = decision(buf_str(&text), &answer);
@@ -90,10 +88,7 @@ static void ask_about_summary(struct line *l)
 /* Shows a line that was to be edited, on a terminal that edits its lines itself and cannot be given one. */
 static void say_again(struct line *l, const struct buf *text)
 {
-    struct buf told = {0};
-    buf_addf(&told, "it was: %s\n%s", buf_str(text), chat_edited(l->chat) < 0 ? "your next message replaces it\n" : "");
-    turn_say(&l->turn, told.data);
-    buf_free(&told);
+    turn_say(&l->turn, "it was: %s\n%s", buf_str(text), chat_edited(l->chat) < 0 ? "your next message replaces it\n" : "");
 }
 
 /* --- which of several models ------------------------------------------------------------------------------------ */
@@ -107,20 +102,16 @@ static void list_models(struct line *l)
     buf_addf(&text, "the server has %d model%s:\n", n, n == 1 ? "" : "s");
     for (int i = 0; i < n; i++)
         buf_addf(&text, "%c %2d  %s\n", now && !strcmp(now->model, names[i]) ? '*' : ' ', i + 1, names[i]);
-    turn_say(&l->turn, text.data);
+    turn_say(&l->turn, "%s", text.data);
     buf_free(&text);
 }
 
 static bool choose_model(struct line *l, const char *name)
 {
     struct err e = {0};
-    struct buf text = {0};
     bool ok = chat_choose_model(l->chat, name, &e);
-    if (!ok) {
-        buf_addf(&text, "%s\n", e.msg);
-        turn_say(&l->turn, text.data);
-    }
-    buf_free(&text);
+    if (!ok)
+        turn_say(&l->turn, "%s\n", e.msg);
     return ok;
 }
 
@@ -167,12 +158,9 @@ static void choose_in_turn(struct turn *t)
 /* Explains what sending does while an earlier message is edited. */
 static void tell_edit(struct line *l)
 {
-    struct buf told = {0};
     int message = chat_edited(l->chat), after = chat_n_messages(l->chat) - message - 1;
     if (message >= 0)
-        buf_addf(&told, "your next message replaces that one%s; an empty line cancels\n", after ? " and everything after it" : "");
-    turn_say(&l->turn, buf_str(&told));
-    buf_free(&told);
+        turn_say(&l->turn, "your next message replaces that one%s; an empty line cancels\n", after ? " and everything after it" : "");
 }
 
 static void leave_edit(struct line *l)
@@ -198,7 +186,7 @@ static void show_end(struct line *l)
         }
         buf_addc(&text, '\n');
     }
-    turn_say(&l->turn, buf_str(&text));
+    turn_say(&l->turn, "%s", buf_str(&text));
     buf_free(&text);
 }
 
@@ -220,16 +208,13 @@ static void do_without_screen(struct line *l, const char *command)
         buf_adds(&text, "/theme needs the full screen\n");
     else
         buf_addf(&text, "/%s needs the full screen\n", command);
-    turn_say(&l->turn, text.data);
+    turn_say(&l->turn, "%s", text.data);
     buf_free(&text);
 }
 
 static bool say_refused(struct line *l, const struct err *e)
 {
-    struct buf text = {0};
-    buf_addf(&text, "%s\n", e->msg);
-    turn_say(&l->turn, text.data);      /* it may name a file */
-    buf_free(&text);
+    turn_say(&l->turn, "%s\n", e->msg);
     return false;
 }
 
@@ -258,7 +243,7 @@ static bool take_message(struct line *l, const char *typed)
     else if (r == COMMAND_COPY)
         turn_say(&l->turn, "the clipboard needs the full screen; /copy FILE writes a file\n");
     else if (out.len)
-        turn_say(&l->turn, out.data);
+        turn_say(&l->turn, "%s", out.data);
     if (r == COMMAND_EDIT)
         tell_edit(l);
     if (r == COMMAND_MOVED)
@@ -278,7 +263,7 @@ static void banner(struct line *l)
         buf_adds(&text, "This chat is private: nothing is written to disk.\n");
     if (chat_notice(l->chat))
         buf_addf(&text, "%s\n", chat_notice(l->chat));
-    turn_say(&l->turn, text.data);
+    turn_say(&l->turn, "%s", text.data);
     buf_free(&text);
 }
 
@@ -293,7 +278,7 @@ static bool resume_session(struct line *l)
         buf_addf(&text, "%s\n", e.msg);
     else if (chat_saved_as(l->chat))
         buf_addf(&text, "%d messages in %s\n", chat_n_messages(l->chat), chat_saved_as(l->chat));
-    turn_say(&l->turn, buf_str(&text));
+    turn_say(&l->turn, "%s", buf_str(&text));
     buf_free(&text);
     if (ok)
         show_end(l);
@@ -305,25 +290,19 @@ static bool resume_session(struct line *l)
 static void begin(struct line *l, const struct opening *first)
 {
     struct err e = {0};
-    struct buf shown = {0};
     int n;
     const char *const *files = options_list(l->o, OPT_file, &n);
     if (first->sent) {
-        buf_addf(&shown, "%s%s\n", l->turn.speaks ? "You: " : "> ", buf_str(&first->text));
-        turn_say(&l->turn, shown.data);
+        turn_say(&l->turn, "%s%s\n", l->turn.speaks ? "You: " : "> ", buf_str(&first->text));
         lineedit_remember(l->edit, first->text.data);
     }
     if (first->sent && (prompt_submit(l->chat, first, &e) || say_refused(l, &e)))
         answer_message(l);
     else if (first->text.len && lineedit_edits(l->edit))
         lineedit_put(l->edit, &first->text);
-    for (int i = 0; !first->sent && !lineedit_edits(l->edit) && i < n; i++) {
-        buf_addf(&shown, "%s goes with your first message\n", files[i]);
+    for (int i = 0; !first->sent && !lineedit_edits(l->edit) && i < n; i++)
         if (chat_attach(l->chat, files[i], &e) || say_refused(l, &e))
-            turn_say(&l->turn, shown.data);
-        buf_reset(&shown);
-    }
-    buf_free(&shown);
+            turn_say(&l->turn, "%s goes with your first message\n", files[i]);
 }
 
 /* Takes messages until the user leaves. */
@@ -359,8 +338,7 @@ int line_run(struct options *o, const struct opening *first)
     interrupt_open();
     l.chat = chat_open(ui_responder_of_chat(o, &e), o, &front, &e);
     if (!l.chat) {
-        fprintf(stderr, "q35chat: %s\n", e.msg);
-        return EXIT_MODEL;
+        return process_fail(EXIT_MODEL, e.msg);
     }
     turn_init(&l.turn, l.chat, o);
     l.turn.ask = ask_approval;
@@ -382,7 +360,7 @@ int line_run(struct options *o, const struct opening *first)
         status = EXIT_SIGNAL + interrupt_ending();
     if (!interrupt_ending() && isatty(1))
         goodbye_add(l.chat, o, &text);
-    turn_say(&l.turn, buf_str(&text));
+    turn_say(&l.turn, "%s", buf_str(&text));
     lineedit_close(l.edit);
     buf_reset(&text);
     status = goodbye_status(l.chat, interrupt_ending(), status, &text);

@@ -1,7 +1,6 @@
 #include "ui/lineedit.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <histedit.h>
 #include <langinfo.h>
@@ -11,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -20,82 +18,11 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/chat.h"
-#include "chat/command.h"
 #include "option/paths.h"
 #include "ui/process.h"
+#include "ui/tui/complete.h"
 #include "ui/tui/history.h"
 #include "ui/tui/look.h"
-
-/* --- completion ------------------------------------------------------------------------------------------------------ */
-
-/* Possible completions of the last word of a line: commands, arguments of its command, or files. */
-struct choices {
-    int    n;
-    const char *word;                   /* the word, in the line */
-    size_t have;                        /* its bytes */
-    struct buf common;                  /* their common beginning */
-    struct buf all;                     /* as shown, two blanks after each */
-};
-
-static void add_choice(const char *word, const char *note, void *arg)
-{
-    struct choices *c = arg;
-    if (strncmp(word, c->word, c->have))
-        return;                         /* its title matches, but here words can only grow */
-    if (!c->n)
-        buf_adds(&c->common, word);
-    size_t same = 0;
-    while (same < c->common.len && c->common.data[same] == word[same])
-        same++;
-    while (same && same < strlen(word) && ((unsigned char)word[same] & 0xc0) == 0x80)
-        same--;                         /* not into the middle of a character */
-    c->common.len = same;
-    if (c->common.data)
-        c->common.data[same] = 0;
-    buf_addf(&c->all, note && *note ? "%s (%s)  " : "%s  ", word, note);
-    c->n++;
-}
-
-static void add_file_names(const char *word, struct choices *c)
-{
-    const char *slash = strrchr(word, '/'), *base = slash ? slash + 1 : word, *home = getenv("HOME");
-    struct buf dir = {0}, name = {0};
-    if (!strncmp(word, "~/", 2) && home)
-        buf_addf(&dir, "%s/%.*s", home, (int)(base - word - 2), word + 2);
-    else
-        buf_addf(&dir, "%.*s", (int)(base - word), word);
-    DIR *d = opendir(dir.len ? dir.data : ".");
-    for (struct dirent *f; d && (f = readdir(d));) {
-        struct stat st;
-        if (strncmp(f->d_name, base, strlen(base)) || (*f->d_name == '.' && *base != '.') || !unicode_valid(f->d_name, strlen(f->d_name)))
-            continue;
-        bool is_dir = fstatat(dirfd(d), f->d_name, &st, 0) == 0 && S_ISDIR(st.st_mode);
-        buf_reset(&name);
-        buf_addf(&name, "%.*s%s%s", (int)(base - word), word, f->d_name, is_dir ? "/" : "");
-        add_choice(name.data, NULL, c);
-    }
-    if (d)
-        closedir(d);
-    buf_free(&dir);
-    buf_free(&name);
-}
-
-static void choices_find(struct choices *c, const char *line)
-{
-    const char *blank = strrchr(line, ' '), *word = blank ? blank + 1 : line;
-    *c = (struct choices){.word = word, .have = strlen(word)};
-    if (command_complete(line, add_choice, c)) {
-        c->word = word += *word == '@';
-        c->have = strlen(word);
-        add_file_names(word, c);
-    }
-}
-
-static void choices_free(struct choices *c)
-{
-    buf_free(&c->common);
-    buf_free(&c->all);
-}
 
 /* --- the line -------------------------------------------------------------------------------------------------------- */
 
@@ -125,12 +52,6 @@ enum { MARK = 6, MARK_WAIT_MS = 30, PASTE_REST_MS = 500, CTRL_V = 22 };
 
 /* --- keys ------------------------------------------------------------------------------------------------------- */
 
-static bool begins_mark(const struct buf *b)
-{
-    size_t n = b->len < MARK ? b->len : MARK;
-    return !strncmp(b->data, PASTE_BEGIN, n) || !strncmp(b->data, PASTE_END, n);
-}
-
 /* Returns the stream for prompts: a stdout that is not a terminal gets answers only. */
 static FILE *prompts(void)
 {
@@ -147,33 +68,17 @@ static void prompt_again(struct lineedit *l)
     fflush(stdout);
 }
 
-/* Shows an event that comes while the user types, on lines of its own. */
-static void interject(struct lineedit *l, const struct chat_event *ev)
-{
-    fputc('\n', stdout);
-    turn_event(l->turn, ev);
-    prompt_again(l);
-}
-
-static bool is_empty_draft(const struct lineedit *l)
-{
-    const LineInfo *info = l->el ? el_line(l->el) : NULL;
-    return l->message && !l->message->len && !l->typed.len && (!info || info->lastchar == info->buffer);
-}
-
 /* Notes that a model must be chosen, unless the user is typing: the message will wait for the choice. */
 static void take_models(struct lineedit *l)
 {
     const char *const *names;
-    struct buf told = {0};
-    if (is_empty_draft(l)) {
+    const LineInfo *info = l->el ? el_line(l->el) : NULL;
+    if (l->message && !l->message->len && !l->typed.len && (!info || info->lastchar == info->buffer)) {
         l->asks_model = true;
     } else if (l->message) {
-        buf_addf(&told, "\nthe server has %d models; which one is meant is asked with the message\n", chat_models(l->turn->chat, &names));
-        turn_say(l->turn, told.data);
+        turn_say(l->turn, "\nthe server has %d models; which one is meant is asked with the message\n", chat_models(l->turn->chat, &names));
         prompt_again(l);
     }
-    buf_free(&told);
 }
 
 /* Waits for keys and reads them into `typed`.  Meanwhile the model loads. */
@@ -195,12 +100,15 @@ static bool wait_key(struct lineedit *l, int timeout_ms)
         }
         const struct chat_event *ev = chat_drain(l->turn->chat, &n);
         for (int i = 0; i < n; i++)
-            if (ev[i].kind == CHAT_FATAL || ev[i].kind == CHAT_NOTE)
-                interject(l, &ev[i]);
-            else if (ev[i].kind == CHAT_MODELS)
+            if (ev[i].kind == CHAT_FATAL || ev[i].kind == CHAT_NOTE) {
+                fputc('\n', stdout);             /* an event that comes while the user types has lines of its own */
+                turn_event(l->turn, &ev[i]);
+                prompt_again(l);
+            } else if (ev[i].kind == CHAT_MODELS) {
                 take_models(l);
-            else
+            } else {
                 waiting_event(&l->turn->waiting, &ev[i], false);
+            }
         if (l->asks_model)
             return false;
         if (!fds[0].revents)
@@ -231,19 +139,6 @@ static bool pasted(struct lineedit *l, wchar_t *c)
     return *c >= 32 && *c != 127;
 }
 
-/* Gives the chat the draft: the message so far. */
-static void tell_draft(struct lineedit *l)
-{
-    struct buf text = {0};
-    if (!l->message)
-        return;
-    const LineInfo *info = el_line(l->el);
-    buf_add(&text, buf_str(l->message), l->message->len);
-    buf_add(&text, info->buffer, (size_t)(info->lastchar - info->buffer));
-    chat_draft(l->turn->chat, buf_str(&text), text.len);
-    buf_free(&text);
-}
-
 /* Updates the size of the terminal, which libedit reads only once. */
 static bool follow_size(struct lineedit *l)
 {
@@ -267,8 +162,14 @@ static int next_key(EditLine *el, wchar_t *c)
     for (;;) {
         if (l->hung_up)
             return 0;
-        if (!l->typed.len)
-            tell_draft(l);
+        if (!l->typed.len && l->message) {              /* the draft is the message so far */
+            const LineInfo *info = el_line(l->el);
+            struct buf text = {0};
+            buf_add(&text, buf_str(l->message), l->message->len);
+            buf_add(&text, info->buffer, (size_t)(info->lastchar - info->buffer));
+            chat_draft(l->turn->chat, buf_str(&text), text.len);
+            buf_free(&text);
+        }
         if (!l->typed.len && !wait_key(l, l->dropped ? PASTE_REST_MS : -1)) {
             if (l->interrupted || l->asks_model)
                 return -1;
@@ -281,7 +182,8 @@ static int next_key(EditLine *el, wchar_t *c)
             fputc('\r', stdout);
             el_set(l->el, EL_REFRESH);
         }
-        if (*l->typed.data == '\033' && begins_mark(&l->typed)) {
+        size_t n = l->typed.len < MARK ? l->typed.len : MARK;
+        if (*l->typed.data == '\033' && (!strncmp(l->typed.data, PASTE_BEGIN, n) || !strncmp(l->typed.data, PASTE_END, n))) {
             if (l->typed.len < MARK && wait_key(l, MARK_WAIT_MS))
                 continue;
             if (l->typed.len >= MARK) {
@@ -313,33 +215,44 @@ static char *give_prompt(EditLine *el)
 
 /* --- completion ------------------------------------------------------------------------------------------------- */
 
+/* Completes the word before the cursor as far as all completions agree, or lists them. */
 static unsigned char complete_word(EditLine *el, int key)
 {
     struct lineedit *l;
-    struct choices c;
-    struct buf line = {0};
+    struct complete c = {0};
+    struct buf before = {0}, all = {0};
     unsigned char result = CC_ERROR;
     (void)key;
     el_get(el, EL_CLIENTDATA, &l);
     const LineInfo *info = el_line(el);
-    buf_add(&line, info->buffer, (size_t)(info->cursor - info->buffer));
-    choices_find(&c, buf_str(&line));
-    if (c.n && c.common.len > c.have) {
-        el_insertstr(el, c.common.data + c.have);
+    buf_add(&before, info->buffer, (size_t)(info->cursor - info->buffer));
+    complete_find(&c, buf_str(&before), NULL);
+    const char *word = buf_str(&before) + c.start, *common = buf_str(&c.common);
+    const size_t have = strlen(word), same = strncmp(common, word, have) ? 0 : have;
+    if (c.common.len > same && (same == have || c.n == 1)) {
+        int replaced = 0;               /* characters; of a word that gets quotes, or that is a part of a title */
+        for (const char *s = word + same; *s; s++)
+            replaced += ((unsigned char)*s & 0xC0) != 0x80;
+        if (replaced)
+            el_deletestr(el, replaced);
+        el_insertstr(el, common + same);
         result = CC_REFRESH;
-    }
-    if (c.n == 1 && c.common.len && c.common.data[c.common.len - 1] != '/') {
-        el_insertstr(el, " ");
-        result = CC_REFRESH;
-    } else if (c.n > 1 && c.common.len <= c.have) {
+    } else if (c.n > 1) {
+        for (int i = 0; i < c.n; i++)
+            buf_addf(&all, c.whole ? "%s (%s)  " : "%s  ", c.items[i].word, c.items[i].note);
         printf("\n");
-        turn_say(l->turn, buf_str(&c.all));
+        turn_say(l->turn, "%s", buf_str(&all));
         printf("\n");
         fflush(stdout);
         result = CC_REDISPLAY;
     }
-    buf_free(&line);
-    choices_free(&c);
+    if (complete_ends(&c)) {
+        el_insertstr(el, " ");
+        result = CC_REFRESH;
+    }
+    complete_free(&c);
+    buf_free(&before);
+    buf_free(&all);
     return result;
 }
 
@@ -553,19 +466,6 @@ void lineedit_put(struct lineedit *l, const struct buf *text)
 
 /* --- opening and closing ---------------------------------------------------------------------------------------- */
 
-/* Gives libedit what was typed before, on the full screen too. */
-static void load_history(struct lineedit *l)
-{
-    HistEvent ev;
-    struct err e = {0};
-    struct buf path = {0};
-    const bool keeps = !options_on(l->o, OPT_private) && options_int(l->o, OPT_history_size);
-    l->past = history_open(keeps && paths_state(&path, "history.jsonl", &e) ? path.data : NULL, options_int(l->o, OPT_history_size));
-    for (int i = 0; i < history_n(l->past); i++)
-        history(l->history, &ev, H_ENTER, history_at(l->past, i));
-    buf_free(&path);
-}
-
 /* Starts libedit, for a terminal that does not edit its lines. */
 static void open_libedit(struct lineedit *l)
 {
@@ -596,7 +496,14 @@ struct lineedit *lineedit_open(struct turn *t, const struct options *o)
     l->history = history_init();
     history(l->history, &ev, H_SETSIZE, options_int(o, OPT_history_size));
     history(l->history, &ev, H_SETUNIQUE, 1);
-    load_history(l);
+    /* Gives libedit what was typed before, on the full screen too. */
+    struct err e = {0};
+    struct buf path = {0};
+    const bool keeps = !options_on(l->o, OPT_private) && options_int(l->o, OPT_history_size);
+    l->past = history_open(keeps && paths_state(&path, "history.jsonl", &e) ? path.data : NULL, options_int(l->o, OPT_history_size));
+    for (int i = 0; i < l->past->n; i++)
+        history(l->history, &ev, H_ENTER, l->past->entries[i]);
+    buf_free(&path);
     if (!t->speaks && !look_is_plain(getenv("TERM")))
         open_libedit(l);
     return l;

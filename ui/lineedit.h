@@ -1,7 +1,6 @@
 /* Lines that are typed at a plain terminal, edited by libedit or, where libedit cannot be used, by the terminal.  While a line is typed the chat
  * continues: its events are shown above the line, and the typed text is the chat's draft. */
-#ifndef Q35_UI_LINEEDIT_H
-#define Q35_UI_LINEEDIT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ void lineedit_forget(struct lineedit *l);
 /* While an answer runs, keys are not echoed and wait for the next line. */
 void lineedit_rest(struct lineedit *l);
 void lineedit_resume(struct lineedit *l);
-
-#endif

@@ -11,26 +11,24 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/mapped.h"
 #include "base/memory.h"
-#include "base/unicode.h"
+#include "chat/forms.h"
 #include "chat/sent.h"
 #include "option/endpoint.h"
 #include "option/options.h"
 #include "session/file.h"
 #include "session/list.h"
 #include "tool/tool.h"
-#include "ui/line.h"
+#include "ui/front.h"
 #include "ui/model.h"
-#include "ui/pipe.h"
 #include "ui/process.h"
 #include "ui/prompt.h"
 #include "ui/subcommand.h"
-#include "ui/tui/action.h"
 #include "ui/tui/term.h"
-#include "ui/tui/tui.h"
 
-/* --- names in options: tools, an endpoint, a conversation, keys ------------------------------------------------------- */
+/* --- names in options: tools, an endpoint, a conversation ------------------------------------------------------- */
 
 static bool check_tools(const struct options *o, struct err *e)
 {
@@ -59,24 +57,11 @@ static bool check_conversation(const struct options *o, bool chats, struct err *
     return ok;
 }
 
-/* Checks the keys of the command line.  Those of the config file may be for another version: the full screen shows what is wrong with them. */
-static bool check_keys(const struct options *o, struct err *e)
-{
-    int n;
-    const char *const *keys = options_list(o, OPT_key, &n);
-    struct actions *a = actions_open();
-    bool ok = true;
-    for (int i = 0; ok && i < n && options_from(o, OPT_key) == FROM_COMMAND_LINE; i++)
-        ok = actions_bind(a, keys[i], e);
-    actions_close(a);
-    return ok;
-}
-
 /* Checks names before a model is loaded.  False with the name and what there is.  chats: the program opens a chat, which can be a new one if
  * --continue finds none. */
 static bool check_names(const struct options *o, bool chats, struct err *e)
 {
-    return check_tools(o, e) && check_endpoint(o, e) && check_conversation(o, chats, e) && check_keys(o, e);
+    return check_tools(o, e) && check_endpoint(o, e) && check_conversation(o, chats, e) && tui_check_keys(o, e);
 }
 
 /* --- options that do not go together ----------------------------------------------------------------------------- */
@@ -185,7 +170,7 @@ static bool read_options(struct options *o, int argc, char **argv, struct buf *p
     bool tells = options_on(first, OPT_help) || options_on(first, OPT_version);         /* works with a broken file too */
     ok = ok && (tells ? true : *file ? options_read_file(o, file, e) : options_read_usual_file(o, e));
     options_close(first);
-    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e) && read_system(o, e)
+    return ok && options_read_environment(o, e) && options_read_args(o, argc, argv, prompt, &word, e) && read_system(o, e) && forms_read(o, e)
            && (!options_name(o, OPT_save) || !options_on(o, OPT_private)
                || err_set(e, "--save and --private cannot be combined: a private conversation is not saved"))
            && is_free(options_name(o, OPT_save), e);
@@ -215,24 +200,9 @@ static int tell(const struct options *o)
     else if (options_given(o, OPT_print_completions))
         completions_print(options_text(o, OPT_print_completions), &out);
     int status = out.len ? EXIT_ANSWERED : -1;
-    struct buf safe = {0};
-    if (isatty(STDOUT_FILENO))          /* values of options may hold anything; a file gets them as they are */
-        unicode_safe(&safe, buf_str(&out), out.len);
-    fputs(buf_str(safe.len ? &safe : &out), stdout);
-    buf_free(&safe);
+    status = process_print(&out, isatty(1), status);    /* values of options may hold anything; a file gets them as they are */
     buf_free(&out);
-    return fflush(stdout) || ferror(stdout) ? EXIT_FAILED : status;
-}
-
-/* Gives threads a stack of the usual size: what the shell allows to the first one may be little. */
-static void set_default_stack_size(void)
-{
-    enum { STACK = 8 << 20 };
-    pthread_attr_t a;
-    pthread_attr_init(&a);
-    pthread_attr_setstacksize(&a, STACK);
-    pthread_setattr_default_np(&a);
-    pthread_attr_destroy(&a);
+    return status;
 }
 
 /* Opens the full screen if the terminal allows it, otherwise line mode, after a line with the reason. */
@@ -294,7 +264,7 @@ static int run(struct options *o, struct buf *prompt)
     if (status == EXIT_MODEL && !chats && !options_on(o, OPT_batch))
         pipe_no_model(o, e.msg);
     else if (status)
-        fprintf(stderr, "q35chat: %s\n", e.msg);
+        process_say(e.msg);
     else
         status = chats ? chat(o, prompt) : options_on(o, OPT_batch) ? batch_run(o, prompt) : pipe_run(o, prompt);
     return status;
@@ -309,7 +279,13 @@ int main(int argc, char **argv)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) < 0)
             _exit(EXIT_FAILED);
     signal(SIGXFSZ, SIG_IGN);           /* a file that may not become longer (ulimit -f) is a write that fails, and not the end */
-    set_default_stack_size();
+    /* Threads get a stack of the usual size: what the shell allows to the first one may be little. */
+    enum { STACK = 8 << 20 };
+    pthread_attr_t a;
+    pthread_attr_init(&a);
+    pthread_attr_setstacksize(&a, STACK);
+    pthread_setattr_default_np(&a);
+    pthread_attr_destroy(&a);
     mapped_watch();
     json_set_alloc_funcs(memory_alloc, free);           /* else jansson reports a lack of memory as an error in the text */
     struct options *o = options_open();
@@ -319,7 +295,7 @@ int main(int argc, char **argv)
     if (subcommand_is(argc, argv)) {
         status = subcommand_main(argc, argv);
     } else if (!read_options(o, argc, argv, &prompt, &e)) {
-        fprintf(stderr, "q35chat: %s\n", e.msg);
+        process_say(e.msg);
         status = EXIT_USAGE;
     } else if (warn(o), (status = tell(o)) < 0) {
         status = confirm_prompt(argc, argv, &prompt) ? run(o, &prompt) : EXIT_USAGE;

@@ -22,8 +22,8 @@
 #include "prepare/verify.h"
 #include "session/held.h"
 #include "session/list.h"
+#include "ui/args.h"
 #include "ui/process.h"
-#include "ui/subcommand.h"
 #include "ui/tui/look.h"
 #include "ui/tui/numbers.h"
 #include "ui/tui/phase.h"
@@ -81,20 +81,10 @@ static void add_state(const struct models_item *it, struct buf *out)
         buf_addf(out, "; to continue: q35chat model get %s", it->name);
 }
 
-static void add_item(const struct models_item *it, bool standard, int width, struct buf *out)
-{
-    struct buf size = {0}, state = {0};
-    buf_addf(&size, it->bytes < 100000000 ? "%.1f MB" : "%.1f GB", (double)it->bytes / (it->bytes < 100000000 ? 1e6 : 1e9));
-    add_state(it, &state);
-    buf_addf(out, "%c %-*s  %9s  %s\n", standard ? '*' : ' ', width, it->name, size.data, state.data);
-    buf_free(&size);
-    buf_free(&state);
-}
-
 int model_list(const struct args *a)
 {
     struct models m;
-    struct buf out = {0}, safe = {0};
+    struct buf out = {0};
     bool json = args_on(a, "json");
     int width = 4;
     models_find(&m);
@@ -102,23 +92,25 @@ int model_list(const struct args *a)
     for (int i = 0; i < m.n; i++)
         width = (int)strlen(m.items[i].name) > width ? (int)strlen(m.items[i].name) : width;
     for (int i = 0; i < m.n; i++)
-        if (json)
+        if (json) {
             add_json(&m.items[i], i == standard, &out);
-        else
-            add_item(&m.items[i], i == standard, width, &out);
+        } else {
+            const struct models_item *it = &m.items[i];
+            struct buf size = {0}, state = {0};
+            buf_addf(&size, it->bytes < 100000000 ? "%.1f MB" : "%.1f GB", (double)it->bytes / (it->bytes < 100000000 ? 1e6 : 1e9));
+            add_state(it, &state);
+            buf_addf(&out, "%c %-*s  %9s  %s\n", i == standard ? '*' : ' ', width, it->name, size.data, state.data);
+            buf_free(&size);
+            buf_free(&state);
+        }
     if (!json && standard >= 0)
         buf_adds(&out, "* is the default.\n");
     if (!json && (standard < 0 || m.items[standard].place == MODELS_DEMO))
         buf_adds(&out, "q35chat model get downloads Qwen3.5-122B-A10B, q35chat model get 35b the small one.\n");
     models_free(&m);
-    if (json)
-        buf_adds(&safe, buf_str(&out));
-    else
-        unicode_safe(&safe, buf_str(&out), out.len);
-    fputs(buf_str(&safe), stdout);
+    int status = process_print(&out, !json, EXIT_ANSWERED);
     buf_free(&out);
-    buf_free(&safe);
-    return fflush(stdout) || ferror(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
+    return status;
 }
 
 /* --- get ---------------------------------------------------------------------------------------------------------- */
@@ -142,11 +134,6 @@ struct show {
     struct buf       notes;             /* lines that other threads have left */
 };
 
-static int64_t now_ms(void)
-{
-    return clock_ns() / 1000000;
-}
-
 /* --- lines of JSON ---------------------------------------------------------------------------------------------------- */
 
 static void put_json(json_t *j)
@@ -159,38 +146,16 @@ static void put_json(json_t *j)
     buf_free(&text);
 }
 
-static void json_file(const struct get_file *f)
-{
-    put_json(json_pack("{s:s, s:s, s:s, s:I, s:s}", "type", "file", "repo", f->repo, "path", f->path, "bytes", (json_int_t)f->bytes, "state",
-                       f->state == GET_HAD ? "had" : "done"));
-}
-
 static void json_progress(struct show *s)
 {
-    if (!s->json || now_ms() - s->json_ms < JSON_EVERY_MS)
+    if (!s->json || clock_ms() - s->json_ms < JSON_EVERY_MS)
         return;
-    s->json_ms = now_ms();
+    s->json_ms = clock_ms();
     int left = progress_left_s(&s->all, s->json_ms);
     json_t *j = json_pack("{s:s, s:I, s:I, s:f}", "type", "progress", "done", (json_int_t)s->done, "total", (json_int_t)s->total, "bytes_s",
                           progress_rate(&s->all));
     if (left >= 0)
         json_object_set_new(j, "left_s", json_integer(left));
-    put_json(j);
-}
-
-static void json_end(const struct show *s, const struct err *e)
-{
-    json_t *j = json_pack("{s:s, s:b, s:I, s:f}", "type", "end", "ok", !*e->msg, "downloaded", (json_int_t)(s->done - s->had), "seconds",
-                          (double)(now_ms() - s->start_ms) / 1000);
-    json_t *repos = json_array();
-    for (int i = 0; s->g && i < get_n_repos(s->g); i++) {
-        struct get_repo r;
-        get_repo(s->g, i, &r);
-        json_array_append_new(repos, json_pack("{s:s, s:s, s:s, s:s}", "repo", r.name, "revision", r.revision, "commit", r.commit, "dir", r.dir));
-    }
-    json_object_set_new(j, "repos", repos);
-    if (*e->msg)
-        json_object_set_new(j, "error", json_string(e->msg));
     put_json(j);
 }
 
@@ -235,11 +200,11 @@ static void draw(struct show *s)
         struct get_file f;
         get_look(s->g, i, &f);
         if (n < most && f.state == GET_RUNNING) {
-            add_line(&out, f.path, &s->files[i], columns, now_ms());
+            add_line(&out, f.path, &s->files[i], columns, clock_ms());
             n++;
         }
     }
-    add_line(&out, "all", &s->all, columns, now_ms());
+    add_line(&out, "all", &s->all, columns, clock_ms());
     if (s->n_lines)
         fprintf(stderr, "\033[%dA\r", s->n_lines);
     fprintf(stderr, "%s\033[J", out.data);
@@ -250,7 +215,7 @@ static void draw(struct show *s)
 static void add(struct show *s)
 {
     struct buf line = {0};
-    int64_t ms = now_ms();
+    int64_t ms = clock_ms();
     if (s->done == s->total || (s->added && ms - s->added_ms < ADD_MS))
         return;
     buf_addf(&line, "%d%%  ", progress_percent(&s->all) < 0 ? 0 : progress_percent(&s->all));
@@ -268,7 +233,7 @@ static void add(struct show *s)
 
 static void print_notes(struct show *s)
 {
-    struct buf lines = {0}, safe = {0};
+    struct buf lines = {0};
     pthread_mutex_lock(&s->lock);
     lines = s->notes;
     s->notes = (struct buf){0};
@@ -278,12 +243,9 @@ static void print_notes(struct show *s)
     for (char *line = lines.len ? strtok(lines.data, "\n") : NULL; line; line = strtok(NULL, "\n")) {
         if (s->json)
             put_json(json_pack("{s:s, s:s}", "type", "note", "text", line));
-        buf_reset(&safe);
-        unicode_safe(&safe, line, strlen(line));
-        fprintf(stderr, "q35chat: %s\n", buf_str(&safe));
+        process_say(line);
     }
     buf_free(&lines);
-    buf_free(&safe);
 }
 
 /* Called from any thread, once the lists exist. */
@@ -299,7 +261,7 @@ static void note(void *arg, const char *text)
 
 static void look(struct show *s)
 {
-    int64_t ms = now_ms();
+    int64_t ms = clock_ms();
     s->done = s->had = s->total = 0;
     for (int i = 0; i < s->n_files; i++) {
         struct get_file f;
@@ -309,7 +271,8 @@ static void look(struct show *s)
         s->had += f.had;
         s->total += f.bytes;
         if (s->json && f.state >= GET_HAD && s->told[i] != f.state)
-            json_file(&f);
+            put_json(json_pack("{s:s, s:s, s:s, s:I, s:s}", "type", "file", "repo", f.repo, "path", f.path, "bytes", (json_int_t)f.bytes, "state",
+                               f.state == GET_HAD ? "had" : "done"));
         s->told[i] = f.state;
     }
     progress_add(&s->all, ms, s->done, s->total, s->had);
@@ -333,22 +296,29 @@ static void tick(void *arg)
 
 static int ended(struct show *s, const struct err *e)
 {
-    struct buf safe = {0};
     bool stopped = s->g && get_stopped(s->g);
-    unicode_safe(&safe, e->msg, strlen(e->msg));
-    if (stopped)
-        fprintf(stderr, "q35chat: stopped; run the same command again to continue\n");
-    else if (*e->msg)
-        fprintf(stderr, "q35chat: %s\n", buf_str(&safe));
-    buf_free(&safe);
-    if (s->json)
-        json_end(s, e);
+    if (stopped || *e->msg)
+        process_say(stopped ? "stopped; run the same command again to continue" : e->msg);
+    if (s->json) {
+        json_t *j = json_pack("{s:s, s:b, s:I, s:f}", "type", "end", "ok", !*e->msg, "downloaded", (json_int_t)(s->done - s->had), "seconds",
+                              (double)(clock_ms() - s->start_ms) / 1000);
+        json_t *repos = json_array();
+        for (int i = 0; s->g && i < get_n_repos(s->g); i++) {
+            struct get_repo r;
+            get_repo(s->g, i, &r);
+            json_array_append_new(repos, json_pack("{s:s, s:s, s:s, s:s}", "repo", r.name, "revision", r.revision, "commit", r.commit, "dir", r.dir));
+        }
+        json_object_set_new(j, "repos", repos);
+        if (*e->msg)
+            json_object_set_new(j, "error", json_string(e->msg));
+        put_json(j);
+    }
     return stopped ? (interrupt_ending() ? EXIT_SIGNAL + interrupt_ending() : EXIT_INTERRUPTED) : *e->msg ? EXIT_FAILED : EXIT_ANSWERED;
 }
 
 static void print_result(const struct show *s)
 {
-    double seconds = (double)(now_ms() - s->start_ms) / 1000, bytes = (double)(s->done - s->had);
+    double seconds = (double)(clock_ms() - s->start_ms) / 1000, bytes = (double)(s->done - s->had);
     if (isatty(2) && bytes > 0)
         fprintf(stderr, "%.2f GB in %.0f s, %.1f MB/s; every hash is right\n", bytes / 1e9, seconds, seconds > 0 ? bytes / 1e6 / seconds : 0);
     for (int i = 0; !s->json && i < get_n_repos(s->g); i++) {
@@ -364,7 +334,7 @@ static int run(struct show *s)
     s->n_files = get_n_files(s->g);
     s->files = memory_zeroed((size_t)s->n_files + 1, sizeof *s->files);
     s->told = memory_zeroed((size_t)s->n_files + 1, sizeof *s->told);
-    s->start_ms = now_ms();
+    s->start_ms = clock_ms();
     for (int i = 0; i < s->n_files; i++)
         progress_start(&s->files[i], s->start_ms);
     progress_start(&s->all, s->start_ms);
@@ -401,13 +371,13 @@ int model_get(const struct args *a)
         .check = args_on(a, "check"),
         .fetch = {.stall_s = args_int(a, "stall"), .tries = args_int(a, "tries"), .note = note, .arg = &s},
     };
-    const char **words = memory_zeroed((size_t)args_n_words(a) + 1, sizeof *words);
+    const char **words = memory_zeroed((size_t)a->n_words + 1, sizeof *words);
     struct err e = {0};
-    for (int i = 0; i < args_n_words(a); i++)
-        words[i] = args_word(a, i);
-    if (args_n_words(a)) {
+    for (int i = 0; i < a->n_words; i++)
+        words[i] = a->words[i];
+    if (a->n_words) {
         o.what = words;
-        o.n_what = args_n_words(a);
+        o.n_what = a->n_words;
     }
     bool names = are_names(&o, &e);
     s.g = names ? get_open(&o, &e) : NULL;
@@ -423,15 +393,6 @@ int model_get(const struct args *a)
 
 /* --- model -------------------------------------------------------------------------------------------------------- */
 
-static int refused(const struct err *e)
-{
-    struct buf safe = {0};
-    unicode_safe(&safe, e->msg, strlen(e->msg));
-    fprintf(stderr, "q35chat: %s\n", buf_str(&safe));
-    buf_free(&safe);
-    return EXIT_FAILED;
-}
-
 static int print_json(json_t *j)
 {
     struct buf text = {0};
@@ -439,7 +400,7 @@ static int print_json(json_t *j)
     json_decref(j);
     puts(text.data);
     buf_free(&text);
-    return fflush(stdout) || ferror(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
+    return process_flush(EXIT_ANSWERED);
 }
 
 /* --- inspect, verify ---------------------------------------------------------------------------------------------- */
@@ -450,26 +411,10 @@ int model_inspect(const struct args *a)
     struct err e = {0};
     const char *bandwidth = args_text(a, "bandwidth");
     struct inspect_options o = {.json = args_on(a, "json"), .bandwidth_gb_s = bandwidth ? strtod(bandwidth, NULL) : 0};
-    bool ok = inspect_run(args_word(a, 0), &o, &out, &e);
-    fputs(buf_str(&out), stdout);
+    bool ok = inspect_run(a->words[0], &o, &out, &e);
+    int status = process_print(&out, false, EXIT_ANSWERED);
     buf_free(&out);
-    return !ok ? refused(&e) : fflush(stdout) || ferror(stdout) ? EXIT_FAILED : EXIT_ANSWERED;
-}
-
-static json_t *finding_json(const struct finding *f)
-{
-    return json_pack("{s:b, s:s, s:s?, s:s?, s:s, s:s?, s:s?}", "fault", f->fault, "kind", f->kind, "file", f->file, "tensor", f->tensor,
-                     "found", f->found, "expected", f->expected, "remedy", f->remedy);
-}
-
-static json_t *verify_json(const struct verify_report *r, const char *dir)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < r->n; i++)
-        json_array_append_new(list, finding_json(&r->list[i]));
-    return json_pack("{s:s, s:b, s:b, s:i, s:i, s:i, s:I, s:i, s:o}", "dir", dir, "sound", !r->n_faults, "stopped", r->stopped, "files", r->n_files,
-                     "tensors", r->n_tensors, "hashed_files", r->n_hashed, "read_bytes", (json_int_t)r->read_bytes, "faults", r->n_faults,
-                     "findings", list);
+    return ok ? status : process_fail(EXIT_FAILED, e.msg);
 }
 
 /* Prints the first few faults of each kind: a directory that lacks a shard lacks thousands of tensors. */
@@ -492,13 +437,24 @@ static void print_findings(const struct verify_report *r)
     }
 }
 
+static json_t *verify_json(const struct verify_report *r, const char *dir)
+{
+    json_t *list = json_array();
+    for (const struct finding *f = r->list; f < r->list + r->n; f++)
+        json_array_append_new(list, json_pack("{s:b, s:s, s:s?, s:s?, s:s, s:s?, s:s?}", "fault", f->fault, "kind", f->kind, "file", f->file,
+                                              "tensor", f->tensor, "found", f->found, "expected", f->expected, "remedy", f->remedy));
+    return json_pack("{s:s, s:b, s:b, s:i, s:i, s:i, s:I, s:i, s:o}", "dir", dir, "sound", !r->n_faults, "stopped", r->stopped, "files", r->n_files,
+                     "tensors", r->n_tensors, "hashed_files", r->n_hashed, "read_bytes", (json_int_t)r->read_bytes, "faults", r->n_faults,
+                     "findings", list);
+}
+
 int model_verify(const struct args *a)
 {
     struct verify_report r;
     struct err e = {0};
-    const char *dir = args_word(a, 0);
+    const char *dir = a->words[0];
     if (!verify_run(dir, &(struct verify_options){.full = args_on(a, "full")}, &r, &e))
-        return refused(&e);
+        return process_fail(EXIT_FAILED, e.msg);
     int status = r.n_faults ? EXIT_FAILED : EXIT_ANSWERED;
     if (args_on(a, "json")) {
         int written = print_json(verify_json(&r, dir));
@@ -513,7 +469,7 @@ int model_verify(const struct args *a)
             printf("%d fault%s in ", r.n_faults, r.n_faults == 1 ? "" : "s");
         printf("%d files with %d tensors, %.2f MB of them read%s\n", r.n_files, r.n_tensors, (double)r.read_bytes * 1e-6,
                r.stopped ? "; what is in them was not looked at, mend these first" : args_on(a, "full") ? "" : " (--full reads all)");
-        status = fflush(stdout) || ferror(stdout) ? EXIT_FAILED : status;
+        status = process_flush(status);
     }
     verify_free(&r);
     return status;
@@ -551,8 +507,9 @@ static void print_hybrid(const struct hybrid_report *r, const struct source *fp8
     }
     for (int i = 0; i < r->n_files; i++)
         printf("%12.2f MB  %-14s %s\n", (double)r->files[i].bytes * 1e-6, r->files[i].how, r->files[i].name);
-    printf("%s %s: %d matrices of shared experts in FP8, %.2f MB; read %.2f MB of the FP8 checkpoint\n", o->out,
-           r->state == HYBRID_PLANNED ? "would be built" : "is built", r->n_matrices, (double)r->fp8_bytes * 1e-6,
+    printf("%s %s: %d matrices of %s in FP8, %.2f MB; read %.2f MB of the FP8 checkpoint\n", o->out,
+           r->state == HYBRID_PLANNED ? "would be built" : "is built", r->n_matrices,
+           o->quality ? "shared experts, attention and out projections" : "shared experts", (double)r->fp8_bytes * 1e-6,
            (double)atomic_load(&fp8->n_bytes) * 1e-6);
     if (r->state == HYBRID_PLANNED)
         printf("it takes %.2f MB of the disk in addition\n", (double)r->written_bytes * 1e-6);
@@ -568,13 +525,14 @@ int model_build_hybrid(const struct args *a)
     struct hybrid_report r = {0};
     bool json = args_on(a, "json"), adds = options_accessible() || look_is_plain(getenv("TERM"));
     struct hybrid_options o = {
-        .out = args_text(a, "out"), .program = "q35chat " Q35_VERSION, .compact = args_on(a, "compact"), .dry_run = args_on(a, "dry-run"),
+        .out = args_text(a, "out"), .program = "q35chat " Q35_VERSION, .quality = args_on(a, "quality"), .compact = args_on(a, "compact"),
+        .dry_run = args_on(a, "dry-run"),
         .hash = args_on(a, "hash"), .progress = isatty(2) && !json ? show_progress : NULL, .arg = &adds,
     };
     int status = EXIT_ANSWERED;
     if (!source_open_local(&int4, args_text(a, "int4"), &e) || !source_open(&fp8, args_text(a, "fp8"), &e)
         || !hybrid_build(int4.name, &fp8, &o, &r, &e))
-        status = refused(&e);
+        status = process_fail(EXIT_FAILED, e.msg);
     else if (json)
         status = print_json(hybrid_json(&r, &fp8, &o));
     else
@@ -594,11 +552,11 @@ int model_add_mtp(const struct args *a)
     struct err e = {0};
     struct source from = {0};
     struct mtp_report r;
-    const char *dir = args_word(a, 0), *name = args_text(a, "from");
+    const char *dir = a->words[0], *name = args_text(a, "from");
     bool ok = (!name || source_open(&from, name, &e)) && mtp_add(dir, name ? &from : NULL, &r, &e);
     source_close(&from);
     if (!ok)
-        return refused(&e);
+        return process_fail(EXIT_FAILED, e.msg);
     if (args_on(a, "json"))
         return print_json(json_pack("{s:s, s:s, s:i}", "state", states[r.state], "dir", dir, "tensors", r.n_tensors));
     printf("%s: %d tensors of the MTP block %s\n", dir, r.n_tensors, did[r.state]);

@@ -1,6 +1,5 @@
 /* `q35chat model ...`, and which model a chat or a server loads. */
-#ifndef Q35_UI_MODEL_H
-#define Q35_UI_MODEL_H
+#pragma once
 
 #include "base/err.h"
 #include "option/options.h"
@@ -8,5 +7,3 @@
 /* Sets the option `model` to a directory.  --model can be a name; without it the newest real model of this machine is chosen, else the demo.
  * Returns 0; EXIT_USAGE if --model is empty; EXIT_MODEL if no model, or more than one, has the name. */
 int model_choose(struct options *o, struct err *e);
-
-#endif

@@ -1,14 +1,17 @@
-/* Markdown on a terminal that is printed on, like paper: a line that came out stays, so scrollback and recordings are clean, and the
+/* Output on a terminal that is printed on, like paper: markdown on stdout, and lines on stderr about a wait.
+ *
+ * Markdown: a line that came out stays, so scrollback and recordings are clean, and the
  * only control sequences are those of looks.  Lines of an open paragraph come out as soon as no further text changes them.
  * The lines do not depend on how the text was cut, but for a table whose header fills more than a line and begins with no bar. */
-#ifndef Q35_UI_PRINTER_H
-#define Q35_UI_PRINTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "option/options.h"
+#include "ui/tui/phase.h"
 
 struct markdown;
 
@@ -32,4 +35,27 @@ void printer_set(struct printer *p, int columns, int width, const char *theme, i
 void printer_push(struct printer *p, const char *text, size_t n, struct buf *out);     /* `out` gets whole lines */
 void printer_end(struct printer *p, struct buf *out);           /* appends the rest; the next push begins another text */
 
-#endif
+/* --- lines about a wait -------------------------------------------------------------------------------------------- */
+
+/* Lines on stderr while there is nothing else to show: loading, reading, thinking.  Only long waits are shown, as one line that is rewritten, or,
+ * where lines can only be added, as a line now and then. */
+
+struct waiting {
+    bool tells;                         /* stderr is a terminal */
+    bool adds;                          /* lines are added, none is rewritten */
+    struct phase phase;
+    enum phase_kind kind;               /* the current phase, */
+    int64_t since_ms, told_ms;          /* its start, and when it was shown last; told_ms 0: not yet */
+    bool shown;                         /* a line is shown that will be rewritten */
+};
+
+/* Begins when the chat is open: the model loads. */
+void waiting_open(struct waiting *w, const struct options *o);
+void waiting_turn(struct waiting *w);
+/* Follows an event.  With `tell` it may write: the cursor is at the start of a line. */
+void waiting_event(struct waiting *w, const struct chat_event *ev, bool tell);
+void waiting_clear(struct waiting *w);  /* removes the line, before other output */
+
+/* Follow an event; append the line that is due now (false: none). */
+void waiting_follow(struct waiting *w, const struct chat_event *ev, int64_t ms);
+bool waiting_line(struct waiting *w, int64_t ms, struct buf *line);

@@ -14,7 +14,44 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/err.h"
+#include "base/unicode.h"
 #include "ui/tui/tty.h"
+
+/* --- output ---------------------------------------------------------------------------------------------------------- */
+
+int process_fail(int status, const char *text)
+{
+    struct buf safe = {0};
+    unicode_safe(&safe, text, strlen(text));
+    fprintf(stderr, "q35chat: %s\n", buf_str(&safe));
+    buf_free(&safe);
+    return status;
+}
+
+void process_say(const char *text)
+{
+    process_fail(EXIT_ANSWERED, text);
+}
+
+int process_flush(int status)
+{
+    struct err e;
+    if (!fflush(stdout) && !ferror(stdout))
+        return status;
+    err_set(&e, "cannot write: %s", strerror(errno));
+    return process_fail(EXIT_FAILED, e.msg);
+}
+
+int process_print(const struct buf *text, bool safe, int status)
+{
+    struct buf shown = {0};
+    if (safe)
+        unicode_safe(&shown, buf_str(text), text->len);
+    fwrite(buf_str(safe ? &shown : text), 1, safe ? shown.len : text->len, stdout);
+    buf_free(&shown);
+    return process_flush(status);
+}
 
 /* --- signals --------------------------------------------------------------------------------------------------------- */
 
@@ -107,22 +144,6 @@ static void end_by(int sig)
     _exit(EXIT_SIGNAL + sig);
 }
 
-/* Stops, continues and ends as the child did. */
-static void follow_child(pid_t child)
-{
-    int how;
-    while (waitpid(child, &how, WNOHANG | WUNTRACED) == child) {
-        if (WIFSTOPPED(how)) {
-            kill(getpid(), SIGSTOP);
-            kill(child, SIGCONT);       /* the shell has continued us */
-        } else if (WIFSIGNALED(how)) {
-            end_by(WTERMSIG(how));
-        } else if (WIFEXITED(how)) {
-            _exit(WEXITSTATUS(how));
-        }
-    }
-}
-
 static __attribute__((noreturn)) void serve_child(pid_t child, const sigset_t *all)
 {
     for (;;) {
@@ -131,7 +152,17 @@ static __attribute__((noreturn)) void serve_child(pid_t child, const sigset_t *a
         /* what the terminal sends (Ctrl-C, Ctrl-Z, its size) has reached the child as well */
         bool for_us_alone = info.si_code == SI_USER || info.si_code == SI_QUEUE || info.si_code == SI_TKILL;
         if (sig == SIGCHLD) {
-            follow_child(child);
+            int how;
+            while (waitpid(child, &how, WNOHANG | WUNTRACED) == child) {
+                if (WIFSTOPPED(how)) {
+                    kill(getpid(), SIGSTOP);
+                    kill(child, SIGCONT);       /* the shell has continued us */
+                } else if (WIFSIGNALED(how)) {
+                    end_by(WTERMSIG(how));
+                } else if (WIFEXITED(how)) {
+                    _exit(WEXITSTATUS(how));
+                }
+            }
         } else if (sig == SIGUSR1 && info.si_code == SI_QUEUE && info.si_pid == child) {        /* the child leaves */
             if (info.si_value.sival_int > EXIT_SIGNAL)
                 end_by(info.si_value.sival_int - EXIT_SIGNAL);
@@ -187,19 +218,14 @@ bool waiter_leave(const char *said)
     return true;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 bool waiter_repeats(int sig, const siginfo_t *info)
 {
     if (!waiter || sig < 1 || sig > MOST_SIGNAL)
         return false;
     bool passed_on = info && info->si_code == SI_USER && info->si_pid == waiter;
     struct came before = came[sig];
-    came[sig] = (struct came){now_ms(), passed_on};
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    came[sig] = (struct came){(int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000, passed_on};
     return before.ms && before.passed_on != passed_on && came[sig].ms - before.ms < JUST_MS;
 }

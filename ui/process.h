@@ -1,9 +1,10 @@
 /* The process: its exit status, its signals, and the parent that waits for it in the shell. */
-#ifndef Q35_UI_PROCESS_H
-#define Q35_UI_PROCESS_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
+
+#include "base/buf.h"
 
 #define Q35_VERSION "0.1.0"
 
@@ -14,7 +15,7 @@
     EXIT(2,   USAGE,       "usage: a wrong option or config file, a file that cannot be read, no prompt, a stdin that stays silent") \
     EXIT(3,   MODEL,       "the model cannot be loaded or run: missing, damaged, too little memory, GPU failure") \
     EXIT(4,   TOO_LONG,    "the prompt is longer than the context") \
-    EXIT(5,   CUT,         "with --strict: the answer was cut off or is empty") \
+    EXIT(5,   CUT,         "with --strict, --schema, --pattern or --choices: the answer was cut off or is empty") \
     EXIT(6,   DENIED,      "with --strict: a tool call was not allowed") \
     EXIT(124, TIMEOUT,     "--timeout was reached; stdout has the answer so far") \
     EXIT(129, HUNG_UP,     "died by SIGHUP after writing the answer so far") \
@@ -28,6 +29,15 @@ enum exit_status {
 #undef EXIT_ROW
     EXIT_SIGNAL = 128                   /* plus the signal's number: main() then dies by that signal */
 };
+
+/* --- output ---------------------------------------------------------------------------------------------------------- */
+
+/* Prints "q35chat: TEXT" on stderr, safe for a terminal. */
+void process_say(const char *text);
+int  process_fail(int status, const char *text);        /* the same; returns `status` */
+/* Prints a text on stdout, without control characters if `safe`.  Returns `status`; EXIT_FAILED, after a message, if it cannot be written. */
+int  process_print(const struct buf *text, bool safe, int status);
+int  process_flush(int status);                         /* flushes stdout; returns as process_print() does */
 
 /* --- signals --------------------------------------------------------------------------------------------------------- */
 
@@ -55,5 +65,3 @@ void waiter_status(int status);         /* sets the exit status that the waiter 
 bool waiter_leave(const char *said);
 /* For handlers: true if the signal has just come before, once from the terminal and once passed on by the waiter. */
 bool waiter_repeats(int sig, const siginfo_t *info);
-
-#endif

@@ -5,24 +5,19 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/unicode.h"
 #include "chat/sent.h"
+#include "session/held.h"
 #include "ui/process.h"
 
 enum { MAX_INPUT = 256 << 20, CHUNK = 65536, NOTICE_MS = 2000 };
-
-void prompt_say(const char *text)
-{
-    struct buf safe = {0};
-    unicode_safe(&safe, text, strlen(text));
-    fprintf(stderr, "q35chat: %s\n", buf_str(&safe));
-    buf_free(&safe);
-}
 
 bool prompt_is_blank(const struct buf *b)
 {
@@ -47,7 +42,7 @@ static bool names_file(const struct buf *words, const char *sentence)
     bool some = found.n > 0;
     if (some) {
         buf_addf(&text, "%s (%.*s)", sentence, (int)found.files[0].path.n, found.files[0].path.p);
-        prompt_say(text.data);
+        process_say(text.data);
     }
     attach_free(&found);
     buf_free(&text);
@@ -62,11 +57,10 @@ bool prompt_ignores_file(const struct buf *words)
 bool prompt_check_files(const struct options *o, struct err *e)
 {
     int n;
-    size_t bytes;
     bool ok = true;
     const char *const *files = options_list(o, OPT_file, &n);
     for (int i = 0; i < n && ok; i++)
-        ok = attach_file(files[i], &bytes, NULL, NULL, e);
+        ok = attach_check(files[i], e);
     return ok;
 }
 
@@ -96,7 +90,7 @@ static int silent(struct reading *r)
 {
     int gone = (int)clock_ms_since(r->start_ns);
     if (r->deadline_ns && !prompt_ms_left(r->deadline_ns)) {
-        prompt_say("--timeout was reached while stdin was read");
+        process_say("--timeout was reached while stdin was read");
         return EXIT_TIMEOUT;
     }
     if (r->wait_ms >= 0 && gone >= r->wait_ms) {
@@ -104,7 +98,7 @@ static int silent(struct reading *r)
         return EXIT_USAGE;
     }
     if (!r->told && gone >= NOTICE_MS) {
-        prompt_say("waiting for input on stdin (use --no-stdin to skip it)");
+        process_say("waiting for input on stdin (use --no-stdin to skip it)");
         r->told = true;
     }
     return EXIT_ANSWERED;
@@ -179,13 +173,13 @@ int prompt_read_stdin(const struct options *o, struct buf *prompt, int64_t deadl
         n -= 3;
     }
     if (!status && memchr(s, 0, n)) {
-        prompt_say("stdin looks binary: it holds a zero byte; text was expected");
+        process_say("stdin looks binary: it holds a zero byte; text was expected");
         status = EXIT_USAGE;
     }
     if (!status && !unicode_valid(s, n))
-        prompt_say("stdin is not all UTF-8; other bytes became U+FFFD");
+        process_say("stdin is not all UTF-8; other bytes became U+FFFD");
     if (!status && !n && strstr(buf_str(prompt), "{}"))
-        prompt_say("stdin is empty: {} stays in the prompt as it is");
+        process_say("stdin is empty: {} stays in the prompt as it is");
     while (n && (s[n - 1] == '\n' || s[n - 1] == '\r'))
         n--;
     if (!status)
@@ -232,7 +226,7 @@ int prompt_opening(const struct options *o, struct buf *prompt, struct opening *
     for (int i = 0; ok && i < n; i++)
         ok = add_file(&first->text, files[i], &e);
     if (*e.msg) {
-        prompt_say(e.msg);
+        process_say(e.msg);
         return EXIT_USAGE;
     }
     while (prompt->len && isspace((unsigned char)prompt->data[prompt->len - 1]))
@@ -246,4 +240,89 @@ bool prompt_submit(struct chat *c, const struct opening *first, struct err *e)
 {
     const char *text = buf_str(&first->text);
     return chat_submit(c, text, first->text.len, e) || (first->piped && chat_submit(c, text, first->text.len, e));
+}
+
+/* --- the last lines of a chat -------------------------------------------------------------------------------------- */
+
+/* Appends a blank and the word, quoted for a shell. */
+static void add_word(const char *s, void *arg)
+{
+    struct buf *out = arg;
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/+:,@";
+    buf_addc(out, ' ');
+    if (*s && s[strspn(s, plain)] == 0) {
+        buf_adds(out, s);
+        return;
+    }
+    buf_addc(out, '\'');
+    for (; *s; s++)
+        buf_adds(out, *s == '\'' ? "'\\''" : (char[]){*s, 0});
+    buf_addc(out, '\'');
+}
+
+/* True if -r alone would choose another model: the file names another one, none, or a server in a file that is not trusted with it. */
+static bool needs_model(const struct chat *c, const struct options *o, const char *name)
+{
+    struct buf was = {0};
+    const char *now = chat_held_with(c);
+    bool chosen = options_from(o, OPT_model) == FROM_COMMAND_LINE || options_from(o, OPT_endpoint) == FROM_COMMAND_LINE;
+    bool named = held_with(name, &was), needs = named ? !held_same(was.data, now) || (strchr(name, '/') && *now != '/') : chosen;
+    buf_free(&was);
+    return needs;
+}
+
+void goodbye_add(const struct chat *c, const struct options *o, struct buf *out)
+{
+    struct buf name = {0}, line = {0};
+    if (chat_saved_name(c, &name)) {
+        add_word(program_invocation_name, &line);
+        if (options_given(o, OPT_config))
+            add_word("--config", &line), add_word(options_text(o, OPT_config), &line);
+        if (needs_model(c, o, name.data))
+            held_words(chat_held_with(c), add_word, &line);
+        add_word("-r", &line);
+        add_word(name.data, &line);
+        buf_adds(out, "resume with:");
+        unicode_safe(out, line.data, line.len);
+        buf_addc(out, '\n');
+    }
+    buf_free(&name);
+    buf_free(&line);
+}
+
+/* Saves the conversation in the first of these places that works. */
+static bool save_elsewhere(struct chat *c, struct buf *path)
+{
+    const char *const places[] = {getenv("HOME"), "/var/tmp", getenv("TMPDIR"), "/tmp"};
+    char date[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    bool ok = false;
+    strftime(date, sizeof date, "%Y-%m-%d-%H%M%S", localtime_r(&now, &tm));
+    for (size_t i = 0; i < sizeof places / sizeof *places && !ok; i++) {
+        if (!places[i] || *places[i] != '/')
+            continue;
+        buf_reset(path);
+        buf_addf(path, "%s/q35chat-%s-%d.jsonl", places[i], date, (int)getpid());
+        ok = chat_save(c, path->data, NULL) && chat_keep(c, NULL);
+    }
+    return ok;
+}
+
+int goodbye_status(struct chat *c, int ending, int status, struct buf *said)
+{
+    struct err e = {0};
+    struct buf path = {0}, told = {0};
+    if (!chat_n_nodes(c) || chat_keep(c, &e))
+        return status;
+    buf_addf(&told, "q35chat: %s", e.msg);
+    if (ending && save_elsewhere(c, &path))
+        buf_addf(&told, "; it is in %s: q35chat -r %s continues it", path.data, path.data);
+    else
+        status = EXIT_FAILED;
+    unicode_safe(said, told.data, told.len);
+    buf_addc(said, '\n');
+    buf_free(&path);
+    buf_free(&told);
+    return status;
 }

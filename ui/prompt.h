@@ -1,6 +1,5 @@
-/* The prompt of pipe mode: the words of the command line and the text of stdin. */
-#ifndef Q35_UI_PROMPT_H
-#define Q35_UI_PROMPT_H
+/* The first prompt, made of the words of the command line, the files of -f and the text of stdin; and the last lines of a chat. */
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +31,14 @@ struct opening {
 /* Makes it of the words in `prompt`.  If stdin is no terminal its text is read, unless --no-stdin is given, and stdin becomes the terminal. */
 int  prompt_opening(const struct options *o, struct buf *prompt, struct opening *first);        /* EXIT_ANSWERED, or the status after a sentence */
 bool prompt_submit(struct chat *c, const struct opening *first, struct err *e);
-void prompt_say(const char *text);                      /* prints "q35chat: TEXT" on stderr, safe for a terminal */
 int  prompt_ms_left(int64_t deadline_ns);               /* ms until the deadline, for poll(): -1 without one */
 
-#endif
+/* --- the last lines of a chat -------------------------------------------------------------------------------------- */
+
+/* Appends "resume with: q35chat -r NAME" and a line end; nothing if the conversation is not kept or has no message.  The command line is for a
+ * shell: the program as it was started, the options that lead to this model if -r alone does not, words quoted. */
+void goodbye_add(const struct chat *c, const struct options *o, struct buf *out);
+/* Tries a last time to save a conversation that is not saved.  If a signal ends the program (`ending`, else 0), so that the user cannot choose
+ * another place, the conversation goes into a file of HOME or of a directory for temporary files.  Appends to `said` a line for stderr with the
+ * place, or the reason why nothing is saved; returns EXIT_FAILED then, else `status`. */
+int goodbye_status(struct chat *c, int ending, int status, struct buf *said);

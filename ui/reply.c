@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/err.h"
-#include "base/unicode.h"
+#include "chat/forms.h"
 #include "ui/prompt.h"
 #include "ui/tui/markdown.h"
 
@@ -45,11 +45,12 @@ void reply_write(struct reply *a, const char *text, size_t n)
     }
 }
 
-void reply_say(const struct reply *a, const char *text)
+/* Prints a sentence on stderr. */
+static void reply_say(const struct reply *a, const char *text)
 {
     struct buf line = {0};
     buf_addf(&line, "%s%s", a->about, text);
-    prompt_say(line.data);
+    process_say(line.data);
     buf_free(&line);
 }
 
@@ -101,31 +102,24 @@ static void collect(struct reply *a, const struct chat_event *ev)
     }
 }
 
-static bool is_empty(const struct reply *a)
+/* Returns what the options want an answer to be. */
+static const char *form_words(const struct options *o)
 {
-    return prompt_is_blank(&a->text);
-}
-
-/* Returns the exit status of the turn.  --strict makes failures of a cut or empty answer and of a call that was not allowed. */
-static int status_of(const struct reply *a, const struct chat_event *done)
-{
-    bool cut = done->end == END_LENGTH || done->end == END_CONTEXT || done->end == END_LOOP || is_empty(a);
-    return done->end == END_TOO_LONG ? EXIT_TOO_LONG
-         : done->end == END_FAILED || done->end == END_TOOL_ROUNDS ? EXIT_FAILED
-         : done->end == END_INTERRUPTED ? (a->timed_out ? EXIT_TIMEOUT : EXIT_SIGNAL + interrupt_signal())
-         : a->strict && a->denied ? EXIT_DENIED
-         : a->strict && cut ? EXIT_CUT : EXIT_ANSWERED;
+    const char *name = forms_name(o);
+    return !name || !strcmp(name, "schema") ? "what the schema wants" : !strcmp(name, "pattern") ? "what the pattern wants" : "one of the choices";
 }
 
 /* Says why the answer is not what was asked for: it failed, was cut, is empty. */
 static void complain(const struct reply *a, const struct chat_event *done)
 {
     struct buf out = {0};
-    const bool empty = is_empty(a), wanted = !(a->reasoning_only && a->reasoning.len && !end_failed(done->end));
+    const bool empty = prompt_is_blank(&a->text), wanted = !(a->reasoning_only && a->reasoning.len && !end_failed(done->end));
     if (a->timed_out)
         buf_adds(&out, "--timeout was reached");
     else if (done->end >= END_TOOL_ROUNDS)
         buf_adds(&out, done->text);
+    else if (done->unformed)
+        buf_addf(&out, "the answer is not %s: %s", form_words(a->o), done->unformed);
     else if (done->end == END_LENGTH)
         buf_adds(&out, empty ? "the answer is empty: max_tokens was reached before it began" : "the answer was cut off: max_tokens is reached");
     else if (done->end == END_CONTEXT)
@@ -164,7 +158,14 @@ static void finish(struct reply *a, const struct chat_event *ev)
 {
     const struct stats *s = &ev->stats;
     struct err unsaved = {0};
-    int status = status_of(a, ev);
+    /* --strict makes failures of a cut or empty answer and of a call that was not allowed; a cut answer never has the form that was asked for. */
+    const bool strict = a->strict || forms_name(a->o);
+    bool cut = ev->end == END_LENGTH || ev->end == END_CONTEXT || ev->end == END_LOOP || prompt_is_blank(&a->text);
+    int status = ev->end == END_TOO_LONG ? EXIT_TOO_LONG
+               : ev->end == END_FAILED || ev->end == END_TOOL_ROUNDS ? EXIT_FAILED
+               : ev->end == END_INTERRUPTED ? (a->timed_out ? EXIT_TIMEOUT : EXIT_SIGNAL + interrupt_signal())
+               : a->strict && a->denied ? EXIT_DENIED
+               : strict && cut ? EXIT_CUT : ev->unformed ? EXIT_FAILED : EXIT_ANSWERED;
     a->lacks = NULL;
     if (a->keeps && !chat_keep(a->chat, &unsaved) && status == EXIT_ANSWERED)
         status = EXIT_FAILED;           /* the answer is there, but not where it was to be kept */
@@ -201,20 +202,6 @@ static void comment(struct reply *a, const struct chat_event *ev)
     buf_free(&line);
 }
 
-static void take(struct reply *a, const struct chat_event *ev)
-{
-    bool within = a->form->event && a->form->event(a, ev);
-    waiting_event(&a->waiting, ev, !within);
-    collect(a, ev);
-    comment(a, ev);
-    if (ev->kind == CHAT_DONE || ev->kind == CHAT_FATAL)
-        waiting_clear(&a->waiting);
-    if (ev->kind == CHAT_DONE)
-        finish(a, ev);
-    if (ev->kind == CHAT_FATAL)
-        reply_fail(a, ev->text, EXIT_MODEL);
-}
-
 void reply_run(struct reply *a)
 {
     enum { KILL_MS = 3000 };            /* for a tool that does not end when it should */
@@ -230,21 +217,37 @@ void reply_run(struct reply *a)
             chat_interrupt(a->chat);
         }
         const struct chat_event *ev = chat_drain(a->chat, &n);
-        for (int i = 0; i < n && a->status < 0; i++)
-            take(a, &ev[i]);
+        for (int i = 0; i < n && a->status < 0; i++) {
+            bool within = a->form->event && a->form->event(a, &ev[i]);
+            waiting_event(&a->waiting, &ev[i], !within);
+            collect(a, &ev[i]);
+            comment(a, &ev[i]);
+            if (ev[i].kind == CHAT_DONE || ev[i].kind == CHAT_FATAL)
+                waiting_clear(&a->waiting);
+            if (ev[i].kind == CHAT_DONE)
+                finish(a, &ev[i]);
+            if (ev[i].kind == CHAT_FATAL)
+                reply_fail(a, ev[i].text, EXIT_MODEL);
+        }
     }
 }
 
 /* --- one object -------------------------------------------------------------------------------------------------- */
+
+/* Prints a line, and frees it. */
+static void put_line(struct reply *a, struct buf *line)
+{
+    buf_addc(line, '\n');
+    reply_write(a, line->data, line->len);
+    buf_free(line);
+}
 
 static void put_json(struct reply *a, json_t *j)
 {
     struct buf text = {0};
     json_print(&text, j, JSON_COMPACT | JSON_REAL_PRECISION(10));
     json_decref(j);
-    buf_addc(&text, '\n');
-    reply_write(a, text.data, text.len);
-    buf_free(&text);
+    put_line(a, &text);
 }
 
 static json_t *text_json(const char *s)
@@ -265,20 +268,62 @@ static void add_figures(json_t *j, const struct chat *c, const struct chat_event
     json_object_set_new(j, "version", json_string(Q35_VERSION));
 }
 
+/* Adds the pictures that the model sees, if there are any. */
+static void add_pictures(json_t *j, struct chat *c)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < chat_n_messages(c); i++)
+        for (int k = 0; k < chat_n_files(c, i); k++) {
+            const struct chat_file f = chat_file(c, i, k);
+            if (f.w)
+                json_array_append_new(list, json_pack("{s:o, s:i, s:i, s:i}", "path", text_json(f.path), "width", f.w, "height", f.h,
+                                                      "tokens", f.tokens));
+        }
+    if (json_array_size(list))
+        json_object_set(j, "pictures", list);
+    json_decref(list);
+}
+
+void reply_add_parsed(const struct reply *a, const struct chat_event *done, struct buf *object)
+{
+    const char *form = forms_name(a->o);
+    if (!done->formed || !form || strcmp(form, "schema"))
+        return;
+    struct buf value = {0};
+    const struct text json = text_trim(text_of(done->formed));
+    buf_add(&value, json.p, json.n);
+    for (size_t i = 0; i < value.len; i++)
+        if (strchr("\n\r\t", value.data[i]))           /* between two tokens: within a string they are escaped */
+            value.data[i] = ' ';
+    object->len--;
+    buf_adds(object, ",\"parsed\":");
+    json_escape(object, value.data, value.len);
+    buf_addc(object, '}');
+    buf_free(&value);
+}
+
 json_t *reply_object(struct reply *a, const struct chat_event *done)
 {
     json_t *j = json_object();
     json_object_set_new(j, "answer", json_text(buf_str(&a->text), a->text.len));
     json_object_set_new(j, "reasoning", json_text(buf_str(&a->reasoning), a->reasoning.len));
     json_object_set_new(j, "tool_calls", json_deep_copy(a->calls));
+    if (done->unformed)
+        json_object_set_new(j, "invalid", text_json(done->unformed));
+    add_pictures(j, a->chat);
     add_figures(j, a->chat, done);
     return j;
 }
 
 static void json_done(struct reply *a, const struct chat_event *ev, int status)
 {
+    struct buf text = {0};
+    json_t *j = reply_object(a, ev);
     (void)status;
-    put_json(a, reply_object(a, ev));
+    json_print(&text, j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    reply_add_parsed(a, ev, &text);
+    json_decref(j);
+    put_line(a, &text);
 }
 
 static void json_failed(struct reply *a, const char *why, int status)
@@ -368,9 +413,15 @@ static void jsonl_done(struct reply *a, const struct chat_event *ev, int status)
     if (end_failed(ev->end))
         put_error(a, ev->text, status);
     json_t *j = event(a, "end");
+    struct buf text = {0};
     add_figures(j, a->chat, ev);
+    if (ev->unformed)
+        json_object_set_new(j, "invalid", text_json(ev->unformed));
     json_object_set_new(j, "exit", json_integer(status));
-    put_json(a, j);
+    json_print(&text, j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    reply_add_parsed(a, ev, &text);
+    json_decref(j);
+    put_line(a, &text);
 }
 
 static void jsonl_failed(struct reply *a, const char *why, int status)

@@ -2,16 +2,15 @@
  *
  * Pipe mode prints one answer as text, as one JSON object (--json) or as an object for each event (--jsonl); --batch prints an object for each line
  * of its input.  A form is a struct of functions: those of JSON are here, the others in pipe.c and batch.c. */
-#ifndef Q35_UI_REPLY_H
-#define Q35_UI_REPLY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
 #include "chat/chat.h"
+#include "ui/printer.h"
 #include "ui/process.h"
-#include "ui/waiting.h"
 
 struct json_t;
 struct reply;
@@ -62,10 +61,9 @@ void reply_fail(struct reply *a, const char *why, int status);        /* instead
 
 /* Writes to stdout and flushes.  A closed pipe kills the process, as it should; any other error sets a->status. */
 void reply_write(struct reply *a, const char *text, size_t n);
-void reply_say(const struct reply *a, const char *text);              /* a sentence on stderr */
 struct json_t *reply_object(struct reply *a, const struct chat_event *done);      /* the whole reply with its figures; the caller owns it */
+/* Adds "parsed" to a printed object: the answer as it is, with all digits of its numbers, if it is the JSON that a schema asked for. */
+void reply_add_parsed(const struct reply *a, const struct chat_event *done, struct buf *object);
 
 /* Appends the code blocks of the answer, without fences, with an empty line between two.  False: there is none. */
 bool reply_code(const struct reply *a, struct buf *out);
-
-#endif

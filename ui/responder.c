@@ -35,19 +35,6 @@ static bool has_all(const char *there, const char *wanted)
     return all;
 }
 
-/* True if that server has loaded the model that would be loaded here, with the options that were given; the others may differ. */
-static bool is_same(const struct options *o, const struct control_state *s, const char *dir)
-{
-    struct buf key = {0};
-    control_engine_key(o, &key);
-    bool model = !strcmp(buf_str(&s->root), dir), same = model && has_all(buf_str(&s->options), buf_str(&key));
-    if (model && !same)
-        err_warn("another q35chat has loaded this model, with %s instead of %s: it is loaded here as well",
-                 s->options.len ? s->options.data : "default options", buf_str(&key));
-    buf_free(&key);
-    return same;
-}
-
 /* True if tokens are needed here.  A single answer that no conversation keeps begins sooner without a tokenizer. */
 static bool needs_tokens(const struct options *o, bool whole)
 {
@@ -63,21 +50,23 @@ static bool speaks_our_protocol(const struct control_state *s, const char *inste
     return s->protocol == RELAY_PROTOCOL;
 }
 
+/* True if that server has loaded the model that would be loaded here, with the options that were given; the others may differ. */
+static bool is_same(const struct options *o, const struct control_state *s, const char *dir)
+{
+    struct buf key = {0};
+    control_engine_key(o, &key);
+    bool model = !strcmp(buf_str(&s->root), dir), same = model && has_all(buf_str(&s->options), buf_str(&key));
+    if (model && !same)
+        err_warn("another q35chat has loaded this model, with %s instead of %s: it is loaded here as well",
+                 s->options.len ? s->options.data : "default options", buf_str(&key));
+    buf_free(&key);
+    return same;
+}
+
 static struct responder *attach_to(const struct options *o, bool whole, const char *socket, const char *dir, struct err *e)
 {
     const bool tells = (isatty(0) && isatty(2)) || options_on(o, OPT_verbose);
     return needs_tokens(o, whole) ? local_attach(socket, dir, tells, e) : remote_attach(o, socket, dir, tells, e);
-}
-
-/* Waits for a line of the terminal.  True: it begins with y. */
-static bool says_yes(void)
-{
-    struct pollfd p = {.fd = 0, .events = POLLIN};
-    char line[64];
-    ssize_t n = poll(&p, 1, -1) == 1 ? read(0, line, sizeof line) : 0;         /* a signal ends it */
-    if (n <= 0 || line[n - 1] != '\n')
-        fputc('\n', stderr);
-    return n > 0 && (*line == 'y' || *line == 'Y');
 }
 
 /* Asks whether to load a second model if a server of the user does not answer: it takes as much memory again. */
@@ -86,7 +75,12 @@ static bool wants_second_model(const char *why, struct err *e)
     struct termios t;
     if (!tcgetattr(0, &t) && (t.c_lflag & ICANON) && isatty(2)) {       /* not while the full screen has it */
         fprintf(stderr, "q35chat: %s.\nLoad the model here as well, which takes its memory a second time? [y/N] ", why);
-        if (says_yes())
+        struct pollfd p = {.fd = 0, .events = POLLIN};
+        char line[64];
+        ssize_t n = poll(&p, 1, -1) == 1 ? read(0, line, sizeof line) : 0;         /* a signal ends it */
+        if (n <= 0 || line[n - 1] != '\n')
+            fputc('\n', stderr);
+        if (n > 0 && (*line == 'y' || *line == 'Y'))
             return true;
     }
     return err_set(e, "%s; continue or end that program, or load the model here as well with --no-attach", why);

@@ -1,7 +1,6 @@
 /* Opens what answers, as the options say: a server, the q35chat of this user that has loaded the same model already, or a model that is loaded
  * here. */
-#ifndef Q35_UI_RESPONDER_H
-#define Q35_UI_RESPONDER_H
+#pragma once
 
 #include "base/err.h"
 #include "option/options.h"
@@ -14,5 +13,3 @@ struct responder *ui_responder_of_chat(const struct options *o, struct err *e);
 /* Asks, before the full screen opens, whether to load the model a second time if the server that may have it does not answer.  False with the
  * sentence: no. */
 bool ui_responder_agreed(struct options *o, struct err *e);
-
-#endif

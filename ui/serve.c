@@ -1,39 +1,38 @@
 /* `q35chat serve`: the server's start, status and end. */
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory.h"
-#include "base/unicode.h"
 #include "option/endpoint.h"
 #include "option/options.h"
 #include "option/paths.h"
 #include "responder/local.h"
 #include "serve/control.h"
+#include "serve/keys.h"
 #include "serve/server.h"
 #include "serve/socket.h"
+#include "ui/args.h"
 #include "ui/model.h"
 #include "ui/process.h"
-#include "ui/subcommand.h"
 
-enum { MAX_DOORS = 4, LEAST_KEY = 16 };
-
-static int fail(int status, const char *why)
-{
-    fprintf(stderr, "q35chat: %s\n", why);
-    return status;
-}
+enum { MAX_DOORS = 4 };
 
 /* ---- start ---- */
 
 /* Reads the config file, the environment, then the flags that are options of a chat, too. */
 static int read_options(struct options *o, const struct args *a, struct err *e)
 {
-    static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "draft", "conversations"};
+    static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "draft", "conversations",
+                                         "picture-tokens"};
     const char *file = args_text(a, "config");
     if (!(file ? options_read_file(o, file, e) : options_read_usual_file(o, e)) || !options_read_environment(o, e))
+        return EXIT_USAGE;
+    if (args_on(a, "no-tool-guide") && !options_set(o, OPT_tool_guide, "off", FROM_COMMAND_LINE, e))
+        return EXIT_USAGE;
+    if (args_on(a, "no-vision") && !options_set(o, OPT_vision, "off", FROM_COMMAND_LINE, e))
         return EXIT_USAGE;
     if (options_given(o, OPT_endpoint) && !options_set(o, OPT_endpoint, "", FROM_COMMAND_LINE, e))
         return EXIT_USAGE;
@@ -45,7 +44,29 @@ static int read_options(struct options *o, const struct args *a, struct err *e)
     return model_choose(o, e);
 }
 
-static enum server_state loop(struct server *s, struct err *e)
+/* The keys of clients over TCP, and their file; path empty: no key is needed. */
+struct key_file {
+    struct keys keys;
+    struct buf  path;
+    bool        at_terminal;            /* when it was read first */
+};
+
+/* Reads the file again after SIGHUP.  False if the signal means that the server's terminal has gone. */
+static bool read_again(struct key_file *f)
+{
+    struct err e;
+    if (f->at_terminal && !isatty(STDERR_FILENO))
+        return false;
+    if (!f->path.len)
+        err_warn("there is no key file to read again: no client needs a key");
+    else if (!keys_read(&f->keys, f->path.data, false, &e))
+        err_warn("the keys stay as they were: %s", e.msg);
+    else
+        fprintf(stderr, "q35chat: the keys in %s were read again\n", f->path.data);
+    return true;
+}
+
+static enum server_state loop(struct server *s, struct key_file *keys, struct err *e)
 {
     enum server_state state = SERVER_RUNS;
     bool told = false;
@@ -54,7 +75,7 @@ static enum server_state loop(struct server *s, struct err *e)
         int n = server_fds(s, fds);
         fds[n++] = (struct pollfd){.fd = interrupt_fd(), .events = POLLIN};
         poll(fds, (nfds_t)n, server_timeout(s));
-        if (interrupt_taken())
+        if (interrupt_taken() && (interrupt_signal() != SIGHUP || !read_again(keys)))
             return SERVER_STOPPED;
         state = server_run(s, e);
         if (!told && server_is_ready(s)) {
@@ -65,23 +86,18 @@ static enum server_state loop(struct server *s, struct err *e)
     return state;
 }
 
-/* Reads the key from serve.key beside the config file, unless another file was given. */
-static bool read_key(const struct args *a, struct buf *key, struct err *e)
+/* Reads the keys from serve.key beside the config file, unless another file was given. */
+static bool read_keys(const struct args *a, struct key_file *f, struct err *e)
 {
-    struct buf path = {0};
     const char *given = args_text(a, "key-file");
     bool ok = true;
     if (given)
-        paths_expand(&path, given);
+        paths_expand(&f->path, given);
     else
-        ok = paths_config_beside("serve.key", &path, e);
-    ok = ok && key_read(path.data, true, key, e);
-    if (ok && key->len < LEAST_KEY)
-        ok = err_set(e, "the key in %s has %zu characters, expected at least %d: write a longer one, or remove the file and a key is made", path.data,
-                     key->len, LEAST_KEY);
+        ok = paths_config_beside("serve.key", &f->path, e);
+    ok = ok && keys_read(&f->keys, f->path.data, true, e);
     if (ok)
-        fprintf(stderr, "q35chat: clients send the key that is in %s\n", path.data);
-    buf_free(&path);
+        fprintf(stderr, "q35chat: clients send %s in %s\n", f->keys.n > 1 ? "one of the keys" : "the key that is", f->path.data);
     return ok;
 }
 
@@ -119,17 +135,6 @@ static bool take_own(struct doors *d, const char *path, struct err *e)
     return true;
 }
 
-static bool take_address(struct doors *d, const char *address, bool any, struct err *e)
-{
-    int fd = address ? socket_listen_tcp(address, any, e) : -1;
-    if (fd < 0)
-        return !address;
-    d->fds[d->n++] = fd;
-    d->tcp = true;
-    d->address = address;
-    return true;
-}
-
 static bool doors_open(struct doors *d, const struct args *a, const char *path, int *status, struct err *e)
 {
     const bool any = args_on(a, "i-know");
@@ -143,62 +148,61 @@ static bool doors_open(struct doors *d, const struct args *a, const char *path, 
     if (!(given ? take_given(d, given, any, e) : take_own(d, path, e)))
         return false;
     *status = EXIT_USAGE;
-    return take_address(d, address, any, e);
+    int fd = address ? socket_listen_tcp(address, any, e) : -1;
+    if (fd < 0)
+        return !address;
+    d->fds[d->n++] = fd;
+    d->tcp = true;
+    d->address = address;
+    return true;
 }
 
-static void doors_tell(const struct doors *d)
+static int serve(struct server *s, const struct doors *d, struct key_file *keys)
 {
+    struct err e = {{0}};
     if (d->n_given)
         fprintf(stderr, "q35chat: listening on %d sockets that were given\n", d->n_given);
     if (d->path)
         fprintf(stderr, "q35chat: listening on %s\n", d->path);
     if (d->address)
-        fprintf(stderr, "q35chat: listening on %s\n", d->address);
-}
-
-static void doors_close(struct doors *d)
-{
-    while (d->n)
-        close(d->fds[--d->n]);
-    if (d->lock < 0)
-        return;
-    unlink(d->path);                     /* before the lock is released: then the path belongs to the next server */
-    close(d->lock);
-}
-
-static int serve(struct server *s, const struct doors *d)
-{
-    struct err e = {{0}};
-    doors_tell(d);
+        fprintf(stderr, "q35chat: listening on %s; q35chat serve clients prints the lines for other programs\n", d->address);
     socket_notify_systemd("STATUS=the model loads");
-    enum server_state state = loop(s, &e);
+    enum server_state state = loop(s, keys, &e);
     socket_notify_systemd("STOPPING=1");
     if (state == SERVER_UNUSED)
         fprintf(stderr, "q35chat: no client for the time of --keep\n");
-    return state == SERVER_FAILED ? fail(EXIT_MODEL, e.msg) : EXIT_ANSWERED;
+    return state == SERVER_FAILED ? process_fail(EXIT_MODEL, e.msg) : EXIT_ANSWERED;
 }
 
 /* Checks everything that needs no model before the model loads. */
 static int start_on(const struct args *a, struct options *o, struct doors *d)
 {
     struct err e = {{0}};
-    struct buf key = {0};
+    struct key_file keys = {.at_terminal = isatty(STDERR_FILENO)};
+    const char *aliases[ARGS_LISTED], *origins[ARGS_LISTED];
     struct server_options so = {.o = o, .n_waiting = args_int(a, "queue"), .send_timeout_s = args_int(a, "send-timeout"),
-                                .keep_s = args_int(a, "keep") * 60, .any_host = args_on(a, "i-know")};
-    if (d->tcp && !read_key(a, &key, &e)) {
-        buf_free(&key);
-        return fail(EXIT_USAGE, e.msg);
+                                .keep_s = args_int(a, "keep") * 60, .any_host = args_on(a, "i-know"),
+                                .self_check = !args_on(a, "no-self-check"),
+                                .any_model = args_on(a, "any-model"), .aliases = aliases, .n_aliases = args_list(a, "alias", aliases),
+                                .origins = origins, .n_origins = args_list(a, "origin", origins)};
+    if (d->tcp && !read_keys(a, &keys, &e)) {
+        keys_free(&keys.keys);
+        buf_free(&keys.path);
+        return process_fail(EXIT_USAGE, e.msg);
     }
-    so.key = key.len ? key.data : NULL;
+    so.keys = d->tcp ? &keys.keys : NULL;
+    so.address = d->address;
+    so.key_file = d->tcp ? keys.path.data : NULL;
     struct responder *all[SERVER_ANSWERS] = {local_open(o, &e)};
     for (int i = 1; all[0] && i < SERVER_ANSWERS; i++)
         all[i] = local_guest(all[0]);
     struct server *s = server_open(all, SERVER_ANSWERS, &so, &e);
     while (s && d->n && server_listen(s, d->fds[d->n - 1], &e))
         d->n--;                         /* the server closes it */
-    int status = s && !d->n ? serve(s, d) : fail(EXIT_MODEL, e.msg);
+    int status = s && !d->n ? serve(s, d, &keys) : process_fail(EXIT_MODEL, e.msg);
     server_close(s);
-    buf_free(&key);
+    keys_free(&keys.keys);
+    buf_free(&keys.path);
     return status;
 }
 
@@ -211,9 +215,14 @@ static int start(const struct args *a, struct options *o, const char *path)
         interrupt_open();
         status = start_on(a, o, &d);
     } else {
-        fail(status, e.msg);
+        process_fail(status, e.msg);
     }
-    doors_close(&d);
+    while (d.n)
+        close(d.fds[--d.n]);
+    if (d.lock >= 0) {
+        unlink(d.path);                     /* before the lock is released: then the path belongs to the next server */
+        close(d.lock);
+    }
     return status;
 }
 
@@ -224,7 +233,7 @@ int serve_start(const struct args *a)
     struct err e = {{0}};
     control_socket(args_text(a, "socket"), &path);
     int status = read_options(o, a, &e);
-    status = status ? fail(status, e.msg) : start(a, o, path.data);
+    status = status ? process_fail(status, e.msg) : start(a, o, path.data);
     buf_free(&path);
     options_close(o);
     return status;
@@ -237,35 +246,33 @@ static void add_count(struct buf *out, const char *before, int n, const char *on
     buf_addf(out, "%s%d %s", before, n, n == 1 ? one : more);
 }
 
-static void add_work(struct buf *out, const struct control_state *s)
+static int tell(const struct control_state *s, const char *socket)
 {
-    buf_addf(out, "%d tokens of context; ", s->n_ctx);
-    add_count(out, "", s->n_connections, "other connection", "other connections");
-    add_count(out, ", ", s->n_running, "answer under way", "answers under way");
-    add_count(out, ", ", s->n_waiting, "request waiting", "requests waiting");
-    add_count(out, ", ", s->n_unread, "answer not read", "answers not read");
-    buf_addc(out, '\n');
-}
-
-static void tell(const struct control_state *s, const char *socket)
-{
-    struct buf out = {0}, safe = {0};
+    struct buf out = {0};
     buf_addf(&out, "%s on %s\n", buf_str(&s->root), socket);
-    if (s->n_ctx)
-        add_work(&out, s);
-    else
+    if (s->n_ctx) {
+        buf_addf(&out, "%d tokens of context; ", s->n_ctx);
+        add_count(&out, "", s->n_connections, "other connection", "other connections");
+        add_count(&out, ", ", s->n_running, "answer under way", "answers under way");
+        add_count(&out, ", ", s->n_waiting, "request waiting", "requests waiting");
+        add_count(&out, ", ", s->n_unread, "answer not read", "answers not read");
+        buf_addc(&out, '\n');
+    } else {
         buf_addf(&out, "loading: %.1f of %.1f GB\n", s->loaded_bytes / 1e9, s->total_bytes / 1e9);
-    unicode_safe(&safe, buf_str(&out), out.len);
-    fputs(buf_str(&safe), stdout);
+    }
+    if (s->why.len)
+        buf_addf(&out, "%s\n", buf_str(&s->why));
+    int status = process_print(&out, true, s->why.len ? EXIT_FAILED : EXIT_ANSWERED);
     buf_free(&out);
-    buf_free(&safe);
+    return status;
 }
 
-static int none(const char *socket)
+/* Reports why no server was found.  Returns the exit status. */
+static int missed(enum control_found found, const char *socket, struct err *e)
 {
-    struct err e;
-    err_set(&e, "no server runs on %s", socket);
-    return fail(EXIT_FAILED, e.msg);
+    if (found == CONTROL_NONE)
+        err_set(e, "no server runs on %s", socket);
+    return process_fail(EXIT_FAILED, e->msg);
 }
 
 int serve_status(const struct args *a)
@@ -275,12 +282,10 @@ int serve_status(const struct args *a)
     struct err e = {{0}};
     control_socket(args_text(a, "socket"), &path);
     enum control_found found = control_look(path.data, &s, &e);
-    int status = found == CONTROL_NONE ? none(path.data) : found != CONTROL_FOUND ? fail(EXIT_FAILED, e.msg) : EXIT_ANSWERED;
-    if (found == CONTROL_FOUND)
-        tell(&s, path.data);
+    int status = found == CONTROL_FOUND ? tell(&s, path.data) : missed(found, path.data, &e);
     control_state_free(&s);
     buf_free(&path);
-    return status || (!fflush(stdout) && !ferror(stdout)) ? status : EXIT_FAILED;
+    return status;
 }
 
 int serve_stop(const struct args *a)
@@ -289,7 +294,7 @@ int serve_stop(const struct args *a)
     struct err e = {{0}};
     control_socket(args_text(a, "socket"), &path);
     enum control_found found = control_stop(path.data, &e);
-    int status = found == CONTROL_NONE ? none(path.data) : found != CONTROL_FOUND ? fail(EXIT_FAILED, e.msg) : EXIT_ANSWERED;
+    int status = found == CONTROL_FOUND ? EXIT_ANSWERED : missed(found, path.data, &e);
     buf_free(&path);
     return status;
 }

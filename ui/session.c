@@ -8,45 +8,12 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "base/unicode.h"
 #include "session/export.h"
 #include "session/file.h"
 #include "session/list.h"
 #include "session/trash.h"
+#include "ui/args.h"
 #include "ui/process.h"
-#include "ui/subcommand.h"
-
-static void tell(const char *sentence)
-{
-    struct buf safe = {0};
-    unicode_safe(&safe, sentence, strlen(sentence));
-    fprintf(stderr, "q35chat: %s\n", buf_str(&safe));
-    buf_free(&safe);
-}
-
-static int refused(const struct err *e)
-{
-    tell(e->msg);
-    return EXIT_FAILED;
-}
-
-/* Prints text from files: a terminal gets it without control characters, a pipe gets it as it is. */
-static int print(const struct buf *text, bool always_safe)
-{
-    struct buf safe = {0};
-    struct err e = {0};
-    bool made_safe = always_safe || isatty(1);
-    if (made_safe)
-        unicode_safe(&safe, buf_str(text), text->len);
-    else
-        buf_add(&safe, buf_str(text), text->len);
-    fwrite(buf_str(&safe), 1, safe.len, stdout);
-    buf_free(&safe);
-    if (!fflush(stdout) && !ferror(stdout))
-        return EXIT_ANSWERED;
-    err_set(&e, "cannot write: %s", strerror(errno));
-    return refused(&e);
-}
 
 /* --- list ------------------------------------------------------------------------------------------------------- */
 
@@ -85,7 +52,7 @@ static int names(bool in_trash)
 {
     struct buf out = {0};
     sessions_names(in_trash, add_name, &out);
-    int status = print(&out, false);
+    int status = process_print(&out, isatty(1), EXIT_ANSWERED);
     buf_free(&out);
     return status;
 }
@@ -99,8 +66,8 @@ int session_list(const struct args *a)
     struct buf find = {0}, out = {0};
     struct sessions s;
     struct err e = {0};
-    for (int i = 0; i < args_n_words(a); i++)
-        buf_addf(&find, "%s ", args_word(a, i));
+    for (int i = 0; i < a->n_words; i++)
+        buf_addf(&find, "%s ", a->words[i]);
     int status = EXIT_ANSWERED;
     if (sessions_list(&s, buf_str(&find), &e)) {
         int n = all || s.n <= NEWEST ? s.n : NEWEST;
@@ -111,11 +78,11 @@ int session_list(const struct args *a)
                 sessions_line(&s.items[i], time(NULL), &out);
         if (n < s.n)
             buf_addf(&out, "... and %d older ones: --all lists them; words after the command search titles and texts\n", s.n - n);
-        status = print(&out, !json);
+        status = process_print(&out, !json || isatty(1), EXIT_ANSWERED);
         if (!s.n && !json)
-            tell(find.len ? "no saved conversation has all these words" : "no saved conversation yet");
+            process_say(find.len ? "no saved conversation has all these words" : "no saved conversation yet");
     } else {
-        status = refused(&e);
+        status = process_fail(EXIT_FAILED, e.msg);
     }
     sessions_free(&s);
     buf_free(&find);
@@ -131,12 +98,13 @@ static int export(const char *name, const char *format, const char *file)
     struct buf out = {0}, note = {0};
     struct err e = {0};
     int status = EXIT_ANSWERED;
-    if (!session_read(name, &t, &note, &e) || !export_transcript(&t, format, &out, &e) || (file && !export_write(file, &out, &e)))
-        status = refused(&e);
+    if (!session_read(name, &t, &note, &e) || !export_transcript(&t, format, &out, &e) ||
+        (file && (!export_write(file, &out, &e) || !export_pictures(file, &t, &e))))
+        status = process_fail(EXIT_FAILED, e.msg);
     else if (!file)
-        status = print(&out, false);
+        status = process_print(&out, isatty(1), EXIT_ANSWERED);
     if (note.len)
-        tell(note.data);
+        process_say(note.data);
     transcript_free(&t);
     buf_free(&out);
     buf_free(&note);
@@ -145,8 +113,8 @@ static int export(const char *name, const char *format, const char *file)
 
 int session_show(const struct args *a)
 {
-    int status = export(args_word(a, 0), "txt", NULL);
-    size_t bytes = status == EXIT_ANSWERED ? sessions_checkpoint_bytes(args_word(a, 0)) : 0;
+    int status = export(a->words[0], "txt", NULL);
+    size_t bytes = status == EXIT_ANSWERED ? sessions_checkpoint_bytes(a->words[0]) : 0;
     if (bytes)
         fprintf(stderr, "q35chat: its checkpoint takes %.1f MB on the disk\n", (double)bytes * 1e-6);
     return status;
@@ -156,7 +124,7 @@ int session_show(const struct args *a)
 int session_export(const struct args *a)
 {
     struct err e = {0};
-    const char *second = args_word(a, 1), *third = args_word(a, 2);
+    const char *second = a->words[1], *third = a->words[2];
     const char *format = third ? second : NULL, *file = third ? third : second;
     if (second && !third && export_is_format(second)) {
         format = second;
@@ -164,7 +132,7 @@ int session_export(const struct args *a)
     }
     if (!export_choose(&format, file, &e))
         return args_refuse(a, "%s", e.msg);
-    return export(args_word(a, 0), format, file);
+    return export(a->words[0], format, file);
 }
 
 static bool discard(const char *word, struct buf *told, struct err *e)
@@ -184,12 +152,12 @@ int session_rm(const struct args *a)
     int status = EXIT_ANSWERED;
     struct buf told = {0};
     trash_sweep(time(NULL));
-    for (int i = 0; i < args_n_words(a); i++) {
+    for (int i = 0; i < a->n_words; i++) {
         struct err e = {0};
-        if (!(args_on(a, "force") ? sessions_delete(args_word(a, i), &e) : discard(args_word(a, i), &told, &e)))
-            status = refused(&e);
+        if (!(args_on(a, "force") ? sessions_delete(a->words[i], &e) : discard(a->words[i], &told, &e)))
+            status = process_fail(EXIT_FAILED, e.msg);
     }
-    int printed = print(&told, true);
+    int printed = process_print(&told, true, EXIT_ANSWERED);
     buf_free(&told);
     return status ? status : printed;
 }
@@ -203,11 +171,11 @@ static int list_trash(void)
     if (sessions_list_trash(&s, &e)) {
         for (int i = 0; i < s.n; i++)
             sessions_line(&s.items[i], time(NULL), &out);
-        status = print(&out, true);
+        status = process_print(&out, true, EXIT_ANSWERED);
         if (!s.n)
-            tell("the trash is empty");
+            process_say("the trash is empty");
     } else {
-        status = refused(&e);
+        status = process_fail(EXIT_FAILED, e.msg);
     }
     sessions_free(&s);
     buf_free(&out);
@@ -219,17 +187,17 @@ int session_restore(const struct args *a)
     int status = EXIT_ANSWERED;
     if (args_on(a, "names"))
         return names(true);
-    if (!args_n_words(a))
+    if (!a->n_words)
         return list_trash();
-    for (int i = 0; i < args_n_words(a); i++) {
+    for (int i = 0; i < a->n_words; i++) {
         struct err e = {0};
-        if (trash_take(args_word(a, i), &e)) {
+        if (trash_take(a->words[i], &e)) {
             struct buf line = {0};
-            buf_addf(&line, "%s is restored", args_word(a, i));
-            tell(line.data);
+            buf_addf(&line, "%s is restored", a->words[i]);
+            process_say(line.data);
             buf_free(&line);
         } else {
-            status = refused(&e);
+            status = process_fail(EXIT_FAILED, e.msg);
         }
     }
     return status;

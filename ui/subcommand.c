@@ -1,12 +1,9 @@
 #include "ui/subcommand.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/err.h"
-#include "base/memory.h"
 #include "base/unicode.h"
 #include "config/limits.h"
 #include "option/flags.h"
@@ -32,17 +29,6 @@ static const struct { const char *word, *line; } meant[] = {
 };
 enum { N_ALIASES = sizeof aliases / sizeof *aliases, N_MEANT = sizeof meant / sizeof *meant };
 
-enum { MAX_FLAGS = 32 };
-
-struct args {
-    const struct sub_row *group, *command;
-    const struct sub_row *rows[MAX_FLAGS];
-    const char *values[MAX_FLAGS];      /* NULL: not given */
-    int   n_flags;
-    const char **words;
-    int   n_words;
-};
-
 /* --- the table -------------------------------------------------------------------------------------------------- */
 
 const struct sub_row *sub_next(const struct sub_row *at, enum sub_kind kind)
@@ -53,25 +39,6 @@ const struct sub_row *sub_next(const struct sub_row *at, enum sub_kind kind)
         else if (at->kind == SUB_GROUP && kind == SUB_COMMAND)
             return NULL;
     return NULL;
-}
-
-static const struct sub_row *group_of(const struct sub_row *command)
-{
-    while (command->kind != SUB_GROUP)
-        command--;
-    return command;
-}
-
-const struct sub_row *sub_next_flag(const struct sub_row *command, const struct sub_row *at)
-{
-    const struct sub_row *group = group_of(command);
-    if (!at)
-        at = group;
-    if (at < command && at[1].kind == SUB_FLAG)
-        return at + 1;
-    if (at < command)
-        at = command;
-    return at[1].kind == SUB_FLAG ? at + 1 : NULL;
 }
 
 static const struct alias *find_alias(const char *name)
@@ -207,162 +174,22 @@ static int show_help(const struct sub_row *group, const struct sub_row *command,
     return to == stderr ? EXIT_USAGE : fflush(to) ? EXIT_FAILED : EXIT_ANSWERED;
 }
 
-/* --- what was given --------------------------------------------------------------------------------------------- */
-
-static int flag_of(const struct args *a, const char *flag)
-{
-    for (int i = 0; i < a->n_flags; i++)
-        if (!strcmp(a->rows[i]->name, flag))
-            return i;
-    CHECK(!"a flag that the row of this sub-command has");
-    return -1;
-}
-
-const char *args_text(const struct args *a, const char *flag)
-{
-    int i = flag_of(a, flag);
-    const char *text = a->values[i] ? a->values[i] : a->rows[i]->standard;
-    return text && *text ? text : NULL;
-}
-
-int args_int(const struct args *a, const char *flag)
-{
-    const char *text = args_text(a, flag);
-    return text ? (int)value_number(a->rows[flag_of(a, flag)]->type, text) : 0;
-}
-
-bool args_on(const struct args *a, const char *flag)
-{
-    const char *text = args_text(a, flag);
-    return text && value_switch(text) == 1;
-}
-
-int args_n_words(const struct args *a)
-{
-    return a->n_words;
-}
-
-const char *args_word(const struct args *a, int i)
-{
-    return i < a->n_words ? a->words[i] : NULL;
-}
-
-void args_line(const struct args *a, struct buf *out)
-{
-    buf_addf(out, "q35chat %s %s", a->group->name, a->command->name);
-    for (int i = 0; i < a->n_flags; i++) {
-        const struct sub_row *r = a->rows[i];
-        bool table = r->type == VALUE_CHOICE || r->type == VALUE_INT || r->type == VALUE_REAL;
-        if (a->values[i])
-            buf_addf(out, " --%s%s%s", r->name, r->arguments ? " " : "", !r->arguments ? "" : table ? a->values[i] : r->arguments);
-    }
-    if (a->n_words)
-        buf_addf(out, " %s", a->command->arguments);
-}
-
-int args_refuse(const struct args *a, const char *fmt, ...)
-{
-    struct buf why = {0};
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    text[unicode_plain(text, strlen(text), '?')] = 0;
-    buf_addf(&why, "q35chat: %s %s: %s (q35chat %s %s --help shows more)\n", a->group->name, a->command->name, text, a->group->name,
-             a->command->name);
-    fputs(buf_str(&why), stderr);
-    buf_free(&why);
-    return EXIT_USAGE;
-}
-
-/* Counts the words that a row's `arguments` require and allow. */
-static void count_words(const char *arguments, int *least, int *most)
-{
-    *least = *most = 0;
-    for (const char *p = arguments; *p; p += strspn(p, " ")) {
-        size_t n = strcspn(p, " ");
-        *least += *p != '[';
-        *most = strstr(arguments, "...") ? 1 << 30 : *most + 1;
-        p += n;
-    }
-}
-
-static int check_words(const struct args *a)
-{
-    int least, most;
-    count_words(a->command->arguments, &least, &most);
-    if (a->n_words < least)
-        return args_refuse(a, "needs %s", a->command->arguments);
-    if (a->n_words > most)
-        return *a->command->arguments ? args_refuse(a, "expects %s, not '%s' as well", a->command->arguments, a->words[most])
-                                      : args_refuse(a, "expects no words, found '%s'", a->words[0]);
-    return 0;
-}
-
-static int check_flags(const struct args *a)
-{
-    for (int i = 0; i < a->n_flags; i++)
-        if (!a->values[i] && !a->rows[i]->standard)
-            return args_refuse(a, "needs --%s %s", a->rows[i]->name, a->rows[i]->arguments);
-    return 0;
-}
-
-/* Reads argv from `at` on.  0; EXIT_USAGE, said; or -1: its help is wanted. */
-static int read_args(struct args *a, int argc, char **argv, int at)
-{
-    struct flag flags[MAX_FLAGS + 1];
-    char help[96];
-    struct err e = {0};
-    for (const struct sub_row *f = NULL; (f = sub_next_flag(a->command, f)); a->n_flags++) {
-        CHECK(a->n_flags < MAX_FLAGS);
-        a->rows[a->n_flags] = f;
-        flags[a->n_flags] = (struct flag){.name = f->name, .arg = f->arguments};
-    }
-    flags[a->n_flags] = (struct flag){.name = "help", .letter = 'h'};
-    snprintf(help, sizeof help, "q35chat %s %s --help", a->group->name, a->command->name);
-    struct flags f = {.flags = flags, .n_flags = a->n_flags + 1, .argc = argc, .argv = argv, .at = at, .help = help};
-    int more;
-    while ((more = flags_next(&f, &e)) > 0) {
-        if (f.found == a->n_flags)
-            return -1;
-        if (f.found < 0) {
-            a->words[a->n_words++] = f.value;
-            continue;
-        }
-        const struct sub_row *r = a->rows[f.found];
-        char name[72];
-        snprintf(name, sizeof name, "--%s", r->name);
-        a->values[f.found] = f.value ? f.value : "on";
-        if (!value_check(r->type, name, a->values[f.found], r->arguments, r->min, r->max, &e))
-            return args_refuse(a, "%s", e.msg);
-    }
-    if (more < 0) {
-        fprintf(stderr, "q35chat: %s\n", e.msg);
-        return EXIT_USAGE;
-    }
-    int status = check_words(a);
-    return status ? status : check_flags(a);
-}
-
 static int run(const struct sub_row *group, const struct sub_row *command, int argc, char **argv, int at)
 {
-    struct args a = {.group = group, .command = command, .words = memory_zeroed((size_t)argc, sizeof *a.words)};
-    int status = read_args(&a, argc, argv, at);
-    status = status < 0 ? show_help(group, command, stdout) : status ? status : command->run(&a);
-    free(a.words);
-    return status;
+    int status = args_run(group, command, argc, argv, at);
+    return status == ARGS_HELP ? show_help(group, command, stdout) : status;
 }
 
 /* --- the words that choose -------------------------------------------------------------------------------------- */
 
 static int unknown(const struct sub_row *group, const char *word)
 {
-    const char *names[MAX_FLAGS] = {NULL}, *near;
+    enum { MAX_NAMES = 32 };
+    const char *names[MAX_NAMES] = {NULL}, *near;
     enum sub_kind kind = group ? SUB_COMMAND : SUB_GROUP;
     struct buf safe = {0};
     int n = 0;
-    for (const struct sub_row *r = group; (r = sub_next(r, kind)) && n < MAX_FLAGS;)
+    for (const struct sub_row *r = group; (r = sub_next(r, kind)) && n < MAX_NAMES;)
         names[n++] = r->name;
     near = nearest_name(word, names, n);
     unicode_safe(&safe, word, strlen(word));

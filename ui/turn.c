@@ -1,5 +1,6 @@
 #include "ui/turn.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/unicode.h"
-#include "base/when.h"
 #include "ui/process.h"
 #include "ui/tui/look.h"
 #include "ui/tui/numbers.h"
@@ -71,9 +71,15 @@ static void say(struct turn *t, const char *text, size_t n, bool dimmed)
     wrap_free(&wrap);
 }
 
-void turn_say(struct turn *t, const char *text)
+void turn_say(struct turn *t, const char *fmt, ...)
 {
-    say(t, text, strlen(text), true);
+    struct buf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_addv(&text, fmt, ap);
+    va_end(ap);
+    say(t, buf_str(&text), text.len, true);
+    buf_free(&text);
 }
 
 /* --- the parts of an answer ------------------------------------------------------------------------------------- */
@@ -99,24 +105,9 @@ static void end_part(struct turn *t)
 {
     end_line(t);
     t->part = TURN_NOTHING;
-    if (t->thinks_ns && strcmp(options_text(t->o, OPT_reasoning), "hide")) {
-        struct buf line = {0};
-        buf_addf(&line, "[thought for %.1f s]\n", clock_ms_since(t->thinks_ns) / 1000);
-        turn_say(t, line.data);
-        buf_free(&line);
-    }
+    if (t->thinks_ns && strcmp(options_text(t->o, OPT_reasoning), "hide"))
+        turn_say(t, "[thought for %.1f s]\n", clock_ms_since(t->thinks_ns) / 1000);
     t->thinks_ns = 0;
-}
-
-static void begin_part(struct turn *t, enum turn_part part, struct buf *text)
-{
-    bool in_line = t->in_line;
-    end_part(t);
-    if (in_line)
-        putchar('\n');
-    t->part = part;
-    if (t->speaks)
-        buf_adds(text, part == TURN_THINKING ? "Thinking: " : "Answer: ");
 }
 
 static void show_text(struct turn *t, const struct chat_event *ev, enum turn_part part)
@@ -125,8 +116,15 @@ static void show_text(struct turn *t, const struct chat_event *ev, enum turn_par
     if (!ev->n)
         return;
     waiting_clear(&t->waiting);
-    if (part != t->part)
-        begin_part(t, part, &safe);
+    if (part != t->part) {
+        bool in_line = t->in_line;
+        end_part(t);
+        if (in_line)
+            putchar('\n');
+        t->part = part;
+        if (t->speaks)
+            buf_adds(&safe, part == TURN_THINKING ? "Thinking: " : "Answer: ");
+    }
     unicode_safe(&safe, ev->text, ev->n);
     if (t->wraps)
         wrap_push(&t->wrap, buf_str(&safe), safe.len, columns(), &lines);
@@ -181,7 +179,7 @@ static void approve(struct turn *t, const struct chat_event *ev)
     chat_asked_command(t->chat, &command);
     if (command.len) {
         buf_addc(&command, '\n');
-        turn_say(t, command.data);
+        turn_say(t, "%s", command.data);
     }
     buf_free(&command);
     chat_approve(t->chat, t->ask ? t->ask(t, ev->name, ev->text) : CHAT_NO);
@@ -220,7 +218,7 @@ static void show_figures(struct turn *t, const struct stats *s)
     if (stats)
         add_figures(&line, s);
     buf_adds(&line, "]\n");
-    turn_say(t, line.data);
+    turn_say(t, "%s", line.data);
     buf_free(&line);
 }
 
@@ -238,34 +236,17 @@ static const char *ended(enum end end)
 static void show_done(struct turn *t, const struct chat_event *ev)
 {
     end_part(t);
-    if (end_failed(ev->end)) {
-        struct buf line = {0};
-        buf_addf(&line, "[failed: %s]\n", ev->text);
-        turn_say(t, line.data);
-        buf_free(&line);
-    }
-    if (ev->end == END_LOOP) {
-        struct buf line = {0};
-        buf_addf(&line, "[cut off: %s; /continue continues anyway]\n", ev->text);
-        turn_say(t, line.data);
-        buf_free(&line);
-    }
+    if (end_failed(ev->end))
+        turn_say(t, "[failed: %s]\n", ev->text);
+    if (ev->end == END_LOOP)
+        turn_say(t, "[cut off: %s; /continue continues anyway]\n", ev->text);
     if (ended(ev->end))
-        turn_say(t, ended(ev->end));
+        turn_say(t, "%s", ended(ev->end));
     if (ev->taken_back)
         turn_say(t, t->recalls ? "[nothing was answered; the message is taken back, Up brings it to the prompt]\n" :
                                  "[nothing was answered; the message is taken back]\n");
     else
         show_figures(t, &ev->stats);
-}
-
-static void show_note(struct turn *t, const struct chat_event *ev)
-{
-    struct buf line = {0};
-    end_line(t);
-    buf_addf(&line, "%s\n", ev->text);
-    turn_say(t, line.data);
-    buf_free(&line);
 }
 
 static void show_fatal(struct turn *t, const struct chat_event *ev)
@@ -289,16 +270,11 @@ static bool shows_answer(const struct turn *t)
     return strcmp(options_text(t->o, OPT_reasoning), "only") != 0;
 }
 
-/* True if the event shows nothing. */
-static bool is_silent(const struct turn *t, const struct chat_event *ev)
-{
-    return ev->kind == CHAT_LOADING || ev->kind == CHAT_PREFILL || (ev->kind == CHAT_REASONING && !shows_thinking(t)) ||
-           (ev->kind == CHAT_TEXT && !shows_answer(t));
-}
-
 void turn_event(struct turn *t, const struct chat_event *ev)
 {
-    waiting_event(&t->waiting, ev, !t->in_line && is_silent(t, ev));
+    const bool silent = ev->kind == CHAT_LOADING || ev->kind == CHAT_PREFILL || (ev->kind == CHAT_REASONING && !shows_thinking(t))
+                        || (ev->kind == CHAT_TEXT && !shows_answer(t));
+    waiting_event(&t->waiting, ev, !t->in_line && silent);
     if (ev->replayed)                   /* /continue: it is on the screen already */
         return;
     switch (ev->kind) {
@@ -330,9 +306,11 @@ void turn_event(struct turn *t, const struct chat_event *ev)
     case CHAT_TOOL_OUTPUT:
         break;                          /* the result has all of it */
     case CHAT_TITLED:
+    case CHAT_THUMB:
         break;
     case CHAT_NOTE:
-        show_note(t, ev);
+        end_line(t);
+        turn_say(t, "%s\n", ev->text);
         break;
     case CHAT_DONE:
         show_done(t, ev);

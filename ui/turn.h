@@ -1,7 +1,6 @@
 /* Shows a conversation on a plain terminal, line by line: no cursor movement but the carriage return of lines about a wait, and
  * not even that where `accessible` is on or TERM is a terminal that knows nothing of the kind. */
-#ifndef Q35_UI_TURN_H
-#define Q35_UI_TURN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,7 +8,7 @@
 #include "base/wrap.h"
 #include "chat/chat.h"
 #include "option/options.h"
-#include "ui/waiting.h"
+#include "ui/printer.h"
 
 struct turn {
     struct chat    *chat;
@@ -38,6 +37,5 @@ void turn_free(struct turn *t);
 void turn_run(struct turn *t);
 /* One event outside a turn (loading, a note). */
 void turn_event(struct turn *t, const struct chat_event *ev);
-void turn_say(struct turn *t, const char *text);        /* text of ours or of a command, made safe, dim */
-
-#endif
+/* Shows text of ours or of a command, made safe, dim. */
+void turn_say(struct turn *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,7 +1,6 @@
 #include "kernels/kv.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "kernels/cpu/vec.h"

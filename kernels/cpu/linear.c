@@ -17,8 +17,10 @@ static void linear(const struct linear_args *a, int begin, int end)
             matmul_block(&a->w, row, x, n, out);
             for (int t = 0; t < n; t++) {
                 float *y = a->y + (size_t)(t0 + t) * (size_t)a->w.rows + row;
-                for (int i = 0; i < n_rows; i++)
-                    y[i] = a->add ? y[i] + out[t][i] : out[t][i];
+                for (int i = 0; i < n_rows; i++) {
+                    const float sum = a->bias ? out[t][i] + a->bias[row + i] : out[t][i];
+                    y[i] = a->add ? y[i] + sum : sum;
+                }
             }
         }
     }
@@ -27,7 +29,7 @@ static void linear(const struct linear_args *a, int begin, int end)
 #define LINEAR(op, fmt, same)                                                                     \
     void op##_cpu(const struct op##_args *a, int begin, int end)                                  \
     {                                                                                             \
-        CHECK(a->l.w.format == fmt || a->l.w.format == same);                                     \
+        CHECK((a->l.w.format == fmt || a->l.w.format == same) && (!a->l.bias || fmt == WEIGHT_DENSE));      \
         linear(&a->l, begin, end);                                                                \
     }
 LINEAR(linear_dense, WEIGHT_DENSE, WEIGHT_DENSE)

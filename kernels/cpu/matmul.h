@@ -1,6 +1,5 @@
 /* The inner product of each weight format, shared by linear_* and the experts. */
-#ifndef Q35_KERNELS_CPU_MATMUL_H
-#define Q35_KERNELS_CPU_MATMUL_H
+#pragma once
 
 #include "kernels/tensor.h"
 
@@ -12,5 +11,3 @@ void matmul_block(const struct weight *w, int row, const float *const *x, int n,
 
 /* Computes the same with the upper plane of WEIGHT_PLANES alone: out[t][i] = sum_k (upper[row + i][k] - 8) * x[t][k]. */
 void matmul_upper(const struct weight *w, int row, const float *const *x, int n, float out[MATMUL_TOKENS][MATMUL_ROWS]);
-
-#endif

@@ -33,3 +33,20 @@ void rmsnorm_gated_cpu(const struct rmsnorm_gated_args *a, int begin, int end)
             a->y[at + i] = a->x[at + i] * s * a->w[i] * silu(a->z[at + i]);
     }
 }
+
+void layernorm_cpu(const struct layernorm_args *a, int begin, int end)
+{
+    for (int r = begin; r < end; r++) {
+        const float *x = a->x + (size_t)r * (size_t)a->dim;
+        float *y = a->y + (size_t)r * (size_t)a->dim;
+        double sum = 0, squares = 0;
+        for (int i = 0; i < a->dim; i++)
+            sum += (double)x[i];
+        const double mean = sum / a->dim;
+        for (int i = 0; i < a->dim; i++)
+            squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+        const float s = (float)(1.0 / sqrt(squares / a->dim + (double)a->eps));
+        for (int i = 0; i < a->dim; i++)
+            y[i] = (x[i] - (float)mean) * s * a->w[i] + a->b[i];
+    }
+}

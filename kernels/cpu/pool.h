@@ -1,6 +1,5 @@
 /* The resources of the CPU's step operations: threads for the plain operations that they are made of, and work space. */
-#ifndef Q35_KERNELS_CPU_POOL_H
-#define Q35_KERNELS_CPU_POOL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -73,5 +72,3 @@ static inline bool step_next_run(struct step_run *r, const struct step_row *rows
     }
     return true;
 }
-
-#endif

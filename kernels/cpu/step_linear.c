@@ -171,7 +171,7 @@ void step_logits_cpu(struct cpu_pool *p, const struct step_logits_args *a)
     bool narrows = a->estimate;
     for (int t = 0; t < n; t++)
         narrows |= step_wanted(step_how(a, t), step_n_ids(a, t)) > 0;
-    if (a->w.format == WEIGHT_PLANES && narrows) {
+    if (a->w.format == WEIGHT_PLANES && narrows && !a->whole) {
         step_planes(p, a, h, n);
         return;
     }

@@ -1,6 +1,5 @@
 /* The parts that all ways of computing logits share (kernels/step.h, step_logits). */
-#ifndef Q35_KERNELS_CPU_STEP_LOGITS_H
-#define Q35_KERNELS_CPU_STEP_LOGITS_H
+#pragma once
 
 #include "kernels/cpu/pool.h"
 
@@ -27,5 +26,3 @@ void  step_finish_logits(struct cpu_pool *p, const struct step_logits_args *a, i
 
 /* Writes the logits of n normed rows from a head in two planes. */
 void  step_planes(struct cpu_pool *p, const struct step_logits_args *a, const float *h, int n);
-
-#endif

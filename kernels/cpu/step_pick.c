@@ -82,14 +82,17 @@ static void sink(struct cand *c, int n, int i)
     }
 }
 
-/* Finds the k best ids that are not banned; returns how many.  If there are more ids than k, they are in descending order, so that a pick among them
- * does not depend on the others. */
-static int best_ids(struct cand *c, const float *logits, int vocab, int k)
+/* True if the mask admits the id; NULL admits all. */
+static bool admits(const uint32_t *mask, int32_t id) { return !mask || mask[id / 32] >> (id % 32) & 1; }
+
+/* Finds the k best ids that are not banned and that the mask admits; returns how many.  If there are more ids than k, they are in descending order,
+ * so that a pick among them does not depend on the others. */
+static int best_ids(struct cand *c, const float *logits, int vocab, int k, const uint32_t *mask)
 {
     int n = 0;
     for (int32_t i = 0; i < vocab; i++) {
         struct cand new = {.logit = logits[i], .id = i};
-        if (new.logit == -INFINITY)
+        if (new.logit == -INFINITY || !admits(mask, i))
             continue;
         if (n < k) {
             c[n++] = new;
@@ -171,18 +174,40 @@ static int by_weight(const struct cand *c, int n, double u)
     return last;                        /* the sum of the weights was rounded down */
 }
 
-static void sample(struct pick *out, const float *logits, int n_ids, const struct step_sampling *how, double u, struct cand *c)
+static void weigh(struct cand *c, int n, float temperature)
 {
-    int n = best_ids(c, logits, n_ids, how->top_k > 0 && how->top_k < n_ids ? how->top_k : n_ids);
-    float max = c[0].logit;
-    for (int i = 1; i < n; i++)
+    float max = -INFINITY;
+    for (int i = 0; i < n; i++)
         max = fmaxf(max, c[i].logit);
     for (int i = 0; i < n; i++)         /* the difference may overflow to -inf: weight 0 */
-        c[i].weight = expf((c[i].logit - max) / how->temperature);
-    if (how->top_p > 0 && how->top_p < 1)
+        c[i].weight = expf((c[i].logit - max) / temperature);
+}
+
+/* Finds the ids that top-k, top-p and min-p keep of those that the mask admits, with their weights; returns how many. */
+static int kept_ids(struct cand *c, const float *logits, int n_ids, const struct step_sampling *how, const uint32_t *mask)
+{
+    int n = best_ids(c, logits, n_ids, how->top_k > 0 && how->top_k < n_ids ? how->top_k : n_ids, mask);
+    weigh(c, n, how->temperature);
+    if (how->top_p > 0 && how->top_p < 1 && n)
         n = nucleus(c, n, (double)how->top_p * total_weight(c, n));
-    if (how->min_p > 0)
-        n = at_least(c, n, how->min_p);
+    return how->min_p > 0 ? at_least(c, n, how->min_p) : n;
+}
+
+/* Finds the ids that a masked row is picked among (kernels/step.h), with their weights; returns how many. */
+static int admitted_ids(struct cand *c, const float *logits, int n_ids, const struct step_sampling *how, const uint32_t *mask)
+{
+    const int all = kept_ids(c, logits, n_ids, how, NULL);
+    int n = 0;
+    for (int i = 0; i < all; i++)
+        if (admits(mask, c[i].id))
+            c[n++] = c[i];
+    weigh(c, n, how->temperature);
+    return n ? n : kept_ids(c, logits, n_ids, how, mask);
+}
+
+static void sample(struct pick *out, const float *logits, int n_ids, const struct step_sampling *how, double u, struct cand *c, const uint32_t *mask)
+{
+    const int n = mask ? admitted_ids(c, logits, n_ids, how, mask) : kept_ids(c, logits, n_ids, how, NULL);
     const double total = total_weight(c, n);
     const int i = by_weight(c, n, u * total);
     out->id = c[i].id;
@@ -237,24 +262,39 @@ static void look(struct logprobs *o, const struct step_pick_args *a, int row, in
 
 /* ---- the step ---- */
 
+/* Returns the id with the greatest logit that the mask admits, the lowest among equals; -1 if all of these are banned. */
+static int32_t greatest_admitted(const float *logits, int n_ids, const uint32_t *mask)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < n_ids; i++)
+        if (admits(mask, i) && logits[i] > (best < 0 ? -INFINITY : logits[best]))
+            best = i;
+    return best;
+}
+
 static void pick_row(struct pick *out, const struct step_pick_args *a, int row)
 {
     const struct step_sampling *how = a->sampling;
     const int n_ids = how->n_ids > 0 && how->n_ids < a->vocab ? how->n_ids : a->vocab;
     const float *logits = a->logits + (size_t)row * (size_t)a->vocab;
-    const int32_t best = greatest(logits, a->tile_max + (size_t)row * (size_t)step_maxima(a->vocab), n_ids);
+    const uint32_t *mask = a->masked >> row & 1 ? a->mask + (size_t)row * (size_t)step_mask_words(a->vocab) : NULL;
+    int32_t best = greatest(logits, a->tile_max + (size_t)row * (size_t)step_maxima(a->vocab), n_ids);
     *out = (struct pick){.id = best, .prob = 1};
     if (!(logits[best] <= FLT_MAX)) {
         out->failed = STEP_BAD_LOGIT;
         out->bad_id = best;
         return;
     }
-    if (logits[best] == -INFINITY) {
+    if (mask)
+        out->id = best = greatest_admitted(logits, n_ids, mask);
+    if (best < 0 || logits[best] == -INFINITY) {
         out->failed = STEP_ALL_BANNED;
+        out->bad_id = 0;
         return;
     }
+    const uint64_t counter = how->rng + (uint64_t)(row + 1) * SPLITMIX_STEP;
     if (how->temperature > 0)
-        sample(out, logits, n_ids, how, uniform(how->rng + (uint64_t)(row + 1) * SPLITMIX_STEP), a->scratch);
+        sample(out, logits, n_ids, how, uniform(mask ? counter ^ SPLITMIX_SECOND : counter), a->scratch, mask);
     if (how->n_alternatives > 0)
         look(&out->logprobs, a, row, n_ids, out->id);
 }
@@ -278,7 +318,8 @@ static bool lucky(const struct step_sampling *how, int pos)
 /* True if the id picked for a row, which is not the last of STEP_ROWS, is the draft of the next row. */
 static bool is_right(const struct step_pick_args *a, int row, int32_t id)
 {
-    return a->sampling->trial_tokens > 0 ? lucky(a->sampling, a->live->pos + row) : id == a->live->ids[1 + row];
+    const bool trial = a->sampling->trial_tokens > 0 && !(a->masked >> row & 1);
+    return trial ? lucky(a->sampling, a->live->pos + row) : id == a->live->ids[1 + row];
 }
 
 /* Picks row by row as long as picks and drafts agree.  A step that fails has no tokens. */

@@ -1,7 +1,6 @@
 /* Eight floats at a time with the compilers' vector types.  Plain arithmetic: the same operations in the same order
  * on every machine, whatever its vector width. */
-#ifndef Q35_KERNELS_CPU_VEC_H
-#define Q35_KERNELS_CPU_VEC_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -52,5 +51,3 @@ static inline f32x8 load_i8(const int8_t *p)
 
 static inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 static inline float silu(float x)    { return x / (1.0f + expf(-x)); }
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared parts of attention for prompt chunks and for steps. */
-#ifndef Q35_KERNELS_CUDA_ATTENTION_CUH
-#define Q35_KERNELS_CUDA_ATTENTION_CUH
+#pragma once
 
 #include "kernels/cuda/common.cuh"
 
@@ -27,5 +26,3 @@ static __device__ __forceinline__ float quad_max(float v)
     v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
     return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
 }
-
-#endif

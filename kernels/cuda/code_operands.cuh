@@ -1,10 +1,9 @@
 /* Codes of a KV cache as operands of matrix instructions: keys times queries, weights times values, by teams of four warps of a block.
  * step_attention_codes.cu says how a block is made up, kernels/kv_units.h which lane reads what. */
-#ifndef Q35_KERNELS_CUDA_CODE_OPERANDS_CUH
-#define Q35_KERNELS_CUDA_CODE_OPERANDS_CUH
+#pragma once
 
 #include "kernels/cuda/kv.cuh"
-#include "kernels/cuda/step_attention.cuh"
+#include "kernels/cuda/step_heads.cuh"
 
 extern "C" {
 #include "kernels/kv_units.h"
@@ -256,5 +255,3 @@ static __device__ __forceinline__ void multiply_values(float o[R][EACH][4], cons
 
 /* The scale of a code that is no level. */
 template <int F> static __host__ __device__ constexpr float code_unit() { return F == KV_INT8 ? 1.0f / 127 : 1.0f; }
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared parts of all CUDA operations: the queue, launches that overlap with the previous kernel, loads and reductions. */
-#ifndef Q35_KERNELS_CUDA_COMMON_CUH
-#define Q35_KERNELS_CUDA_COMMON_CUH
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -206,5 +205,3 @@ __device__ __forceinline__ uint32_t f16_split(float x)
     __half2 v = __halves2half2(hi, __float2half_rn(x - __half2float(hi)));
     return *(uint32_t *)&v;
 }
-
-#endif

@@ -11,8 +11,7 @@
  * HALVES is 1, or 2 for short chunks (gemm.h).  Then hi and lo of an activation are two neighbouring tokens of the copy, and the products
  * run on twice as many tokens: c0 + c1, and c2 + c3, of a lane's fragment belong to one token.  Weights are used exactly, without their
  * scales: the sum of a group is multiplied by its scales in fp32 and then added to the sums of the other groups. */
-#ifndef Q35_KERNELS_CUDA_GEMM_CUH
-#define Q35_KERNELS_CUDA_GEMM_CUH
+#pragma once
 
 #include "kernels/cuda/halves_pass.cuh"
 #include "kernels/cuda/tiles.cuh"
@@ -433,5 +432,3 @@ __device__ __forceinline__ void gemm_stream(struct gemm_streams<F> &s, const cha
         }
     }
 }
-
-#endif

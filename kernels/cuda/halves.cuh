@@ -6,8 +6,7 @@
  * Whoever writes activations that a product reads next may write the copy, too, and save the product a pass over them (halves_row(),
  * halves_made()).  The queue remembers of which activations there is a copy; every launch forgets it, since it may change them or scratch,
  * unless the operation says otherwise: products and the operations that choose experts. */
-#ifndef Q35_KERNELS_CUDA_HALVES_CUH
-#define Q35_KERNELS_CUDA_HALVES_CUH
+#pragma once
 
 #include "kernels/cuda/common.cuh"
 
@@ -69,7 +68,8 @@ enum { HALVES_THREADS = 256 };
 
 __device__ __forceinline__ float most_of(const float4 &v) { return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))); }
 
-/* The copy of a row of 4 * quads columns, of which thread t of HALVES_THREADS holds the quads t, t + HALVES_THREADS, ..  v is lost. */
+/* The copy of a row of 4 * quads columns, of which thread t of HALVES_THREADS holds the quads t, t + HALVES_THREADS, ..  v is lost.  Quads that
+ * fill the last group are zeros, which v has in place. */
 template <int HELD, int HALVES> __device__ __forceinline__ void halves_row(const struct halves_to &to, int row, int quads, float4 (&v)[HELD])
 {
     __shared__ float part[HALVES_THREADS / 32];
@@ -88,16 +88,17 @@ template <int HELD, int HALVES> __device__ __forceinline__ void halves_row(const
     const float factor = halves_factor(max, &undo);
     if (threadIdx.x == 0)
         to.undo[row] = undo;
-    uint2 *dst = (uint2 *)to.dst + (size_t)row * (size_t)(HALVES * quads);
+    const int filled = (quads + PACK_GROUP / 4 - 1) / (PACK_GROUP / 4) * (PACK_GROUP / 4);
+    uint2 *dst = (uint2 *)to.dst + (size_t)row * (size_t)(HALVES * filled);
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
         const int at = (int)threadIdx.x + i * HALVES_THREADS;
-        if (at >= quads)
+        if (at >= filled)
             continue;
         v[i] = make_float4(v[i].x * factor, v[i].y * factor, v[i].z * factor, v[i].w * factor);
         dst[at] = f16_four(v[i]);
         if (HALVES == 2)
-            dst[quads + at] = f16_four(v[i]);
+            dst[filled + at] = f16_four(v[i]);
     }
 }
 
@@ -116,5 +117,3 @@ static inline void halves_made(struct cuda_queue *q, const float *x, int n_rows,
     q->halves = {x, halves_place(q, n_rows, cols).undo, n_rows, cols};
     q->left_out = with_x ? NULL : x;
 }
-
-#endif

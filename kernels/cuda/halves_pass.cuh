@@ -1,6 +1,5 @@
 /* The fp16 copy of activations (halves.cuh) by a pass over them, where nobody has left one. */
-#ifndef Q35_KERNELS_CUDA_HALVES_PASS_CUH
-#define Q35_KERNELS_CUDA_HALVES_PASS_CUH
+#pragma once
 
 #include "kernels/cuda/halves.cuh"
 
@@ -87,5 +86,3 @@ static inline struct halves_of halves_get(struct cuda_queue *q, const char *op, 
         return h;
     return {x, halves_pass(q, op, x, (size_t)n_rows, gemm_halves(n_rows), cols, cols, cols, 1), n_rows, cols};
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Logits in order, as integers, and what all threads of a block of 1024 find out about them. */
-#ifndef Q35_KERNELS_CUDA_KEYS_CUH
-#define Q35_KERNELS_CUDA_KEYS_CUH
+#pragma once
 
 #include "kernels/cuda/common.cuh"
 
@@ -53,5 +52,3 @@ __device__ __forceinline__ uint32_t threads_bound(uint32_t own, int rank, uint32
     }
     return ~block_max(own >= bound ? ~own : 0, s);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Vectors of a KV cache in a warp: lane l holds numbers 8 l .. 8 l + 7.  Rotation, codes and blocks as kernels/cpu/kv.c defines them, to the bit:
  * sums in its order, no fused multiply-add. */
-#ifndef Q35_KERNELS_CUDA_KV_CUH
-#define Q35_KERNELS_CUDA_KV_CUH
+#pragma once
 
 #include "kernels/cuda/common.cuh"
 
@@ -284,5 +283,3 @@ static __device__ __forceinline__ void kv_seal_block(const struct kv_rows &kv, e
             codes[n][j] = four[n / 4][j] >> (8 * (n % 4)) & 0xff;
     write_values(f, block, warp, lane, codes);
 }
-
-#endif

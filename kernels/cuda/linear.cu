@@ -18,6 +18,7 @@ struct linear_job {
     float      *y;
     const char *x, *data, *scale;
     const float *undo;          /* factors of the tokens */
+    const float *bias;          /* only of DENSE matrices, or NULL */
     int         rows, n_tiles, n_groups, n_tokens, row_blocks, token_blocks;        /* halves count as tokens */
     bool        add;
 };
@@ -62,6 +63,10 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(co
                 const float u = j.undo[token] * gemm_undo<F, HALVES>();
                 const float2 v = gemm_result<HALVES>(acc[m][n], c);
                 float *y = j.y + (size_t)token * (size_t)j.rows + row, lo = v.x * s.x * u, hi = v.y * s.y * u;
+                if (F == WEIGHT_DENSE && j.bias) {
+                    lo += row < j.rows ? __ldg(j.bias + row) : 0;
+                    hi += row + 8 < j.rows ? __ldg(j.bias + row + 8) : 0;
+                }
                 if (row < j.rows)
                     *y = j.add ? *y + lo : lo;
                 if (row + 8 < j.rows)
@@ -90,6 +95,7 @@ struct narrow_job {
     float       *y;
     const float *x;
     const char  *data;
+    const float *bias;          /* or NULL */
     int          rows, cols, n_tiles, n_groups, n_tokens;
     bool         add;
 };
@@ -168,6 +174,8 @@ template <int RT, int NT, int BATCH> static __global__ void __launch_bounds__(NA
             if (row >= j.rows || token >= j.n_tokens)
                 continue;
             float *y = j.y + (size_t)token * (size_t)j.rows + row;
+            if (j.bias)
+                sum += __ldg(j.bias + row);
             *y = j.add ? *y + sum : sum;
         }
         __syncthreads();
@@ -182,7 +190,7 @@ static void narrow(struct cuda_queue *q, const char *op, const struct linear_arg
 {
     if (q->left_out == a->x)
         queue_note(q, op, cudaErrorInvalidValue);
-    const struct narrow_job j = {a->y, a->x, (const char *)a->w.data, a->w.rows, a->w.cols, pack_tiles(a->w.rows), pack_groups(a->w.cols),
+    const struct narrow_job j = {a->y, a->x, (const char *)a->w.data, a->bias, a->w.rows, a->w.cols, pack_tiles(a->w.rows), pack_groups(a->w.cols),
                                  a->n_tokens, a->add};
     if (j.n_tokens <= NARROW_FEW)
         run_narrow<1, 2, 4>(q, op, &j);
@@ -223,7 +231,7 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
     struct linear_job j = {};
     if (a->n_tokens < 1 || !gemm_scratch(q, op, linear_scratch(a->n_tokens, a->w.cols)))
         return;
-    if (a->w.format != F) {
+    if (a->w.format != F || (a->bias && F != WEIGHT_DENSE)) {
         queue_note(q, op, cudaErrorInvalidValue);
         return;
     }
@@ -246,6 +254,7 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
     j.n_groups = pack_groups(a->w.cols);
     j.n_tokens = halves * a->n_tokens;
     j.add = a->add;
+    j.bias = a->bias;
     if (halves == 2)
         run_fine<F>(q, op, j);
     else

@@ -1,6 +1,5 @@
 /* Logprobs: the likeliest ids of a row as it was before bias and penalties, and how likely its pick was; by a block of 1024 threads. */
-#ifndef Q35_KERNELS_CUDA_LOGPROBS_CUH
-#define Q35_KERNELS_CUDA_LOGPROBS_CUH
+#pragma once
 
 #include "kernels/cuda/pick_row.cuh"
 
@@ -103,5 +102,3 @@ __device__ void look_at_row(struct logprobs *out, const struct look *slice, cons
     }
     __syncthreads();
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Sums of weights in fixed point, exact, so that they need no order. */
-#ifndef Q35_KERNELS_CUDA_MASS_CUH
-#define Q35_KERNELS_CUDA_MASS_CUH
+#pragma once
 
 #include "kernels/cuda/common.cuh"
 
@@ -26,5 +25,3 @@ __device__ __forceinline__ mass share_of(float p, mass m)
     const uint64_t part = shift >= 0 ? (uint64_t)digits << shift : shift > -24 ? digits >> -shift : 0;
     return __umul64hi(part, m) + (part * m != 0);
 }
-
-#endif

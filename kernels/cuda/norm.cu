@@ -1,8 +1,8 @@
-/* rmsnorm: y = (1 + w) * x / sqrt(mean(x^2) + eps), rows with strides.
+/* rmsnorm: y = (1 + w) * x / sqrt(mean(x^2) + eps), rows with strides; layernorm: y = w * (x - mean(x)) / sqrt(var(x) + eps) + b.
  * Shapes    x, y [n_rows, dim] fp32, w [dim] fp32; dim a multiple of 4 up to 8192
  * Bytes     2 n_rows dim 4; whole rows of 512 to 4096 columns also as one or two fp16, for the products that follow (halves.cuh)
  * Limit     bandwidth; 4096 rows of 3072 at 4.5 TB/s: 22 us
- * Launch    dim <= 512: a warp per row, 8 a block; else 256 threads per row
+ * Launch    dim <= 512: a warp per row, 8 a block; else 256 threads per row, as in layernorm, whose rows have up to 4096 columns
  * Layout    a thread keeps its values in registers between the two passes, so y may alias x
  * Numerics  sum of squares in fp32, per thread and then pairwise; the bits of a row depend only on dim */
 #include "kernels/cuda/halves.cuh"
@@ -48,6 +48,67 @@ static __global__ void __launch_bounds__(NORM_THREADS) rmsnorm_kernel(const stru
         static_assert(THREADS == HALVES_THREADS, "a row's threads");
         halves_row<HELD, HALVES>(to, row, quads, v);
     }
+}
+
+/* A row per block, HELD quads a thread.  HALVES: those of the copy, which then replaces y; 0: y is written. */
+enum { LAYER_HELD = 4 };
+template <int HALVES>
+static __global__ void __launch_bounds__(NORM_THREADS) layernorm_kernel(const struct layernorm_args a, const struct halves_to to)
+{
+    __shared__ float part[2][NORM_THREADS / 32];
+    const int at = (int)threadIdx.x, quads = a.dim / 4;
+    const float4 *x = (const float4 *)(a.x + (size_t)blockIdx.x * (size_t)a.dim);
+    float4 v[LAYER_HELD] = {};
+    float sum = 0, squares = 0;
+    gpu_wait();
+    gpu_next();
+#pragma unroll
+    for (int i = 0; i < LAYER_HELD; i++)
+        if (at + i * NORM_THREADS < quads) {
+            v[i] = x[at + i * NORM_THREADS];
+            sum += v[i].x + v[i].y + (v[i].z + v[i].w);
+        }
+    sum = warp_sum(sum);
+    if (at % 32 == 0)
+        part[0][at / 32] = sum;
+    __syncthreads();
+    const float mean = warp_sum(at % 32 < NORM_THREADS / 32 ? part[0][at % 32] : 0.0f) / (float)a.dim;
+#pragma unroll
+    for (int i = 0; i < LAYER_HELD; i++)
+        if (at + i * NORM_THREADS < quads) {
+            v[i] = make_float4(v[i].x - mean, v[i].y - mean, v[i].z - mean, v[i].w - mean);
+            squares += v[i].x * v[i].x + v[i].y * v[i].y + (v[i].z * v[i].z + v[i].w * v[i].w);
+        }
+    squares = warp_sum(squares);
+    if (at % 32 == 0)
+        part[1][at / 32] = squares;
+    __syncthreads();
+    const float s = 1.0f / sqrtf(warp_sum(at % 32 < NORM_THREADS / 32 ? part[1][at % 32] : 0.0f) / (float)a.dim + a.eps);
+#pragma unroll
+    for (int i = 0; i < LAYER_HELD; i++)
+        if (at + i * NORM_THREADS < quads) {
+            const float4 w = __ldg((const float4 *)a.w + at + i * NORM_THREADS), b = __ldg((const float4 *)a.b + at + i * NORM_THREADS);
+            v[i] = make_float4(fmaf(v[i].x * s, w.x, b.x), fmaf(v[i].y * s, w.y, b.y), fmaf(v[i].z * s, w.z, b.z), fmaf(v[i].w * s, w.w, b.w));
+            if (HALVES == 0)
+                ((float4 *)(a.y + (size_t)blockIdx.x * (size_t)a.dim))[at + i * NORM_THREADS] = v[i];
+        }
+    if constexpr (HALVES > 0)
+        halves_row<LAYER_HELD, HALVES>(to, (int)blockIdx.x, quads, v);
+}
+
+extern "C" void layernorm_cuda(struct cuda_queue *q, const struct layernorm_args *a)
+{
+    const dim3 grid((unsigned)a->n_rows);
+    if (a->dim % 4 || a->dim > LAYER_HELD * 4 * NORM_THREADS) {
+        queue_note(q, "layernorm", cudaErrorInvalidValue);
+        return;
+    }
+    const int halves = a->next && a->next->cols == a->dim && !linear_narrow(a->next) ? halves_beside(q, a->n_rows, a->dim) : 0;
+    const struct halves_to to = halves_place(q, a->n_rows, a->dim);
+    launch(q, "layernorm", halves == 2 ? layernorm_kernel<2> : halves == 1 ? layernorm_kernel<1> : layernorm_kernel<0>, grid, NORM_THREADS, 0, true,
+           *a, to);
+    if (halves)
+        halves_made(q, a->y, a->n_rows, a->dim, false);
 }
 
 extern "C" void rmsnorm_cuda(struct cuda_queue *q, const struct rmsnorm_args *args)

@@ -4,8 +4,7 @@
  * logit, and what reaches it is little more than rank ids: they are gathered and sorted.  That settles top-k up to TOP.
  * Without top-k it settles whatever ends within those ids: the mass of all is known from the slices.  Slow: search for the cut
  * bit by bit, each pass over the whole row. */
-#ifndef Q35_KERNELS_CUDA_PICK_ROW_CUH
-#define Q35_KERNELS_CUDA_PICK_ROW_CUH
+#pragma once
 
 #include "kernels/cuda/mass.cuh"
 #include "kernels/cuda/tile_max.cuh"
@@ -41,6 +40,7 @@ struct target {
     uint64_t u;                 /* the random number, in units of 2^-64 */
     uint64_t below;             /* the slow way picks among lesser keys: the ids from here on, */
     mass   settled;             /* which weigh so much, were looked at and are not it */
+    const uint32_t *mask;       /* of a masked row */
 };
 
 /* Shared memory of a block that picks. */
@@ -248,14 +248,17 @@ __device__ bool pick_best(struct target &t, int n, bool all, struct shared *s)
 
 /* ---- slow: the whole row ---- */
 
-/* Adds up the ids from each of three keys on: their number, or their weight.  Only ids from `floor` on count. */
-__device__ void measure(const struct target &t, uint64_t floor, const uint64_t from[3], bool weigh, struct shared *s)
+__device__ __forceinline__ bool admits(const struct target &t, int id) { return t.mask[id / 32] >> (id % 32) & 1; }
+
+/* Adds up the ids from each of three keys on: their number, or their weight.  Only ids from `floor` on count, and of these with MASKED those that
+ * the mask admits. */
+template <bool MASKED> __device__ void measure(const struct target &t, uint64_t floor, const uint64_t from[3], bool weigh, struct shared *s)
 {
     float sum[3] = {0, 0, 0};
     for (int id = threadIdx.x; id < t.n_ids; id += PICK_THREADS) {
         float l = t.logits[id];
         uint64_t k = key_of(l, id);
-        if (k < floor || k < from[0] || l == -INFINITY)
+        if (k < floor || k < from[0] || l == -INFINITY || (MASKED && !admits(t, id)))
             continue;
         float x = weigh ? weight_of(t, l) : 1.0f;
         sum[0] += x;
@@ -280,7 +283,7 @@ __device__ void measure(const struct target &t, uint64_t floor, const uint64_t f
 }
 
 /* The greatest key such that the ids from it on, down to `floor`, amount to `enough`; `floor` when all of them do not. */
-__device__ uint64_t search_cut(const struct target &t, uint64_t floor, bool weigh, mass enough, struct shared *s)
+template <bool MASKED> __device__ uint64_t search_cut(const struct target &t, uint64_t floor, bool weigh, mass enough, struct shared *s)
 {
     int high = 2;                       /* bits of an id, even */
     uint64_t cut = 0;
@@ -292,7 +295,7 @@ __device__ uint64_t search_cut(const struct target &t, uint64_t floor, bool weig
             continue;
         }
         const uint64_t from[3] = {cut | 1ull << bit, cut | 2ull << bit, cut | 3ull << bit};
-        measure(t, floor, from, weigh, s);
+        measure<MASKED>(t, floor, from, weigh, s);
         for (int j = 2; j >= 0; j--)
             if (s->amount[j] >= enough) {
                 cut = from[j];
@@ -304,14 +307,14 @@ __device__ uint64_t search_cut(const struct target &t, uint64_t floor, bool weig
 
 /* Picks among the ids from `floor` on.  The settled ones come first, the random number has ruled them out already; then the
  * others in order of ids: warps own ranges of them. */
-__device__ void pick_from(const struct target &t, uint64_t floor, struct shared *s)
+template <bool MASKED> __device__ void pick_from(const struct target &t, uint64_t floor, struct shared *s)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int range = (t.n_ids + 32 * PICK_WARPS - 1) / (32 * PICK_WARPS) * 32;
     int start = warp * range, stop = min(start + range, t.n_ids);
     auto weight = [&](int id) {
         float l = id < stop ? t.logits[id] : -INFINITY;
-        float w = l > -INFINITY && key_of(l, id) >= floor && key_of(l, id) < t.below ? weight_of(t, l) : 0;
+        float w = l > -INFINITY && key_of(l, id) >= floor && key_of(l, id) < t.below && (!MASKED || admits(t, id)) ? weight_of(t, l) : 0;
         return w >= t.min_p ? w : 0;
     };
     mass sum = 0;
@@ -369,23 +372,96 @@ __device__ void pick_from(const struct target &t, uint64_t floor, struct shared 
     }
 }
 
-__device__ void pick_slowly(const struct target &t, struct shared *s)
+/* The key down to which top-k and top-p keep ids. */
+template <bool MASKED> __device__ uint64_t floor_of(const struct target &t, struct shared *s)
 {
     uint64_t floor = 0;
     if (t.top_k)
-        floor = search_cut(t, floor, false, mass_of((float)t.top_k), s);
+        floor = search_cut<MASKED>(t, floor, false, mass_of((float)t.top_k), s);
     if (t.top_p > 0 && t.top_p < 1) {
         const uint64_t from[3] = {floor, floor, floor};
-        measure(t, floor, from, true, s);
-        floor = search_cut(t, floor, true, share_of(t.top_p, s->amount[0]), s);
+        measure<MASKED>(t, floor, from, true, s);
+        floor = search_cut<MASKED>(t, floor, true, share_of(t.top_p, s->amount[0]), s);
     }
-    pick_from(t, floor, s);
+    return floor;
+}
+
+__device__ void pick_slowly(const struct target &t, struct shared *s)
+{
+    pick_from<false>(t, floor_of<false>(t, s), s);
+}
+
+/* ---- a masked row ---- */
+
+/* The greatest key of an admissible id from `floor` on; 0 if there is none. */
+__device__ uint64_t best_admitted(const struct target &t, uint64_t floor, struct shared *s)
+{
+    const uint64_t best = search_cut<true>(t, floor, false, mass_of(1.0f), s), from[3] = {best, best, best};
+    measure<true>(t, floor, from, false, s);
+    return s->amount[0] >= mass_of(1.0f) ? best : 0;
+}
+
+/* The weights that follow are those under this best key. */
+__device__ void weigh_under(uint64_t best, float min_p, struct shared *s)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        s->target.max = logit_of(best);
+        s->target.min_p = min_p;
+    }
+    __syncthreads();
 }
 
 /* ---- a row ---- */
 
 /* The i-th number of the stream, as engine/sampler.c draws it: 53 bits. */
 __device__ uint64_t uniform(uint64_t state, int i) { return splitmix(state + (uint64_t)(i + 1) * SPLITMIX_STEP) & ~0x7ffull; }
+/* The other one, of a masked row. */
+__device__ uint64_t second(uint64_t state, int i) { return splitmix((state + (uint64_t)(i + 1) * SPLITMIX_STEP) ^ SPLITMIX_SECOND) & ~0x7ffull; }
+
+/* Leaves s->row for a masked row (kernels/step.h), whose greatest logit is finite. */
+__device__ void pick_masked(const struct step_pick_args &a, const struct step_sampling *how, int row, int n_ids, uint32_t best,
+                            struct shared *s)
+{
+    struct target &t = s->target;
+    const bool sampled = how->temperature > 0;
+    if (threadIdx.x == 0) {
+        t = {};
+        t.logits = a.logits + (size_t)row * a.vocab;
+        t.mask = a.mask + (size_t)row * step_mask_words(a.vocab);
+        t.n_ids = n_ids;
+        t.top_k = how->top_k > 0 && how->top_k < n_ids ? how->top_k : 0;
+        t.max = logit_of((uint64_t)best << 32);
+        t.colder = sampled ? inverse(how->temperature) : 0;
+        t.top_p = how->top_p;
+        t.min_p = how->min_p;
+        t.u = second(how->rng, row);
+        t.below = ~0ull;
+        s->row = {};
+    }
+    __syncthreads();
+    uint64_t floor = sampled ? floor_of<false>(t, s) : 0, top;
+    float weight = 0;                   /* of the best admissible id */
+    bool kept = false;                  /* one of the ids that are kept without a mask is admissible */
+#pragma unroll 1                        /* one place: each copy of it takes registers */
+    for (bool first = true;; first = false, floor = 0) {
+        top = best_admitted(t, floor, s);
+        weight = top && sampled ? weight_of(t, logit_of(top)) : 0;
+        kept = first && top && sampled && weight >= t.min_p;
+        if (kept || !floor)
+            break;
+    }
+    if (top && sampled) {
+        weigh_under(top, !kept ? how->min_p : t.min_p > 0 ? t.min_p / weight : 0, s);
+        floor = kept ? floor : floor_of<true>(t, s);
+        pick_from<true>(t, floor, s);
+    } else if (threadIdx.x == 0) {
+        s->row.ended = top ? STEP_GOES_ON : STEP_ALL_BANNED;
+        s->row.id = top ? id_of(top) : 0;
+        s->row.prob = top ? 1 : 0;
+    }
+    __syncthreads();
+}
 
 __device__ void sample_row(const struct step_pick_args &a, const struct step_sampling *how, const struct slice *slice, int row, int n_ids,
                            uint32_t own, uint32_t best, struct shared *s)
@@ -428,7 +504,8 @@ __device__ void sample_row(const struct step_pick_args &a, const struct step_sam
     __syncthreads();
 }
 
-/* Leaves s->row. */
+/* Leaves s->row.  MASKED: the rows of a.masked have masks. */
+template <bool MASKED>
 __device__ void pick_row(const struct step_pick_args &a, const struct step_sampling *how, const struct slice *slice, int row, int n_ids,
                          uint32_t own, struct shared *s)
 {
@@ -437,6 +514,10 @@ __device__ void pick_row(const struct step_pick_args &a, const struct step_sampl
         s->best_tile = INT32_MAX;
     const uint32_t best = greatest(own, s->warp_max);
     const bool bad = best >= ORDERED_INFINITY;
+    if (MASKED && a.masked >> row & 1 && !bad && best > ORDERED_BAN) {
+        pick_masked(a, how, row, n_ids, best, s);
+        return;
+    }
     if (how->temperature > 0 && !bad && best > ORDERED_BAN) {
         if (threadIdx.x == 0)
             s->row = {};
@@ -463,5 +544,3 @@ __device__ void pick_row(const struct step_pick_args &a, const struct step_sampl
     }
     __syncthreads();
 }
-
-#endif

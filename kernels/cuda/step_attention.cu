@@ -13,7 +13,7 @@
  *           warp has 32 columns of all rows.  16-byte piece c of row r lies at c ^ (r & 7), free of bank conflicts
  * Numerics  q and weights in bf16, the rest fp32; weights are added up by the tensor cores as ones times weights, so that the order
  *           does not depend on R.  A range is 64 positions long for rows at 0 to 4095, 128 at 4096 to 8191, ... */
-#include "kernels/cuda/step_attention.cuh"
+#include "kernels/cuda/step_heads.cuh"
 
 enum {
     WARPS = 8, THREADS = WARPS * 32, TILE = 64, HEADS = 16,

@@ -63,7 +63,8 @@ __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
     bool agreed = false;
     if (lane < a.n_rows && !done) {
         p = k->row[lane];
-        const bool right = lane + 1 < STEP_ROWS && (how->trial_tokens > 0 ? lucky(how, old + lane) : p.id == v->ids[1 + lane]);
+        const bool trial = how->trial_tokens > 0 && !(a.masked >> lane & 1);
+        const bool right = lane + 1 < STEP_ROWS && (trial ? lucky(how, old + lane) : p.id == v->ids[1 + lane]);
         if (right)
             p.id = v->ids[1 + lane];
         agreed = lane < n_drafts && right;
@@ -196,7 +197,7 @@ __device__ __forceinline__ struct step_pick_args of_slot(const struct step_pick_
 }
 
 /* Blocks that have nothing to do end before they count anywhere; `done`, which the last block sets, keeps them from nothing. */
-__global__ void __launch_bounds__(PICK_THREADS) step_pick_kernel(const __grid_constant__ struct step_pick_args all)
+template <bool MASKED> __global__ void __launch_bounds__(PICK_THREADS) step_pick_kernel(const __grid_constant__ struct step_pick_args all)
 {
     __shared__ struct shared s;
     __shared__ struct walk walk;
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(PICK_THREADS) step_pick_kernel(const __grid_co
         } else if (slice) {
             return;
         }
-        pick_row(a, how, w->slice[begin + row], row, n_ids, own, &s);
+        pick_row<MASKED>(a, how, w->slice[begin + row], row, n_ids, own, &s);
         if (looks && !s.row.ended)
             look_at_row(&w->logprobs[begin + row], w->look[begin + row], plain, how->n_alternatives, s.row.id, &s);
         if (i == 0)
@@ -256,5 +257,6 @@ __global__ void __launch_bounds__(PICK_THREADS) step_pick_kernel(const __grid_co
 
 extern "C" void step_pick_cuda(struct cuda_queue *q, const struct step_pick_args *a)
 {
-    launch(q, "step_pick", step_pick_kernel, dim3((unsigned)a->n_rows, SLICES), PICK_THREADS, 0, true, *a);
+    launch(q, "step_pick", a->masked ? step_pick_kernel<true> : step_pick_kernel<false>, dim3((unsigned)a->n_rows, SLICES), PICK_THREADS, 0, true,
+           *a);
 }

@@ -51,7 +51,7 @@ struct job {
     const float   *bias;
     const int32_t *drafts, *row;
     const struct step_row *rows;
-    bool           estimate;
+    bool           estimate, whole;
     int            n_rows, n_ids, vocab, tiles, cols, groups;
     int            warp_groups;         /* of columns */
     float          eps;
@@ -72,7 +72,7 @@ __device__ __forceinline__ int ids_of(const struct job &j, const struct step_row
 __device__ __forceinline__ int wanted(const struct job &j, const struct step_row &r)
 {
     const int n_ids = ids_of(j, r);
-    return j.estimate ? min((int)STEP_COMPLETED, n_ids) : step_wanted(how_of(j, r), n_ids);
+    return j.estimate ? min((int)STEP_COMPLETED, n_ids) : j.whole ? 0 : step_wanted(how_of(j, r), n_ids);
 }
 /* A bit for each row that wants all. */
 __device__ __forceinline__ unsigned whole_rows(const struct job &j)
@@ -803,6 +803,7 @@ void step_planes(struct cuda_queue *q, const struct step_logits_args *a)
     j.row = a->row;
     j.rows = a->rows;
     j.estimate = a->estimate;
+    j.whole = a->whole;
     j.n_rows = a->n_rows;
     j.n_ids = a->n_ids;
     j.eps = a->eps;

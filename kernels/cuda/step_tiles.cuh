@@ -12,8 +12,7 @@
  * 128 columns, 256 hi + lo, which a group adds up exactly.  The other formats take the halves as two bf16 or two fp16.  INT8 weights carry an
  * offset (1152 + q in fp16), which the sum of the activations takes off at the end of a group; what that loses, 2^-17 of the sum
  * of magnitudes, is less than the activations' own rounding. */
-#ifndef Q35_KERNELS_CUDA_STEP_TILES_CUH
-#define Q35_KERNELS_CUDA_STEP_TILES_CUH
+#pragma once
 
 #include "kernels/cuda/tiles.cuh"
 
@@ -467,5 +466,3 @@ __device__ __forceinline__ void keep_sums(struct step_shared<UNITS> *sm, int n, 
     if (!last)
         team_sync(team);
 }
-
-#endif

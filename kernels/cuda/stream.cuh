@@ -1,6 +1,5 @@
 /* The residual stream (kernels/stream.h) in device memory. */
-#ifndef Q35_KERNELS_CUDA_STREAM_CUH
-#define Q35_KERNELS_CUDA_STREAM_CUH
+#pragma once
 
 #include "kernels/stream.h"
 
@@ -34,5 +33,3 @@ __device__ __forceinline__ void stream_store4(int64_t *to, float a, float b, flo
     ((longlong2 *)to)[0] = make_longlong2(stream_from_float(a), stream_from_float(b));
     ((longlong2 *)to)[1] = make_longlong2(stream_from_float(c), stream_from_float(d));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Searches by a block of 1024 threads in the maxima of tiles of 16 logits (kernels/step.h, tile_max), without looking at the logits. */
-#ifndef Q35_KERNELS_CUDA_TILE_MAX_CUH
-#define Q35_KERNELS_CUDA_TILE_MAX_CUH
+#pragma once
 
 #include <float.h>
 
@@ -85,5 +84,3 @@ __device__ __forceinline__ int id_in_tile(const float *logits, int n_ids, int ti
     unsigned hit = __ballot_sync(~0u, bad ? !(l <= FLT_MAX) : key == max);
     return tile * PICK_TILE + (hit ? __ffs((int)hit) - 1 : 0);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Packed matrices (kernels/pack.h) as tensor-core fragments. */
-#ifndef Q35_KERNELS_CUDA_TILES_CUH
-#define Q35_KERNELS_CUDA_TILES_CUH
+#pragma once
 
 #include "kernels/cuda/common.cuh"
 
@@ -124,5 +123,3 @@ template <int F> __device__ __forceinline__ float2 row_scale(const void *scale, 
         return __half22float2(((const __half2 *)scale)[tile * 8 + g]);
     return make_float2(1.0f, 1.0f);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Why an answer or a turn ended. */
-#ifndef Q35_ANSWER_END_H
-#define Q35_ANSWER_END_H
+#pragma once
 
 #include <stdbool.h>
 #include <string.h>
@@ -35,5 +34,3 @@ static inline enum end end_of_word(const char *word)
 }
 
 static inline bool end_failed(enum end end) { return end == END_FAILED || end == END_TOO_LONG; }
-
-#endif

@@ -1,6 +1,5 @@
 /* Who answers, and on what: a loaded model, and the machine as it is now.  Plain values, valid as {0}. */
-#ifndef Q35_ANSWER_MACHINE_H
-#define Q35_ANSWER_MACHINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ void machine_figures_write(const struct machine_figures *m, struct buf *out);
 /* Read them.  What is missing is 0. */
 void model_info_read(struct model_info *i, const struct json_t *v);
 void machine_figures_read(struct machine_figures *m, const struct json_t *v);
-
-#endif

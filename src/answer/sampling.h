@@ -1,19 +1,12 @@
 /* How to pick the tokens of an answer.  Plain value; {0}: greedy, without any limit.  engine/sampler.h says in which order its parts apply. */
-#ifndef Q35_ANSWER_SAMPLING_H
-#define Q35_ANSWER_SAMPLING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "config/limits.h"
 
-/* For measurements with random weights, whose drafts are never right: a draft is accepted with probability rate[i], whatever the model
- * says.  i is 0 for `tokens` positions, then 1 for as many, and so on. */
-struct draft_trial {
-    float rate[2];
-    int   tokens;                       /* 0: off */
-};
-
+struct guide;
 struct sampling {
     /* float temperature        0: arg-max
      * float top_p              0 or 1: all
@@ -40,8 +33,8 @@ struct sampling {
     int      n_bias;
     int      n_answer_prefix;           /* the last ids of the prompt that are the answer's beginning: the presence penalty counts them, and the
                                          * random stream begins after them, as if they had just been picked */
-    int      patience_ms;               /* requests that come within this time go first (base/due.h); 0: a person waits for it */
-    struct draft_trial trial;
+    struct guide *guide;                /* what the answer may be (guide/guide.h), or NULL; retained by engine_submit() */
+    bool     guide_rests;               /* the answer begins with reasoning, in which the guide rests */
+    uint32_t client;                    /* whose request it is, for shares of what stays in memory (engine/residency.h); 0: not known */
+    int      patience_ms;               /* requests that come within this time go first (base/clock.h); 0: a person waits for it */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* The figures of an answer: of one request for it, or of a turn, which may have several.  config/stats.def says what they mean, how they add up and
  * how they are written.  Plain values, valid as {0}. */
-#ifndef Q35_ANSWER_STATS_H
-#define Q35_ANSWER_STATS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ void stats_write(const struct stats *s, struct buf *out);
 void stats_read(struct stats *s, const struct json_t *v);
 /* Adds the figures of a turn to the object `j`, as --json prints them. */
 void stats_to_json(const struct stats *s, struct json_t *j);
-
-#endif

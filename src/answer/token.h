@@ -1,6 +1,5 @@
 /* A token of an answer: how it came about, how likely it was.  Plain values, valid as {0}. */
-#ifndef Q35_ANSWER_TOKEN_H
-#define Q35_ANSWER_TOKEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ struct logprobs {
     int32_t ids[LIMIT_ALTERNATIVES];
     float   probs[LIMIT_ALTERNATIVES];
 };
-
-#endif

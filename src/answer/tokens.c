@@ -3,13 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/grow.h"
 #include "base/memory.h"
 
 void tokens_add(struct tokens *t, struct token token, const struct logprobs *alternatives)
 {
     const int cap = t->cap;
-    t->all = grow(t->all, t->n, &t->cap, sizeof *t->all);
+    t->all = memory_grow(t->all, t->n, &t->cap, sizeof *t->all);
     if (t->alternatives && t->cap > cap)
         t->alternatives = memory_resized(t->alternatives, (size_t)t->cap * sizeof *t->alternatives);
     if (alternatives && alternatives->n && !t->alternatives)

@@ -1,6 +1,5 @@
 /* The tokens of one answer, and where they stand in its texts.  Plain value, valid as {0}. */
-#ifndef Q35_ANSWER_TOKENS_H
-#define Q35_ANSWER_TOKENS_H
+#pragma once
 
 #include "answer/token.h"
 
@@ -24,5 +23,3 @@ void tokens_copy(struct tokens *t, const struct tokens *from, int n);   /* repla
 void tokens_drop_alternatives(struct tokens *t);
 void tokens_reset(struct tokens *t);
 void tokens_free(struct tokens *t);
-
-#endif

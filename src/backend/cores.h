@@ -1,6 +1,5 @@
 /* The cores of a machine that has two kinds of them, as a GB10 with ten fast and ten slow ones. */
-#ifndef Q35_BACKEND_CORES_H
-#define Q35_BACKEND_CORES_H
+#pragma once
 
 #include <sched.h>
 
@@ -13,5 +12,3 @@ void cores_fast(const char *root, const cpu_set_t *usable, cpu_set_t *fast);
 /* Keeps the calling thread, and threads that it starts, on the fast cores among those that it may use.  Returns how many these are; 0: all
  * cores are alike, or `root` (CORES_ROOT; another one for tests) does not tell, and nothing has changed. */
 int cores_keep_to_fast(const char *root);
-
-#endif

@@ -15,6 +15,7 @@ extern "C" {
 #undef OP
 extern "C" void pack_cuda(struct cuda_queue *q, const struct pack_args *a);
 extern "C" void fill_cuda(struct cuda_queue *q, void *dst, size_t bytes, const struct fill *f);         /* fill.cu */
+extern "C" double gpu_mma_tflop_s(int n_sm);    /* fill.cu */
 extern "C" double gpu_read_gb_s(const void *p, size_t bytes, int n_sm);
 extern "C" int gpu_confine(int n_sm, char *why, size_t n_why);  /* green.cu */
 extern "C" int gpu_multiprocessors(int all);
@@ -187,6 +188,14 @@ static double cuda_read_gb_s(struct dev *d, size_t asked, struct err *e)
     return gb_s;
 }
 
+static double cuda_mma_tflop_s(struct dev *d, struct err *e)
+{
+    const double tflop_s = gpu_mma_tflop_s(queue(d)->n_sm);
+    if (tflop_s <= 0)
+        err_set(e, "the products in registers failed on the GPU");
+    return tflop_s;
+}
+
 static void cuda_close(struct dev *d)
 {
     struct cuda_queue *q = queue(d);
@@ -329,6 +338,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     c->dev.reserve = cuda_reserve;
     c->dev.finish = cuda_finish;
     c->dev.read_gb_s = cuda_read_gb_s;
+    c->dev.mma_tflop_s = cuda_mma_tflop_s;
     c->dev.facts = cuda_facts;
     c->dev.limit_shared = cuda_limit_shared;
     c->dev.limit_cache = cuda_limit_cache;

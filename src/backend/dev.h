@@ -1,7 +1,6 @@
 /* A device: memory, one queue of operations, sticky faults.  The tables of operations are kernels/ops.def and kernels/step.def.
  * One owner thread.  Operations return nothing; finish() reports the first one that failed. */
-#ifndef Q35_BACKEND_DEV_H
-#define Q35_BACKEND_DEV_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,6 +71,8 @@ struct dev {
     double (*read_gb_s)(struct dev *d, size_t bytes, struct err *e);    /* bytes a second, in 10^9, of a plain read of so much memory where
                                                          * weights lie; 0: so much that no cache holds it, which is what operations can
                                                          * reach at best.  Takes a moment.  0 with the reason */
+    double (*mma_tflop_s)(struct dev *d, struct err *e);        /* 10^12 operations a second of products in fp16 whose operands are in registers,
+                                                         * which no product exceeds.  NULL where there is no such unit.  0 with the reason */
     bool   (*facts)(const struct dev *d, struct dev_facts *f);  /* NULL where there are none */
     void   (*limit_shared)(struct dev *d, size_t bytes);        /* may be NULL */
     void   (*limit_cache)(struct dev *d, size_t bytes);         /* may be NULL */
@@ -119,5 +120,3 @@ bool dev_cuda_confine(int n_sm, struct err *e);
 #endif
 
 static inline void dev_close(struct dev *d) { if (d) d->close(d); }
-
-#endif

@@ -1,7 +1,6 @@
 /* Memory, heat and power of the machine, for a status line: of the GPU where NVIDIA's library tells, else of this process and
  * the host.  What is not known reads as 0; energy is never estimated.  One thread at a time. */
-#ifndef Q35_BACKEND_MACHINE_H
-#define Q35_BACKEND_MACHINE_H
+#pragma once
 
 #include "backend/nvml.h"
 
@@ -15,5 +14,3 @@ struct machine *machine_open(const struct machine_places *p, const char *pci);
 void machine_close(struct machine *m);
 /* Takes well under a millisecond on the CPU, some milliseconds where a driver is asked. */
 void machine_read(struct machine *m, struct machine_figures *r);
-
-#endif

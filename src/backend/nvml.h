@@ -1,7 +1,6 @@
 /* Readings of one GPU from NVIDIA's management library. The library comes with the driver and is looked for when the program runs; without it, or
  * where it does not know something, that reads as 0. */
-#ifndef Q35_BACKEND_NVML_H
-#define Q35_BACKEND_NVML_H
+#pragma once
 
 #include "answer/machine.h"
 
@@ -12,5 +11,3 @@ struct nvml *nvml_open(const char *library, const char *pci);
 void nvml_close(struct nvml *n);
 /* Fills in what the library knows: memory, heat, power, and why clocks are lowered: "heat", "power", "hardware". */
 void nvml_read(const struct nvml *n, struct machine_figures *r);
-
-#endif

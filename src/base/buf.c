@@ -20,6 +20,7 @@ void buf_reserve(struct buf *b, size_t n)
         cap *= 2;
     b->data = memory_resized(b->data, cap);
     b->cap = cap;
+    b->data[b->len] = '\0';
 }
 
 void buf_add(struct buf *b, const void *bytes, size_t n)

@@ -1,7 +1,6 @@
 /* Growable bytes.  Plain value, valid as {0}; the caller owns it and calls buf_free().  Allocation failure aborts.
  * When data is not NULL, data[len] is 0, so a buffer that holds text is also a C string. */
-#ifndef Q35_BASE_BUF_H
-#define Q35_BASE_BUF_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -24,5 +23,3 @@ void buf_reset(struct buf *b);                          /* length 0, memory kept
 void buf_consume(struct buf *b, size_t n);              /* drops the first n bytes */
 void buf_free(struct buf *b);
 const char *buf_str(const struct buf *b);               /* never NULL */
-
-#endif

@@ -1,6 +1,5 @@
 /* Checksums of bytes that are read back from a disk: XXH3, which is fast but not cryptographic.  The only user of xxHash. */
-#ifndef Q35_BASE_CHECKSUM_H
-#define Q35_BASE_CHECKSUM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,5 +12,3 @@ struct fingerprinter;
 struct fingerprinter *fingerprint_begin(void);
 void fingerprint_add(struct fingerprinter *f, const void *bytes, size_t n);
 struct fingerprint fingerprint_end(struct fingerprinter *f);    /* frees it */
-
-#endif

@@ -12,6 +12,11 @@ int64_t clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+int64_t clock_ms(void)
+{
+    return clock_ns() / 1000000;
+}
+
 double clock_ms_since(int64_t start_ns)
 {
     return (double)(clock_ns() - start_ns) * 1e-6;

@@ -1,6 +1,5 @@
 /* Time: a monotonic clock, times of day for people, waiting for results that take about as long every time, and the order of waiting requests. */
-#ifndef Q35_BASE_CLOCK_H
-#define Q35_BASE_CLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -8,6 +7,7 @@
 #include "base/buf.h"
 
 int64_t clock_ns(void);
+int64_t clock_ms(void);
 double  clock_ms_since(int64_t start_ns);
 /* Time since the start of this thread in which it was ready to run and had no processor; 0 where the kernel does not count it. */
 int64_t clock_waited_ns(void);
@@ -44,5 +44,3 @@ static inline int due_patience_ms(int64_t due, int64_t now_ns)
 {
     return due > now_ns ? (int)((due - now_ns) / 1000000) : 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Failures: a sentence for the user about the world, CHECK for bugs of this program, a warning while the program continues. */
-#ifndef Q35_BASE_ERR_H
-#define Q35_BASE_ERR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ void err_before_bug(void (*fn)(void));
  * line goes there instead; a front end that owns the terminal sets one. */
 void err_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void err_set_sink(void (*sink)(const char *line, void *arg), void *arg);
-
-#endif

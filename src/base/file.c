@@ -136,6 +136,36 @@ bool file_write(int fd, const void *bytes, size_t n)
     return true;
 }
 
+bool file_read_at(int fd, void *to, size_t n, uint64_t at)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t r = pread(fd, (char *)to + done, n - done, (off_t)(at + done));
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0) {
+            errno = r ? errno : 0;
+            return false;
+        }
+        done += (size_t)r;
+    }
+    return true;
+}
+
+bool file_write_at(int fd, const void *bytes, size_t n, uint64_t at)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t r = pwrite(fd, (const char *)bytes + done, n - done, (off_t)(at + done));
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0) {
+            errno = r ? errno : ENOSPC;
+            return false;
+        }
+        done += (size_t)r;
+    }
+    return true;
+}
+
 bool file_append(const char *path, const void *bytes, size_t n)
 {
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
@@ -215,4 +245,19 @@ void file_sync_name(const char *path)
         close(fd);
     }
     buf_free(&dir);
+}
+
+bool file_make_parents(char *path, struct err *e)
+{
+    for (char *p = path + 1; (p = strchr(p, '/')); p++) {
+        *p = 0;
+        int r = mkdir(path, 0700);
+        if (r && errno != EEXIST)
+            err_set(e, "cannot make %s: %s", path, strerror(errno));
+        bool ok = !r || errno == EEXIST;
+        *p = '/';
+        if (!ok)
+            return false;
+    }
+    return true;
 }

@@ -1,9 +1,9 @@
 /* Whole files: reading, writing, replacing, renaming. */
-#ifndef Q35_BASE_FILE_H
-#define Q35_BASE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/buf.h"
@@ -22,6 +22,9 @@ enum file_line { FILE_LINE, FILE_LINE_END, FILE_LINE_INTERRUPTED, FILE_LINE_TOO_
 enum file_line file_read_line(struct buf *b, FILE *in, size_t max);
 /* Writes all n bytes, with as many write() calls as needed; false with errno. */
 bool file_write(int fd, const void *bytes, size_t n);
+/* Read and write all n bytes at that offset; false with errno, which is 0 if the file ends before them. */
+bool file_read_at(int fd, void *to, size_t n, uint64_t at);
+bool file_write_at(int fd, const void *bytes, size_t n, uint64_t at);
 /* Appends to a file, which is made if need be; false with errno.  Does not wait for the reader of a FIFO. */
 bool file_append(const char *path, const void *bytes, size_t n);
 /* Replaces the file atomically by a new one that only its owner can read; false with errno, and the old file is unchanged. */
@@ -33,5 +36,5 @@ bool file_replace_unsynced(const char *path, const void *bytes, size_t n);
 bool file_move(const char *from, const char *to);
 /* Waits until a new name of a file is on disk, by syncing its directory.  Does nothing on a file system that cannot do that. */
 void file_sync_name(const char *path);
-
-#endif
+/* Makes the folders that lead to the path, which is changed meanwhile; only their owner can use them.  False with the reason. */
+bool file_make_parents(char *path, struct err *e);

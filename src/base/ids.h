@@ -1,6 +1,5 @@
 /* Growable list of token ids.  Plain value, valid as {0}; the caller owns it and calls ids_free(). */
-#ifndef Q35_BASE_IDS_H
-#define Q35_BASE_IDS_H
+#pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,5 +28,3 @@ static inline void ids_free(struct ids *l)
     free(l->data);
     *l = (struct ids){0};
 }
-
-#endif

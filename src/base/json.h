@@ -1,7 +1,6 @@
 /* The only writer of JSON that the program prints.  Its output is safe on a terminal, and the same bytes in a pipe: control characters, characters
  * that change the order of a line and invisible ones are written as \uXXXX, which every JSON reader decodes to the same value. */
-#ifndef Q35_BASE_JSON_H
-#define Q35_BASE_JSON_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@ void json_quote(struct buf *out, const char *s, size_t n);
 void json_escape(struct buf *out, const char *json, size_t n);
 /* Returns s as a JSON string for a document; bytes that are not UTF-8 become U+FFFD.  The caller owns it. */
 struct json_t *json_text(const char *s, size_t n);
-
-#endif

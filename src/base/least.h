@@ -1,6 +1,5 @@
 /* The least and the most of two numbers. */
-#ifndef Q35_BASE_LEAST_H
-#define Q35_BASE_LEAST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -8,5 +7,3 @@ static inline int least(int a, int b) { return a < b ? a : b; }
 static inline int most(int a, int b) { return a > b ? a : b; }
 static inline size_t least_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t most_size(size_t a, size_t b) { return a > b ? a : b; }
-
-#endif

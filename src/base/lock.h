@@ -1,8 +1,7 @@
 /* The order in which a thread may take locks: only ones of a higher rank than all that it holds.  So no two threads can wait for each other.  Builds
  * for sanitizers check it at every lock (LOCK_CHECKED); in other builds these functions are those of pthread.  A lock that is not listed here is held
  * while no listed one is taken. */
-#ifndef Q35_BASE_LOCK_H
-#define Q35_BASE_LOCK_H
+#pragma once
 
 #include <pthread.h>
 
@@ -44,5 +43,3 @@ static inline void lock_release(pthread_mutex_t *m, enum lock_rank rank)
         lock_held &= ~(1u << rank);
     pthread_mutex_unlock(m);
 }
-
-#endif

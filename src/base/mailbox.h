@@ -1,7 +1,6 @@
 /* A queue of fixed-size items from any thread to one taker; taking swaps two lists.
  * mailbox_post() never blocks on the taker; the file descriptor is readable while items wait. */
-#ifndef Q35_BASE_MAILBOX_H
-#define Q35_BASE_MAILBOX_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -27,5 +26,3 @@ void  mailbox_post(struct mailbox *m, const void *item);         /* copies the i
 const void *mailbox_take(struct mailbox *m, int *n);
 /* Sleeps until an item waits or timeout_ms has passed (-1: no limit); true if an item waits. */
 bool  mailbox_wait(struct mailbox *m, int timeout_ms);
-
-#endif

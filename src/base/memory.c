@@ -36,7 +36,7 @@ void *memory_resized(void *p, size_t n)
 
 char *memory_strdup(const char *s)
 {
-    return memory_got(strdup(s));
+    return s ? memory_got(strdup(s)) : NULL;
 }
 
 void *memory_grow(void *array, int n, int *cap, size_t size)

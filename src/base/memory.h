@@ -1,7 +1,6 @@
 /* Memory of the host, in small pieces: if an allocation fails, the program restores the terminal, prints one sentence on stderr and ends with
  * status 1.  Large pieces are planned by engine/memplan. */
-#ifndef Q35_BASE_MEMORY_H
-#define Q35_BASE_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -9,7 +8,7 @@ void *memory_got(void *p);              /* returns p, which is NULL if an alloca
 void *memory_alloc(size_t n);           /* malloc(), calloc(), realloc() and strdup() with that check; 0 bytes count as 1 */
 void *memory_zeroed(size_t n, size_t size);
 void *memory_resized(void *p, size_t n);
-char *memory_strdup(const char *s);
+char *memory_strdup(const char *s);      /* NULL stays NULL */
 /* Makes room for one more element of `size` bytes after the n elements of `array` (NULL at first): when full, doubles *cap.
  * Returns the array, which may have moved. */
 void *memory_grow(void *array, int n, int *cap, size_t size);
@@ -31,5 +30,3 @@ char *arena_strdup(struct arena *a, const char *s);
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void  arena_free(struct arena *a);      /* frees everything; the arena can be used again */
-
-#endif

@@ -60,7 +60,7 @@ struct syncer *syncer_open(int fd, const char *name)
     struct syncer *s = memory_zeroed(1, sizeof *s);
     s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     s->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    s->name = name ? memory_strdup(name) : NULL;
+    s->name = memory_strdup(name);
     if (s->fd >= 0 && s->event >= 0 && worker_start(&s->worker, 1, sync_step, s))
         return s;
     syncer_close(s);

@@ -1,6 +1,5 @@
 /* Syncs a file to disk on its own thread, so that the writer does not wait for the disk. */
-#ifndef Q35_BASE_SYNCER_H
-#define Q35_BASE_SYNCER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -16,5 +15,3 @@ bool syncer_settled(struct syncer *s);          /* true if no sync is requested 
 int  syncer_failed(struct syncer *s);           /* errno of a sync that failed since the last call; 0: no failure */
 void syncer_wait(struct syncer *s);             /* waits until the requested sync is done, or has failed */
 void syncer_close(struct syncer *s);            /* waits for a sync under way, and begins no other */
-
-#endif

@@ -1,7 +1,6 @@
 /* A range of UTF-8 that someone else owns, and the functions to compare, search and trim it.  White space is that of Python's
  * str.strip(), because the chat template uses it: Unicode's, and U+001C to U+001F. */
-#ifndef Q35_BASE_TEXT_H
-#define Q35_BASE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ struct text text_ltrim_char(struct text t, char c);
 struct text text_rtrim_char(struct text t, char c);
 
 bool        text_space(uint32_t cp);
-
-#endif

@@ -1,7 +1,6 @@
 /* Unicode's tables: NFC, classes, widths, graphemes, text made safe for a terminal.  The only user of utf8proc.
  * Ill-formed UTF-8 is read as utf8_decode() reads it. */
-#ifndef Q35_BASE_UNICODE_H
-#define Q35_BASE_UNICODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,5 +45,3 @@ size_t unicode_grapheme(const char *s, size_t n, int *width);
 /* Appends s without control characters: C0 controls but \n and \t become their pictures (ESC is U+241B),
  * DEL is U+2421, C1 controls and the bidirectional controls become <U+009B>; ill-formed parts are replaced. */
 void unicode_safe(struct buf *out, const char *s, size_t n);
-
-#endif

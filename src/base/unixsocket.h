@@ -1,7 +1,6 @@
 /* Connections over unix sockets between programs of one user.  A path can lead to another user's socket by the time it is opened, so what counts is
  * the process at the other end of the connection itself. */
-#ifndef Q35_BASE_UNIXSOCKET_H
-#define Q35_BASE_UNIXSOCKET_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -16,5 +15,3 @@ bool unixsocket_check(int fd, const char *path, struct err *e);
 /* Connects to the socket at `path` and checks it, without waiting for longer than patience_ms while its backlog is full.  The descriptor,
  * non-blocking; -1 with the sentence, and errno: EPERM as above; ENOENT or ECONNREFUSED if nobody listens; EAGAIN if the backlog stayed full. */
 int unixsocket_connect(const char *path, int patience_ms, struct err *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* UTF-8 without tables: decode, encode, check, make safe.  Uses nothing else of the program.
  * Ill-formed bytes are decoded as U+FFFD, one per maximal ill-formed part, as CPython's errors="replace" does. */
-#ifndef Q35_BASE_UTF8_H
-#define Q35_BASE_UTF8_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ bool   utf8_is_bidi_control(uint32_t cp);
 /* Makes a line safe for a terminal, in place: each control (C0, DEL, C1, bidirectional) and each ill-formed part becomes `instead`; an
  * incomplete character at the end is dropped.  Returns the new length, at most n; no NUL is added. */
 size_t utf8_plain(char *s, size_t n, char instead);
-
-#endif

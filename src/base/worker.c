@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/least.h"
 #include "base/lock.h"
 #include "base/memory.h"
 
@@ -99,4 +101,50 @@ void worker_wake(struct worker *w)
 bool worker_wait(struct worker *w, int64_t until_ns)
 {
     return sleep_until(w, &w->done, until_ns);
+}
+
+/* ---- jobs ---- */
+
+struct running {
+    struct worker_jobs *jobs;
+    atomic_ullong   next;
+    pthread_mutex_t lock;               /* guards e */
+    struct err     *e;
+};
+
+static void *jobs_main(void *arg)
+{
+    struct running *r = arg;
+    struct worker_jobs *j = r->jobs;
+    void *scratch = NULL;
+    CHECK(!j->scratch || !posix_memalign(&scratch, 4096, j->scratch));
+    for (uint64_t i; !atomic_load(&j->failed) && (i = atomic_fetch_add(&r->next, 1)) < j->n;) {
+        struct err e = {0};
+        if (j->job(j->arg, i, scratch, &e))
+            continue;
+        pthread_mutex_lock(&r->lock);
+        if (!atomic_exchange(&j->failed, true))
+            err_set(r->e, "%s", e.msg);
+        pthread_mutex_unlock(&r->lock);
+    }
+    free(scratch);
+    return NULL;
+}
+
+bool worker_run_jobs(struct worker_jobs *j, struct err *e)
+{
+    enum { MOST = 64, USUAL = 16 };
+    struct running r = {.jobs = j, .e = e};
+    pthread_t threads[MOST];
+    const int wanted = j->n_threads > 0 ? least(j->n_threads, MOST) : least((int)sysconf(_SC_NPROCESSORS_ONLN), USUAL);
+    int n = 0;
+    pthread_mutex_init(&r.lock, NULL);
+    while (n < wanted && (uint64_t)n < j->n && !quiet_thread(&threads[n], jobs_main, &r))
+        n++;
+    if (!n)                             /* no thread could be started */
+        jobs_main(&r);
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&r.lock);
+    return !atomic_load(&j->failed);
 }

@@ -1,11 +1,14 @@
 /* Threads that do the work of one owner: a lock, a condition for each side, and an end.  Plain value inside the owner's struct; {0} is a worker that
  * was not started. */
-#ifndef Q35_BASE_WORKER_H
-#define Q35_BASE_WORKER_H
+#pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "base/err.h"
 
 #define WORKER_AGAIN 0                  /* call the step again at once */
 #define WORKER_IDLE  INT64_MAX          /* not before worker_wake() */
@@ -33,8 +36,18 @@ void worker_wake(struct worker *w);                     /* wakes one idle thread
 /* Waits, under the lock, until a step returns WORKER_AGAIN.  False when the time until_ns (WORKER_IDLE: never) has come. */
 bool worker_wait(struct worker *w, int64_t until_ns);
 
+/* Jobs 0 .. n-1, which do not depend on each other, for several threads that end with them. */
+struct worker_jobs {
+    uint64_t n;
+    int      n_threads;                 /* at most 64; 0: one for each processor, at most 16 */
+    size_t   scratch;                   /* bytes of memory for each thread, which begins at a page and has any content */
+    bool   (*job)(void *arg, uint64_t i, void *scratch, struct err *e);         /* false with the reason: no other job begins */
+    void    *arg;
+    atomic_bool failed;                 /* a job has failed: those under way may end early */
+};
+/* Returns when all jobs have ended.  False with the reason of the first failure. */
+bool worker_run_jobs(struct worker_jobs *j, struct err *e);
+
 /* pthread_create() with all signals blocked except those of the thread's own faults (SIGSEGV and the like): the others go to the thread that owns the
  * terminal. */
 int quiet_thread(pthread_t *thread, void *(*run)(void *), void *arg);
-
-#endif

@@ -1,8 +1,7 @@
 /* Breaks text at words while it arrives, for a terminal of a given width.  The only change: where a line breaks, a newline
  * replaces the blanks.  A word longer than a line, code between ``` and table rows stay as they are.  Plain value, valid as
  * {0}; the cursor's column is derived from the text. */
-#ifndef Q35_BASE_WRAP_H
-#define Q35_BASE_WRAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ void wrap_push(struct wrap *w, const char *text, size_t n, int columns, struct b
 void wrap_flush(struct wrap *w, int columns, struct buf *out);          /* writes what was held back */
 void wrap_reset(struct wrap *w);                                        /* cursor at the left, nothing held back */
 void wrap_free(struct wrap *w);
-
-#endif

@@ -136,7 +136,7 @@ static bool ask(struct answers *x, const struct question *q, int i, struct asked
     const char *ended;
     memcpy(how.stop, info->ends, sizeof info->ends);
     engine_machine(x->g, &before);
-    bool ok = encode(x, q->text, &ids, e) && await(x, engine_submit(x->g, 0, ids.data, ids.n, 0, &how), &done, &ended, e);
+    bool ok = encode(x, q->text, &ids, e) && await(x, engine_submit(x->g, 0, spans_text(ids.data, ids.n), 0, &how), &done, &ended, e);
     if (ok) {
         add(sum, i, &done.stats);
         tell(x, q, &done.stats, ended ? ended : end_word(done.finish), &before);

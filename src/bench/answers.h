@@ -1,6 +1,5 @@
 /* Prompts through the engine, as a chat would send them. */
-#ifndef Q35_BENCH_ANSWERS_H
-#define Q35_BENCH_ANSWERS_H
+#pragma once
 
 #include "bench/report.h"
 #include "engine/engine.h"
@@ -44,5 +43,3 @@ void answers_close(struct answers *x);
 
 /* Returns the number of steps that verified exactly n drafts of that source.  Steps without drafts count as the MTP block's. */
 int  asked_steps(const struct asked *a, enum draft_source by, int n);
-
-#endif

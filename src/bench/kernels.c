@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "bench/kernels_step.h"
+#include "bench/timing.h"
 
 struct prompt {
     int    n;

@@ -1,11 +1,10 @@
 /* The fused operations of a decode step, each recorded some fifty times in a row, every time with the weights of another layer. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "bench/kernels_step.h"
+#include "bench/timing.h"
 #include "kernels/step.h"
 #include "model/config.h"
 #include "model/rope.h"

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,39 +11,31 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/worker.h"
 #include "bench/subject.h"
 
-enum { MAX_FILES = 256, MAX_THREADS = 64, THREADS = 8, BLOCK = 8 << 20 };
+enum { MAX_FILES = 256, THREADS = 8, BLOCK = 8 << 20 };
 
 struct raw {
     int      fds[MAX_FILES];
     uint64_t bytes[MAX_FILES];
     int      n_files;
-    atomic_ullong next;                 /* block, counted through all files */
     atomic_ullong read;
-    atomic_int    fault;
 };
 
-static void *read_blocks(void *arg)
+static uint64_t n_blocks(const struct raw *r, int file) { return (r->bytes[file] + BLOCK - 1) / BLOCK; }
+
+/* Reads a block, counted through all files. */
+static bool read_block(void *arg, uint64_t block, void *buf, struct err *e)
 {
     struct raw *r = arg;
-    void *buf = NULL;
-    CHECK(!posix_memalign(&buf, 4096, BLOCK));
-    while (!atomic_load(&r->fault)) {
-        uint64_t block = atomic_fetch_add(&r->next, 1);
-        int i = 0;
-        while (i < r->n_files && block >= (r->bytes[i] + BLOCK - 1) / BLOCK)
-            block -= (r->bytes[i++] + BLOCK - 1) / BLOCK;
-        if (i == r->n_files)
-            break;
-        ssize_t n = pread(r->fds[i], buf, BLOCK, (off_t)(block * BLOCK));
-        if (n < 0)
-            atomic_store(&r->fault, errno);
-        else
-            atomic_fetch_add(&r->read, (uint64_t)n);
-    }
-    free(buf);
-    return NULL;
+    int i = 0;
+    while (block >= n_blocks(r, i))
+        block -= n_blocks(r, i++);
+    const ssize_t n = pread(r->fds[i], buf, BLOCK, (off_t)(block * BLOCK));
+    if (n > 0)
+        atomic_fetch_add(&r->read, (uint64_t)n);
+    return n >= 0 || err_set(e, "cannot read the files of the model: %s", strerror(errno));
 }
 
 static bool open_files(struct raw *r, const char *dir, struct err *e)
@@ -73,21 +64,18 @@ static bool open_files(struct raw *r, const char *dir, struct err *e)
 static bool raw_read(const char *dir, int n_threads, double *bytes, double *ms, struct err *e)
 {
     struct raw r = {0};
-    pthread_t threads[MAX_THREADS];
-    int n = 0;
+    struct worker_jobs j = {.n_threads = n_threads, .scratch = BLOCK, .job = read_block, .arg = &r};
     if (!open_files(&r, dir, e))
         return false;
+    for (int i = 0; i < r.n_files; i++)
+        j.n += n_blocks(&r, i);
     int64_t start = clock_ns();
-    while (n < n_threads && n < MAX_THREADS && !pthread_create(&threads[n], NULL, read_blocks, &r))
-        n++;
-    for (int i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
+    const bool ok = worker_run_jobs(&j, e);
     *ms = clock_ms_since(start);
     *bytes = (double)atomic_load(&r.read);
     for (int i = 0; i < r.n_files; i++)
         close(r.fds[i]);
-    errno = atomic_load(&r.fault);
-    return !errno || err_set(e, "cannot read the files of %s: %s", dir, strerror(errno));
+    return ok;
 }
 
 /* Loads the weights.  On the CPU they stay mapped, and loading makes them present. */

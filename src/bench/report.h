@@ -1,6 +1,5 @@
 /* The report of a measurement: facts, tables and notes, as text while it runs and as one JSON object at the end. */
-#ifndef Q35_BENCH_REPORT_H
-#define Q35_BENCH_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ bool report_has_time(const struct report *r, double ms);
 /* Prints or stores the JSON that the options ask for, and frees the report.  Returns the exit status: 1 if `failure` is not NULL, which is printed on
  * stderr, or if the JSON cannot be written. */
 int report_close(struct report *r, const struct err *failure);
-
-#endif

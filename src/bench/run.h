@@ -1,6 +1,5 @@
 /* One measurement with its options, as the command line gave them. */
-#ifndef Q35_BENCH_RUN_H
-#define Q35_BENCH_RUN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,6 +12,7 @@ struct bench_options {
     bool (*stopped)(void);              /* true after Ctrl-C; NULL: it runs to its end */
     const char *arguments;              /* the command line for the report, without what belongs to this machine alone */
     int  n_layers;                      /* of a synthetic model */
+    bool quality;                       /* of a synthetic model: attention and out projections in FP8 */
     int  draft;                         /* drafts a step, end to end */
     int  n_alternatives;                /* likely tokens that are returned with each token of an answer */
     int  rows;                          /* of a step: only this many */
@@ -27,11 +27,10 @@ struct bench_options {
 
 /* Each returns the exit status. */
 int bench_kernels(const struct bench_options *o);
+int bench_vision(const struct bench_options *o);
 int bench_sweep(const struct bench_options *o);
 int bench_five(const struct bench_options *o);
 int bench_project(const struct bench_options *o);
 int bench_health(const struct bench_options *o);        /* src/bench/machine.c */
 int bench_load(const struct bench_options *o);
 int bench_report(const struct bench_options *o);        /* src/bench/machine.c */
-
-#endif

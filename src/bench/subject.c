@@ -5,6 +5,7 @@ bool subject_load(struct model *m, const struct bench_options *o, const struct l
     struct load_options all = *l;
     all.dir = o->model_dir;
     all.synthetic = o->synthetic;
+    all.quality = o->quality;
     all.n_layers = o->n_layers;
     all.seed = (uint64_t)o->seed;
     all.backend = o->backend;
@@ -56,8 +57,9 @@ void subject_report(const struct subject *s, struct report *r)
 {
     const struct model_config *c = &s->m.cfg;
     report_device(r, s->m.dev);
-    report_fact(r, "model", "%s%s, %d layers (%d attention), hidden %d, %d of %d experts, head %s%s", s->o->synthetic ? "synthetic " : "",
-                s->o->synthetic ? s->o->synthetic : c->name, c->n_layers, c->n_full, c->hidden, c->top_k, c->n_experts,
+    report_fact(r, "model", "%s%s%s, %d layers (%d attention), hidden %d, %d of %d experts, head %s%s", s->o->synthetic ? "synthetic " : "",
+                s->o->synthetic ? s->o->synthetic : c->name, s->o->quality ? " for quality" : "", c->n_layers, c->n_full, c->hidden,
+                c->top_k, c->n_experts,
                 s->m.head == HEAD_INT8 ? "INT8" : s->m.head == HEAD_PLANES ? "INT8 in two planes" : "as stored",
                 s->m.mtp == MTP_INT4 ? ", MTP block in INT4" : s->m.mtp == MTP_FP8 ? ", MTP block in FP8" : "");
     report_fact(r, "plain read", "%.0f GB/s", s->read_gb_s);

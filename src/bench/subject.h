@@ -1,6 +1,5 @@
 /* The model under measurement: a checkpoint, or random weights in a real geometry. */
-#ifndef Q35_BENCH_SUBJECT_H
-#define Q35_BENCH_SUBJECT_H
+#pragma once
 
 #include "bench/report.h"
 #include "bench/run.h"
@@ -30,5 +29,3 @@ double subject_draft_bytes(const struct subject *s, int n_drafts);
 
 /* Opens only the device, on the multiprocessors of the options; load_weights() comes next. */
 bool subject_load(struct model *m, const struct bench_options *o, const struct load_options *l, struct err *e);
-
-#endif

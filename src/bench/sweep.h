@@ -1,6 +1,5 @@
 /* Whole steps and whole prompts of one model, over context depth and rows. */
-#ifndef Q35_BENCH_SWEEP_H
-#define Q35_BENCH_SWEEP_H
+#pragma once
 
 #include "bench/subject.h"
 #include "model/stepper.h"
@@ -35,5 +34,3 @@ bool sweep_steps(struct sweep *w, int pos, int max_rows);       /* of 1 to max_r
 bool sweep_prompts(struct sweep *w);
 /* Returns the measurement of such a step; NULL: it was not measured. */
 const struct sweep_step *sweep_step_of(const struct sweep *w, int rows, int pos);
-
-#endif

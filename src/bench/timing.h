@@ -1,6 +1,5 @@
 /* The clock, the table and the memory of `bench kernels`. */
-#ifndef Q35_BENCH_TIMING_H
-#define Q35_BENCH_TIMING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -34,4 +33,4 @@ void  *timing_alloc(struct timing *k, size_t bytes);
 float *timing_random(struct timing *k, size_t n);
 void   timing_release(struct timing *k);        /* frees it */
 
-#endif
+void kernels_step(struct timing *k);     /* in bench/kernels_step.c: measures the operations of a decode step alone, of 1 to 8 rows */

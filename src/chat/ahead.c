@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/unicode.h"
+#include "chat/files.h"
 #include "chat/saving.h"
 #include "chat/state.h"
 #include "chat/steer.h"
@@ -46,8 +47,16 @@ static void give_ahead(struct chat *c, const char *system, const struct text *to
     struct arena mem = {0};
     struct request q = {.conversation = state_conversation(c), .tools = tools, .n_tools = n_tools};
     t.system = *system ? (char *)system : NULL;
-    q.messages = sent_messages(&t, typed, &mem, &q.n_messages);
+    struct message *messages = sent_messages(&t, typed, &mem, &q.n_messages);
+    struct attached files = {0};
+    if (*typed && c->responder->can.pictures)
+        files_gather(c, typed, strlen(typed), &files);
+    if (files.n)
+        attach_content(&messages[q.n_messages - 1], &(struct entry){.m = messages[q.n_messages - 1], .files = files.files, .n_files = files.n}, &mem);
+    q.messages = messages;
+    c->ahead.files = false;
     c->responder->ops->read_ahead(c->responder, &q);
+    attach_free(&files);
     arena_free(&mem);
     buf_reset(&c->ahead.read);
     buf_adds(&c->ahead.read, typed);
@@ -71,8 +80,15 @@ void ahead_step(struct chat *c)
     if (!a->due_ns || clock_ns() < a->due_ns || c->edit.on || c->summary.text.len)
         return;
     a->due_ns = 0;
-    if (a->draft.len > a->read.len || memcmp(buf_str(&a->draft), buf_str(&a->read), a->draft.len))
+    if (a->files || a->draft.len > a->read.len || memcmp(buf_str(&a->draft), buf_str(&a->read), a->draft.len))
         give_ahead(c, system, tools, n_tools, a->draft.data);
+}
+
+void ahead_files(struct chat *c)
+{
+    c->ahead.files = c->ahead.draft.len > 0;
+    if (c->ahead.files && !c->ahead.due_ns)
+        c->ahead.due_ns = clock_ns();
 }
 
 int ahead_timeout(const struct chat *c)
@@ -112,5 +128,7 @@ void chat_draft(struct chat *c, const char *text, size_t n)
     buf_reset(&a->draft);
     if (*text != '/' && !memchr(text, 0, n))    /* commands are not messages */
         buf_add(&a->draft, text, whole_words(text, n));
+    if (a->draft.len)                   /* the reading of its files begins */
+        chat_awaits_files(c, a->draft.data, a->draft.len);
     a->due_ns = a->draft.len ? clock_ns() + STILL_MS * (int64_t)1000000 : 0;
 }

@@ -52,6 +52,9 @@ void stopper_push(struct stopper *s, const char *text, size_t n, struct buf *out
     size_t at = find_stop(s), keep = possible_stop(s), give;
     if (at < s->held.len) {
         s->hit = true;
+        for (int i = 0; i < s->n_stops && !s->found; i++)
+            if (s->held.len - at >= strlen(s->stops[i]) && !memcmp(s->held.data + at, s->stops[i], strlen(s->stops[i])))
+                s->found = s->stops[i];
         give = without_blanks(s, at);
     } else {
         give = keep ? without_blanks(s, s->held.len - keep) : s->held.len;
@@ -73,6 +76,7 @@ void stopper_reset(struct stopper *s, const char *const *stops, int n_stops)
     s->stops = stops;
     s->n_stops = n_stops;
     s->hit = false;
+    s->found = NULL;
 }
 
 void stopper_free(struct stopper *s)

@@ -1,12 +1,11 @@
 /* One answer, made of its news: reasoning, text and calls, ended at a stop string, or where it begins to repeat itself. */
-#ifndef Q35_CHAT_ANSWER_H
-#define Q35_CHAT_ANSWER_H
+#pragma once
 
 #include <stdbool.h>
 
-#include "base/arena.h"
 #include "base/buf.h"
 #include "base/ids.h"
+#include "base/memory.h"
 #include "responder/responder.h"
 #include "session/transcript.h"
 
@@ -17,6 +16,7 @@ struct stopper {
     int  n_stops;
     struct buf held;
     bool hit;                           /* a stop string was found: everything after it is dropped */
+    const char *found;                  /* that string, or NULL */
 };
 
 void stopper_push(struct stopper *s, const char *text, size_t n, struct buf *out);
@@ -73,5 +73,3 @@ void answer_finish(struct answer *a);                   /* adds the text that wa
 /* Adds it to the end of the path, with its calls if it is whole. */
 struct entry *answer_entry(const struct answer *a, struct transcript *t, bool whole);
 void answer_free(struct answer *a);
-
-#endif

@@ -4,7 +4,9 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "chat/forms.h"
 #include "chat/state.h"
+#include "guide/form.h"
 #include "option/preset.h"
 
 /* Returns a random seed of 53 bits, which every JSON reader can hold. */
@@ -89,6 +91,11 @@ struct request asking_request(const struct chat *c, enum turn_kind kind, struct 
         add_aside_calls(c, &q, mem);
     q.tools = tools_schemas(c->calls.tools, &q.n_tools);
     q.no_calls = kind == TURN_SUMMARY;
+    q.free_calls = !options_on(c->o, OPT_tool_guide);
+    if (kind != TURN_SUMMARY)
+        q.form = forms_wanted(c->o, mem);
+    if (options_on(c->o, OPT_schema_prompt))
+        q.messages = form_worded(&q.form, q.messages, q.n_messages, q.n_tools > 0, mem);
     if (c->turn.prefix.n)
         q.prefix.tokens = &c->turn.prefix;
     else if (c->turn.begins && !c->turn.stats.n_rounds)

@@ -1,11 +1,10 @@
 /* The requests of a turn to the responder: messages, sampling, and the beginning of the answer. */
-#ifndef Q35_CHAT_ASKING_H
-#define Q35_CHAT_ASKING_H
+#pragma once
 
 #include <stdbool.h>
 
-#include "base/arena.h"
 #include "base/err.h"
+#include "base/memory.h"
 #include "chat/front.h"
 #include "responder/responder.h"
 
@@ -22,5 +21,3 @@ struct sampling asking_sampling(struct chat *c);        /* draws the seed for th
 struct request asking_request(const struct chat *c, enum turn_kind kind, struct arena *mem);
 /* Tokens that the prompt of such a turn would have; negative with the reason: it is refused. */
 int  asking_count(struct chat *c, enum turn_kind kind, struct err *e);
-
-#endif

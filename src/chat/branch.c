@@ -5,7 +5,7 @@
 #include "chat/saving.h"
 #include "chat/state.h"
 #include "session/export.h"
-#include "session/title.h"
+#include "session/transcript.h"
 
 static bool is_user(const struct entry *m)
 {

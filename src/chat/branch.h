@@ -1,6 +1,5 @@
 /* The tree of messages: messages are never lost.  The front end shows one path from a root to a leaf; the other messages stay beside it. */
-#ifndef Q35_CHAT_BRANCH_H
-#define Q35_CHAT_BRANCH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -41,5 +40,3 @@ bool branch_replace(struct chat *c);    /* takes the message that is being edite
 /* After a turn without text: shows older answers to the last message again; or, if there are none and the message is new, removes it.  True: it was
  * removed, and `text` is its text. */
 bool branch_take_back(struct chat *c, bool is_new, struct buf *text);
-
-#endif

@@ -5,21 +5,29 @@
 
 #include "base/clock.h"
 #include "base/unicode.h"
+#include "chat/files.h"
 #include "chat/saving.h"
 #include "chat/state.h"
 
 enum { INTERRUPT_MS = 2000 };           /* time for a tool to end after an interrupt */
 
 /* Records and posts the result of the next call. */
-static struct chat_event *answer_call(struct chat *c, const char *text, size_t n)
+static struct chat_event *answer_with(struct chat *c, const char *text, size_t n, const struct attached *files)
 {
     const struct answer_call *call = &c->turn.answer.calls[c->calls.next++];
     bool aside = c->turn.kind == TURN_ASIDE;
     struct entry *m = transcript_add(aside ? &c->aside : &c->t, ROLE_TOOL, text, n);
     entry_tool(m, call->name, call->id);
+    for (int i = 0; files && i < files->n; i++)
+        entry_attach(m, &files->files[i]);
     if (!aside)
         persist_entry(c, m);
     return outbox_post(&c->out, CHAT_TOOL_RESULT, call->name, text, n);
+}
+
+static struct chat_event *answer_call(struct chat *c, const char *text, size_t n)
+{
+    return answer_with(c, text, n, NULL);
 }
 
 static void refuse_call(struct chat *c, const char *why)
@@ -65,24 +73,41 @@ static void show_output(struct chat *c)
     buf_free(&text);
 }
 
+/* Records the result, with the pictures that it names, unless some are still being read. */
+static void end_call(struct chat *c)
+{
+    const struct tool *tool = tools_find(c->calls.tools, c->turn.answer.calls[c->calls.next].name);
+    const struct buf *result = &c->calls.edited;
+    const bool stopped = c->turn.state == TURN_STOPPING;
+    const bool shows = !stopped && tool && tool_shows_pictures(tool) && c->responder->can.pictures && c->turn.kind != TURN_ASIDE;
+    struct attached files = {0};
+    c->calls.reads = shows && !files_shown(c, buf_str(result), result->len, &files);
+    if (!c->calls.reads) {
+        c->turn.state = stopped ? TURN_REFUSING : TURN_CALLING;
+        if (stopped)
+            refuse_call(c, TOOL_INTERRUPTED);
+        else
+            answer_with(c, buf_str(result), result->len, &files);
+    }
+    attach_free(&files);
+}
+
 static void end_run(struct chat *c, const struct buf *result)
 {
-    bool stopped = c->turn.state == TURN_STOPPING;
     tool_close(c->calls.run);
     c->calls.run = NULL;
-    c->turn.state = stopped ? TURN_REFUSING : TURN_CALLING;
-    if (stopped) {
-        refuse_call(c, TOOL_INTERRUPTED);
-    } else {                            /* a note about edited arguments, then the result */
-        buf_add(&c->calls.edited, buf_str(result), result->len);
-        answer_call(c, buf_str(&c->calls.edited), c->calls.edited.len);
-    }
+    buf_add(&c->calls.edited, buf_str(result), result->len);    /* after a note about edited arguments */
+    end_call(c);
 }
 
 /* Posts the output of the running call, or its result if it has ended. */
 static void step_running(struct chat *c)
 {
     struct buf result = {0};
+    if (c->calls.reads) {
+        end_call(c);
+        return;
+    }
     if (c->turn.state == TURN_STOPPING && clock_ms_since(c->calls.asked_ns) > INTERRUPT_MS)
         tool_kill(c->calls.run);
     if (tool_step(c->calls.run, &result))
@@ -183,7 +208,11 @@ void calls_deny(struct chat *c, const char *why, size_t n)
 
 void calls_stop(struct chat *c)
 {
-    if (c->turn.state == TURN_RUNNING) {
+    if (c->calls.reads) {
+        c->turn.state = TURN_STOPPING;
+        end_call(c);
+        next_calls(c);
+    } else if (c->turn.state == TURN_RUNNING) {
         tool_interrupt(c->calls.run);
         c->calls.asked_ns = clock_ns();
         c->turn.state = TURN_STOPPING;

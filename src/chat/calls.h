@@ -1,6 +1,5 @@
 /* Runs the tools that an answer calls, one after the other, until one must be waited for or all have results: calls_over(). */
-#ifndef Q35_CHAT_CALLS_H
-#define Q35_CHAT_CALLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,5 +13,3 @@ void calls_deny(struct chat *c, const char *why, size_t n);             /* ... d
 void calls_stop(struct chat *c);                        /* the user interrupts: the running call too, the others are refused */
 void calls_kill(struct chat *c);                        /* ends the interrupted call at once */
 bool calls_over(const struct chat *c);
-
-#endif

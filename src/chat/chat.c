@@ -7,7 +7,10 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/calls.h"
+#include "chat/files.h"
+#include "chat/shelf.h"
 #include "chat/state.h"
+#include "chat/thumbs.h"
 #include "chat/titler.h"
 #include "option/preset.h"
 
@@ -49,6 +52,10 @@ const struct chat_event *chat_drain(struct chat *c, int *n)
         calls_step(c);
         turn_after_calls(c);
     }
+    if (c->draft.shelf && shelf_changed(c->draft.shelf))
+        ahead_files(c);
+    if (c->parts.thumbs && thumbs_changed(c->parts.thumbs))
+        outbox_post(&c->out, CHAT_THUMB, NULL, NULL, 0);
     ahead_step(c);
     if (persist_settled(c))                 /* a checkpoint is useless without its session on disk */
         checkpointer_step(c);
@@ -63,6 +70,10 @@ int chat_fds(const struct chat *c, struct pollfd fds[CHAT_MAX_FDS])
         n += tool_fds(c->calls.run, fds + n);
     if (c->persist.session && session_fd(c->persist.session) >= 0)
         fds[n++] = (struct pollfd){.fd = session_fd(c->persist.session), .events = POLLIN};
+    if (c->draft.shelf)
+        fds[n++] = (struct pollfd){.fd = shelf_fd(c->draft.shelf), .events = POLLIN};
+    if (c->parts.thumbs)
+        fds[n++] = (struct pollfd){.fd = thumbs_fd(c->parts.thumbs), .events = POLLIN};
     return n;
 }
 
@@ -120,8 +131,8 @@ static enum room room_for_files(struct chat *c, const struct attached *files, st
     long tokens = 0, left = c->info.n_ctx - chat_context_used(c).tokens;
     bool counted = true;
     for (int i = 0; i < files->n; i++) {
-        tokens += context_file_tokens(c, files->files[i].text);
-        counted = counted && context_counts(c, files->files[i].text);
+        tokens += context_file_tokens(c, &files->files[i]);
+        counted = counted && context_counts(c, &files->files[i]);
     }
     if (!c->info.n_ctx || !tokens || 2 * tokens <= left)
         return ROOM_ENOUGH;
@@ -146,6 +157,11 @@ static bool read_files(struct chat *c, const struct buf *text, struct attached *
     enum room room = ROOM_ENOUGH;
     if (!c->front.attaches)
         return true;
+    files->pdf = files_pdf_as(c);
+    files->shelf = c->draft.shelf;
+    files->take = shelf_take;
+    if (chat_awaits_files(c, buf_str(text), text->len))
+        return err_set(e, "the files of the message are still being read");
     c->draft.doubt = NO_DOUBT;
     if (!attach_read(files, buf_str(text), text->len, doubt >= DOUBTS_FILES, &why))
         c->draft.doubt = DOUBTS_FILES;
@@ -158,11 +174,6 @@ static bool read_files(struct chat *c, const struct buf *text, struct attached *
         return true;
     buf_add(&c->draft.doubted, buf_str(text), text->len);
     return err_set(e, "%s; not sent; press Enter again to send it %s", why.msg, c->draft.doubt == DOUBTS_SIZE ? "anyway" : "without the file");
-}
-
-bool chat_attach(struct chat *c, const char *path, struct err *e)
-{
-    return attach_add(&c->draft.attached, path, e);
 }
 
 bool chat_recall(struct chat *c, const char *role, const char *text, size_t n, struct err *e)
@@ -184,13 +195,13 @@ bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e)
     struct attached files = c->draft.attached;
     c->draft.attached = (struct attached){0};
     unicode_replace(&clean, text, n);
-    bool ok = read_files(c, &clean, &files, e);
+    bool ok = read_files(c, &clean, &files, e) && files_seen(c, &files, e);
     if (ok) {
         c->edit.replaced = branch_replace(c);
         persist_system(c);
         struct entry *m = transcript_add(&c->t, ROLE_USER, buf_str(&clean), clean.len);
         for (int i = 0; i < files.n; i++)
-            entry_file(m, files.files[i].path, files.files[i].bytes, files.files[i].text);
+            entry_attach(m, &files.files[i]);
         persist_entry(c, m);
         turn_begin(c, TURN_SUBMITTED);
     }
@@ -259,15 +270,6 @@ bool chat_new(struct chat *c, struct err *e)
     return true;
 }
 
-/* True if the question names files, for which an aside has no entry. */
-static bool names_files(const char *question)
-{
-    struct attached files = {0};
-    bool some = attach_read(&files, question, strlen(question), true, NULL) && files.n;
-    attach_free(&files);
-    return some;
-}
-
 bool chat_aside(struct chat *c, const char *question, struct err *e)
 {
     if (!state_usable(c, e))
@@ -276,7 +278,7 @@ bool chat_aside(struct chat *c, const char *question, struct err *e)
         return err_set(e, "the model is not there yet");
     if (!*question)
         return err_set(e, "/aside needs a question");
-    if (names_files(question))
+    if (files_named(question))
         return err_set(e, "an aside takes no files: send them with a message");
     struct buf text = {0};
     unicode_replace(&text, question, strlen(question));
@@ -376,12 +378,15 @@ void chat_close(struct chat *c)
     buf_free(&c->title.written);
     free(c->parts.all);
     answer_free(&c->turn.answer);
+    arena_free(&c->turn.asked);
     tokens_free(&c->turn.prefix);
     buf_free(&c->turn.refill);
     tools_close(c->calls.tools);
     outbox_free(&c->out);
     buf_free(&c->calls.always);
     attach_free(&c->draft.attached);
+    shelf_close(c->draft.shelf);
+    thumbs_close(c->parts.thumbs);
     buf_free(&c->calls.edited);
     buf_free(&c->draft.doubted);
     buf_free(&c->persist.doomed);

@@ -5,8 +5,7 @@
  *
  * The model and the tokenizer load at the same time; a message submitted before waits for both.  Every submit and every regenerate ends in exactly
  * one CHAT_DONE or in CHAT_FATAL.  Each function is declared in the header of the file that defines it; this header includes all of them. */
-#ifndef Q35_CHAT_CHAT_H
-#define Q35_CHAT_CHAT_H
+#pragma once
 
 #include <poll.h>
 #include <stdbool.h>
@@ -22,8 +21,8 @@
 #include "chat/asking.h"
 #include "chat/branch.h"
 #include "chat/context.h"
+#include "chat/files.h"
 #include "chat/front.h"
-#include "chat/outbox.h"
 #include "chat/resume.h"
 #include "chat/saving.h"
 #include "chat/steer.h"
@@ -34,7 +33,7 @@
 struct chat;
 struct responder;
 
-enum { CHAT_MAX_FDS = 7 };
+enum { CHAT_MAX_FDS = 9 };
 
 /* Owns `r` from now on, also when it fails.  r NULL: opening the responder failed, and `e` has the reason already.  The chat reads `o` at every
  * turn; `o` must outlive it.  NULL with the reason. */
@@ -55,13 +54,11 @@ bool chat_ready(const struct chat *c);                  /* the model is loaded *
 /* Sends a message.  False with the reason while another one is being answered.  Also false, but only the first time, if a file that the message
  * names cannot be attached or takes more than half of the free context: the same message again is sent. */
 bool chat_submit(struct chat *c, const char *text, size_t n, struct err *e);
-/* Attaches this file to the next message, as "@path" in it would. */
-bool chat_attach(struct chat *c, const char *path, struct err *e);
 /* Adds a message of an earlier conversation, which is not answered: role "user" or "assistant". */
 bool chat_recall(struct chat *c, const char *role, const char *text, size_t n, struct err *e);
 bool chat_regenerate(struct chat *c, struct err *e);    /* another answer to the last message, with a new seed */
 bool chat_regenerate_seed(struct chat *c, uint64_t seed, struct err *e);        /* ... with the given seed */
-/* Makes the last answer once more with the same seed; a note says whether both are equal, or at which token they differ first. */
+/* Makes the last answer once more with the same seed; a note reports whether both are equal, or at which token they differ first. */
 bool chat_replay(struct chat *c, struct err *e);
 /* Asks a question beside the conversation: a turn like others, but neither question nor answer are kept. */
 bool chat_aside(struct chat *c, const char *question, struct err *e);
@@ -113,5 +110,3 @@ struct chat_message {
 struct chat_message chat_message(const struct chat *c, int i);
 struct chat_call { const char *name, *arguments; };
 struct chat_call chat_message_call(const struct chat *c, int i, int k);
-
-#endif

@@ -6,11 +6,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/when.h"
+#include "base/clock.h"
 #include "option/flags.h"
 #include "session/export.h"
 #include "session/list.h"
-#include "session/title.h"
 
 enum completion { NOTHING, COMMANDS, OPTIONS, FILES, SESSIONS, DELETED, PRESETS, THEMES, FORMATS };
 
@@ -235,22 +234,24 @@ static void offer_choices(struct ways *w, enum option_id id)
     buf_free(&word);
 }
 
-/* Offers the options that /set can change, or the values of one. */
-static void offer_options(struct ways *w)
+/* Offers the options that /set can change, or the values of one.  True: the value is a file. */
+static bool offer_options(struct ways *w)
 {
     size_t n = strcspn(w->begin, " \t");
     char key[64];
     if (w->begin[n]) {
         snprintf(key, sizeof key, "%.*s", (int)n, w->begin);
         w->begin += n + strspn(w->begin + n, " \t");
-        if (options_find(key) >= 0)
-            offer_choices(w, (enum option_id)options_find(key));
-        return;
+        const int id = options_find(key);
+        if (id >= 0)
+            offer_choices(w, (enum option_id)id);
+        return id == OPT_schema && *w->begin != '{';
     }
     struct option_about about;
     for (int i = 0; options_about((enum option_id)i, &about); i++)
         if (!about.start_only)
             offer(about.key, w);
+    return false;
 }
 
 /* Offers the arguments of a kind.  True: the argument is a file. */
@@ -260,28 +261,17 @@ static bool complete_argument(enum completion what, struct ways *w)
     switch (what) {
     case NOTHING:
         break;
-    case COMMANDS:
-        offer_commands(w, *w->begin == '/' ? "/" : "");
-        break;
-    case OPTIONS:
-        offer_options(w);
-        break;
-    case FILES:
-        return true;
+    case COMMANDS: offer_commands(w, *w->begin == '/' ? "/" : ""); break;
+    case OPTIONS: return offer_options(w);
+    case FILES: return true;
     case SESSIONS:
         if (strchr(w->begin, '/'))
             return true;
         offer_sessions(w);
         break;
-    case DELETED:
-        sessions_names(true, offer, w);
-        break;
-    case PRESETS:
-        offer_choices(w, OPT_preset);
-        break;
-    case THEMES:
-        offer_choices(w, OPT_theme);
-        break;
+    case DELETED: sessions_names(true, offer, w); break;
+    case PRESETS: offer_choices(w, OPT_preset); break;
+    case THEMES: offer_choices(w, OPT_theme); break;
     case FORMATS:
         for (int i = 0; !second && export_formats[i]; i++)
             offer(export_formats[i], w);

@@ -1,7 +1,6 @@
 /* Lines that a user types: messages, and commands, which begin with a slash (config/commands.def).  All front ends share them; commands that
  * only some front ends can run have results of their own. */
-#ifndef Q35_CHAT_COMMAND_H
-#define Q35_CHAT_COMMAND_H
+#pragma once
 
 #include "base/buf.h"
 #include "chat/commands.h"
@@ -18,5 +17,3 @@ typedef void command_word_fn(const char *word, const char *note, void *arg);
 bool command_complete(const char *line, command_word_fn *fn, void *arg);
 /* Describes such a word in one line, and in *argument what may follow it ("": nothing); NULL: not known. */
 const char *command_help_of(const char *word, const char **argument);
-
-#endif

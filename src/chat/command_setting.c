@@ -1,9 +1,16 @@
 /* Commands that show or change the settings of the model, the context of a conversation, and the look of the program. */
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/child.h"
+#include "base/file.h"
 #include "chat/commands.h"
+#include "chat/forms.h"
+#include "image/image.h"
+#include "option/paths.h"
+#include "session/kept.h"
 
 enum command_result command_system(struct typed *c)
 {
@@ -22,6 +29,8 @@ static bool set_value(struct typed *c, int id, const char *key, const char *text
         return chat_set_approval(c->chat, text, &c->e);
     if (id == OPT_logit_bias && !chat_check_bias(c->chat, text, &c->e))
         return false;
+    if (id >= 0 && forms_is((enum option_id)id))
+        return forms_set(c->o, (enum option_id)id, text, FROM_SET, &c->e);
     return options_set_named(c->o, key, text, &c->e);
 }
 
@@ -144,6 +153,43 @@ enum command_result command_attach(struct typed *c)
     return command_refused(c);
 }
 
+/* Reads the picture of the clipboard with the first program that has one. */
+static bool read_clipboard(struct buf *picture, struct err *e)
+{
+    static const char *const programs[][8] = {
+        {"wl-paste", "--no-newline", "--type", "image/png"}, {"xclip", "-selection", "clipboard", "-target", "image/png", "-out"},
+    };
+    enum { N = sizeof programs / sizeof *programs };
+    int n_missing = 0;
+    for (int i = 0; i < N; i++) {
+        buf_reset(picture);
+        const int status = child_run(programs[i], IMAGE_MAX_BYTES, picture);
+        if (!status && image_kind(buf_str(picture), picture->len) == IMAGE_PNG)
+            return true;
+        n_missing += status == CHILD_NOT_FOUND;
+    }
+    return err_set(e, n_missing == N ? "/paste needs wl-paste (wl-clipboard) or xclip, which are not installed" : "the clipboard has no picture");
+}
+
+/* Keeps the picture in a file, since a message names files. */
+enum command_result command_paste(struct typed *c)
+{
+    struct buf picture = {0}, path = {0};
+    struct buf name = {0};
+    bool ok = !options_on(c->o, OPT_private) || err_set(&c->e, "a private chat writes no file, and /paste needs one");
+    ok = ok && read_clipboard(&picture, &c->e);
+    buf_adds(&name, "pastes/");
+    kept_name(&name, (struct text){buf_str(&picture), picture.len}, "png");
+    ok = ok && paths_state(&path, name.data, &c->e);
+    if (ok && !file_replace_unsynced(path.data, picture.data, picture.len))
+        ok = err_set(&c->e, "cannot write %s: %s", path.data, strerror(errno));
+    ok = ok && add_attached(c, path.data);
+    buf_free(&name);
+    buf_free(&picture);
+    buf_free(&path);
+    return ok ? COMMAND_EDIT : command_refused(c);
+}
+
 enum command_result command_files(struct typed *c)
 {
     int n = 0;
@@ -152,7 +198,10 @@ enum command_result command_files(struct typed *c)
             struct chat_file f = chat_file(c->chat, i, k);
             char tokens[16];
             snprintf(tokens, sizeof tokens, "%s%d", f.estimated ? "~" : "", f.tokens);
-            buf_addf(c->out, "%8zu bytes %7s tokens  %s\n", f.bytes, tokens, f.path);
+            buf_addf(c->out, "%8zu bytes %7s tokens  %s", f.bytes, tokens, f.path);
+            if (f.w)
+                buf_addf(c->out, "  %dx%d", f.w, f.h);
+            buf_addc(c->out, '\n');
         }
     if (!n)
         buf_adds(c->out, "no files; @PATH in a message attaches one\n");

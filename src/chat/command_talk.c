@@ -1,11 +1,9 @@
 /* Commands that answer again, go back, and move in the tree of messages. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "chat/commands.h"
 #include "session/export.h"
-#include "session/title.h"
 
 enum command_result command_regen(struct typed *c)
 {

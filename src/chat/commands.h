@@ -1,6 +1,5 @@
 /* The commands: their results, input and output, and helpers for the files that define them.  Other files include chat/command.h. */
-#ifndef Q35_CHAT_COMMANDS_H
-#define Q35_CHAT_COMMANDS_H
+#pragma once
 
 #include "base/buf.h"
 #include "chat/chat.h"
@@ -8,7 +7,7 @@
 
 enum command_result {
     COMMAND_MESSAGE,            /* not a command: send *message ("/text" for "//text") */
-    COMMAND_DONE,               /* done or refused, as `out` says */
+    COMMAND_DONE,               /* done or refused: `out` has the result */
     COMMAND_MOVED,              /* the same, and another path is shown now */
     COMMAND_TURN,               /* the model answers now */
     COMMAND_EDIT,               /* `out` is text for the input, as it would be typed; chat_edited() if it is an earlier message */
@@ -37,5 +36,3 @@ void command_first_line(struct buf *out, const char *text);             /* appen
 
 /* True if this can be the name of a file; pipes and redirections of a shell are refused, with the reason. */
 bool command_names_file(struct typed *c, const char *name);
-
-#endif

@@ -4,12 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "base/grow.h"
+#include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/saving.h"
+#include "chat/picture.h"
 #include "chat/state.h"
-#include "session/title.h"
+#include "chat/thumbs.h"
+#include "option/paths.h"
+#include "session/kept.h"
+#include "session/transcript.h"
 
 enum { COUNTED = 1 << 20 };             /* bytes; longer files are estimated, since counting them takes a while */
 
@@ -31,22 +36,24 @@ static int text_tokens(const struct chat *c, struct text t)
 
 /* --- files ------------------------------------------------------------------------------------------------------- */
 
-int context_file_tokens(const struct chat *c, struct text t)
+int context_file_tokens(const struct chat *c, const struct entry_file *f)
 {
-    return t.n < COUNTED ? text_tokens(c, t) : estimate(t.n);
+    if (f->picture)
+        return picture_tokens(f->picture, c->responder);
+    return f->text.n < COUNTED ? text_tokens(c, f->text) : estimate(f->text.n);
 }
 
-bool context_counts(const struct chat *c, struct text t)
+bool context_counts(const struct chat *c, const struct entry_file *f)
 {
-    return c->responder->can.count && t.n < COUNTED;
+    return f->picture || (c->responder->can.count && f->text.n < COUNTED);
 }
 
 static int file_tokens(struct chat *c, struct entry_file *f)
 {
-    if (!context_counts(c, f->text))
+    if (!context_counts(c, f))
         return estimate(f->text.n);
-    if (!f->tokens)
-        f->tokens = context_file_tokens(c, f->text);
+    if (!f->tokens || f->picture)       /* those of a picture may change when the model is ready */
+        f->tokens = context_file_tokens(c, f);
     return f->tokens;
 }
 
@@ -58,13 +65,65 @@ int chat_n_files(const struct chat *c, int i)
 struct chat_file chat_file(struct chat *c, int i, int k)
 {
     struct entry_file *f = &c->t.entries[i]->files[k];
-    return (struct chat_file){f->path.p, f->text.p ? f->text.p : "", f->bytes, file_tokens(c, f), !context_counts(c, f->text)};
+    const struct entry_picture *p = f->picture;
+    return (struct chat_file){f->path.p, f->text.p ? f->text.p : "", f->bytes, file_tokens(c, f), !context_counts(c, f), p ? p->w : 0, p ? p->h : 0};
+}
+
+uint32_t chat_thumb(struct chat *c, int i, int k)
+{
+    const struct entry_picture *p = c->t.entries[i]->files[k].picture;
+    if (p && !c->parts.thumbs)
+        c->parts.thumbs = thumbs_open();
+    return p && c->parts.thumbs ? thumbs_number(c->parts.thumbs, p) : 0;
+}
+
+const struct thumb *chat_thumb_find(struct chat *c, uint32_t number)
+{
+    return c->parts.thumbs ? thumbs_find(c->parts.thumbs, number) : NULL;
+}
+
+bool chat_file_path(const struct chat *c, int i, int k, struct buf *out, struct err *e)
+{
+    const struct entry_file *f = &c->t.entries[i]->files[k];
+    struct pdf pdf;
+    if (pdf_named(&pdf, f->path.p)) {
+        buf_adds(out, pdf.file.data);
+        pdf_free(&pdf);
+    } else {
+        paths_expand(out, f->path.p);
+    }
+    if (!access(buf_str(out), R_OK))
+        return true;
+    buf_reset(out);
+    if (f->picture && c->persist.session)
+        buf_addf(out, "%s" KEPT_FOLDER "/%s", session_path(c->persist.session), f->picture->kept.p);
+    return (out->len && !access(out->data, R_OK)) || err_set(e, "%s is no longer there", f->path.p);
+}
+
+static bool check_picture(const struct chat *c, const char *path, struct chat_file *out, struct err *e)
+{
+    struct arena mem = {0};
+    struct entry_file f;
+    bool ok = picture_read(&f, path, &mem, e);
+    if (ok)
+        *out = (struct chat_file){
+            .path = path, .bytes = f.bytes, .tokens = picture_tokens(f.picture, c->responder), .w = f.picture->w, .h = f.picture->h,
+        };
+    arena_free(&mem);
+    return ok;
 }
 
 bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e)
 {
     struct buf text = {0};
+    struct pdf p;
     *out = (struct chat_file){.path = path, .estimated = true};
+    if (pdf_named(&p, path)) {          /* a list of files asks for each: no program is run for it */
+        pdf_free(&p);
+        return true;
+    }
+    if (picture_is(path))
+        return check_picture(c, path, out, e);
     bool ok = attach_file(path, &out->bytes, NULL, NULL, e);
     if (ok)
         out->tokens = estimate(out->bytes);
@@ -85,7 +144,7 @@ enum { AROUND_MESSAGE = 5, AROUND_RESULT = 12, AROUND_CALL = 18 };
 static struct chat_part *add_part(struct chat *c, int *n, const char *what, int message, int tokens, struct text label)
 {
     struct buf line = {0};
-    c->parts.all = grow(c->parts.all, *n, &c->parts.cap, sizeof *c->parts.all);
+    c->parts.all = memory_grow(c->parts.all, *n, &c->parts.cap, sizeof *c->parts.all);
     struct chat_part *p = &c->parts.all[(*n)++];
     *p = (struct chat_part){.what = what, .message = message, .file = -1, .tokens = tokens, .whole = tokens, .estimated = !c->responder->can.count};
     title_of_message(&line, label);
@@ -202,7 +261,7 @@ int chat_context(struct chat *c, const struct chat_part **parts)
             p->file = k;
             p->whole = file_tokens(c, f);
             p->mark = f->dropped ? CHAT_DROPPED : CHAT_PLAIN;
-            p->estimated = p->tokens && !context_counts(c, f->text);
+            p->estimated = p->tokens && !context_counts(c, f);
         }
     }
     arena_free(&mem);
@@ -245,7 +304,7 @@ static struct chat_count next_used(struct chat *c, enum sent_for why)
         for (int k = 0; k < m->n_files; k++) {
             int tokens = sent_file_tokens(c, &m->files[k], how[i]);
             used.tokens += tokens;
-            used.estimated |= tokens && !context_counts(c, m->files[k].text);
+            used.estimated |= tokens && !context_counts(c, &m->files[k]);
         }
     }
     arena_free(&mem);

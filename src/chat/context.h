@@ -1,15 +1,17 @@
 /* The context: what the next prompt holds, and how many tokens each part has. */
-#ifndef Q35_CHAT_CONTEXT_H
-#define Q35_CHAT_CONTEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/text.h"
 
 struct chat;
+struct entry_file;
+struct thumb;
 
 enum chat_mark {
     CHAT_PLAIN,
@@ -40,16 +42,26 @@ int  chat_not_counted(const struct chat *c);            /* tokens of reasoning t
 int  chat_count_tokens(const struct chat *c, const char *text, size_t n);       /* tokens of this text; an estimate before CHAT_READY */
 
 /* Files of a user message, which appear as "@path" in its text: prompts hold the text of the files, the screen shows the message alone. */
-struct chat_file { const char *path, *text; size_t bytes; int tokens; bool estimated; };      /* text: NULL from chat_check_file() */
+struct chat_file {
+    const char *path, *text;            /* text: NULL from chat_check_file() */
+    size_t bytes;
+    int  tokens;
+    bool estimated;
+    int  w, h;                          /* pixels of a picture; 0: it is a text */
+};
 int  chat_n_files(const struct chat *c, int i);
 struct chat_file chat_file(struct chat *c, int i, int k);
+/* Returns the number of a small copy of the picture, which chat_thumb_find() has; 0: the file is no picture, or the copy is being made: CHAT_THUMB
+ * follows when it is there. */
+uint32_t chat_thumb(struct chat *c, int i, int k);
+const struct thumb *chat_thumb_find(struct chat *c, uint32_t number);   /* valid until the next chat_thumb(); NULL: no longer kept */
+/* Appends the path of the file: the one that was attached, or where the picture is kept.  False with the reason: neither is there. */
+bool chat_file_path(const struct chat *c, int i, int k, struct buf *out, struct err *e);
 /* True if "@path" could be attached: fills bytes and tokens of *out.  False with the reason. */
 bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e);
 
 /* --- inside --- */
 int  context_entry_frees(struct chat *c, int i);        /* tokens that prompts save when one line replaces entry i */
 int  context_if_summed(struct chat *c, const struct buf *summary);      /* tokens of the next prompt if this summary replaced the messages so far */
-int  context_file_tokens(const struct chat *c, struct text t);          /* tokens of a file with this text */
-bool context_counts(const struct chat *c, struct text t);               /* false: context_file_tokens() is an estimate */
-
-#endif
+int  context_file_tokens(const struct chat *c, const struct entry_file *f);
+bool context_counts(const struct chat *c, const struct entry_file *f);  /* false: context_file_tokens() is an estimate */

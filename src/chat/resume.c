@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "chat/forms.h"
 #include "chat/saving.h"
 #include "chat/state.h"
 #include "chat/steer.h"
@@ -11,7 +12,7 @@
 #include "session/export.h"
 #include "session/held.h"
 #include "session/list.h"
-#include "session/title.h"
+#include "session/transcript.h"
 #include "session/trash.h"
 
 /* Appends a sentence about the end of the conversation, unless it is a whole answer. */
@@ -55,6 +56,7 @@ static bool load_copy(struct chat *c, const char *name, struct buf *note, struct
         return false;
     }
     titler_leave(c);
+    forms_restore(c->o, t.form);
     persist_replace(c, &t, s);
     struct buf path = {0};
     if (s && session_path_of(name, &path, NULL))
@@ -96,6 +98,7 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
         transcript_free(&t);
         return false;
     }
+    forms_restore(c->o, t.form);
     if (s) {
         titler_leave(c);
         persist_replace(c, &t, s);
@@ -156,7 +159,7 @@ bool chat_saved_name(const struct chat *c, struct buf *name)
     return true;
 }
 
-bool chat_delete(struct chat *c, const char *name, struct buf *told, struct err *e)
+bool chat_delete(struct chat *c, const char *name, struct buf *note, struct err *e)
 {
     struct buf path = {0}, as = {0};
     bool asked = c->persist.doomed.len && !strcmp(c->persist.doomed.data, name), ok;
@@ -168,9 +171,9 @@ bool chat_delete(struct chat *c, const char *name, struct buf *told, struct err 
     if (fd >= 0 && !asked) {
         ok = true;
         buf_adds(&c->persist.doomed, name);
-        buf_addf(told, "/delete %s once more moves it to the trash\n", name);
+        buf_addf(note, "/delete %s once more moves it to the trash\n", name);
     } else if ((ok = fd >= 0 && trash_put(&as, &path, e))) {
-        buf_addf(told, "deleted %s; /restore %s brings it back within %d days, it is in %s\n", name, as.data, TRASH_DAYS, path.data);
+        buf_addf(note, "deleted %s; /restore %s brings it back within %d days, it is in %s\n", name, as.data, TRASH_DAYS, path.data);
     }
     buf_free(&path);
     buf_free(&as);
@@ -194,6 +197,11 @@ const char *chat_title(struct chat *c)
     buf_reset(&c->title.shown);
     title_of(&c->title.shown, &c->t);
     return buf_str(&c->title.shown);
+}
+
+bool chat_export_pictures(const struct chat *c, const char *file, struct err *e)
+{
+    return export_pictures(file, &c->t, e);
 }
 
 bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e)

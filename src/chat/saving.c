@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "chat/forms.h"
 #include "chat/state.h"
+#include "session/kept.h"
 #include "session/trash.h"
 
 /* --- records ------------------------------------------------------------------------------------------------------- */
@@ -13,13 +15,10 @@
 /* Reports once that the disk failed; persist_retry() writes everything when the disk works again. */
 static void report_disk(struct chat *c, bool ok, const struct err *e)
 {
-    struct buf note = {0};
     if (ok)
         return;
     c->persist.unsaved = true;
-    buf_addf(&note, "this conversation is not being saved: %s", e->msg);
-    state_note(c, note.data);
-    buf_free(&note);
+    state_note(c, "this conversation is not being saved: %s", e->msg);
 }
 
 bool persist_settled(struct chat *c)
@@ -79,10 +78,12 @@ struct session *persist_fresh(const struct chat *c, const struct transcript *t, 
     struct buf lines = {0};
     if (s)
         record_transcript(&lines, t);
-    if (!s || (session_put(s, &lines, e) && (t != &c->t || keep_continued(c, s, e))))
+    if (!s || (kept_write(session_path(s), t, e) && session_put(s, &lines, e) && (t != &c->t || keep_continued(c, s, e))))
         return s;
+    kept_delete(session_path(s));
     unlink(session_path(s));
     session_close(s);
+    buf_free(&lines);
     return NULL;
 }
 
@@ -102,6 +103,7 @@ void persist_entry(struct chat *c, struct entry *m)
     struct buf line = {0};
     m->time_s = time(NULL);
     if (session_for_records(c)) {
+        report_disk(c, kept_write_entry(session_path(c->persist.session), m, &e), &e);
         (c->persist.place == PLACE_INSTEAD ? record_instead : c->persist.place == PLACE_BESIDE ? record_beside : record_entry)(&line, m);
         put_record(c, &line);
     } else if (c->persist.wanted && !c->persist.session && !c->persist.unsaved) {
@@ -226,6 +228,18 @@ void persist_system(struct chat *c)
     put_record(c, &line);
 }
 
+void persist_form(struct chat *c)
+{
+    struct buf wanted = {0}, line = {0};
+    forms_describe(c->o, &wanted);
+    if (strcmp(buf_str(&wanted), c->t.form ? c->t.form : "")) {
+        transcript_form(&c->t, buf_str(&wanted));
+        record_form(&line, buf_str(&wanted));
+        put_record(c, &line);
+    }
+    buf_free(&wanted);
+}
+
 void persist_mark(struct chat *c, struct entry *m, int file, enum mark mark)
 {
     struct buf line = {0};
@@ -244,7 +258,8 @@ static void all_written(struct chat *c)
 
 static bool rewrite_session(struct chat *c, struct err *e)
 {
-    return session_rewrite(c->persist.session, &c->t, e) && keep_continued(c, c->persist.session, e);
+    struct session *s = c->persist.session;
+    return kept_write(session_path(s), &c->t, e) && session_rewrite(s, &c->t, e) && keep_continued(c, s, e);
 }
 
 void persist_model(struct chat *c)
@@ -285,12 +300,8 @@ void persist_replace(struct chat *c, struct transcript *t, struct session *s)
 
 void persist_retry(struct chat *c)
 {
-    struct buf note = {0};
-    if (!c->persist.unsaved || !write_again(c, NULL))
-        return;
-    buf_addf(&note, "this conversation is being saved again, in %s", session_path(c->persist.session));
-    state_note(c, note.data);
-    buf_free(&note);
+    if (c->persist.unsaved && write_again(c, NULL))
+        state_note(c, "this conversation is being saved again, in %s", session_path(c->persist.session));
 }
 
 void persist_title(struct chat *c, const char *title)
@@ -408,23 +419,20 @@ void checkpointer_end(struct chat *c)
 /* Deletes checkpoints of older conversations if there is no room for all, and this one if it is too large alone. */
 static void make_room(struct chat *c)
 {
-    struct buf own = {0}, note = {0};
+    struct buf own = {0};
     const size_t gb = 1000 * 1000 * 1000, room = (size_t)options_int(c->o, OPT_checkpoint_room) * gb;
     session_checkpoint(session_path(c->persist.session), &own);
     if (!trash_trim(room, own.data) && !c->checkpoint.reported) {
-        buf_addf(&note, "the checkpoint of this conversation has %.1f GB, more than the %d GB of checkpoint_room: it is not kept, and a resume will "
-                 "compute it again", (double)c->checkpoint.bytes / (double)gb, options_int(c->o, OPT_checkpoint_room));
-        state_note(c, note.data);
+        state_note(c, "the checkpoint of this conversation has %.1f GB, more than the %d GB of checkpoint_room: it is not kept, and a resume will "
+                      "compute it again", (double)c->checkpoint.bytes / (double)gb, options_int(c->o, OPT_checkpoint_room));
         c->checkpoint.reported = true;
     }
     buf_free(&own);
-    buf_free(&note);
 }
 
 /* The responder has saved the checkpoint, or could not. */
 static void on_saved(struct chat *c, const struct news *it)
 {
-    struct buf note = {0};
     c->checkpoint.asked = false;
     c->checkpoint.written += it->done;
     c->checkpoint.bytes = it->total;
@@ -433,23 +441,17 @@ static void on_saved(struct chat *c, const struct news *it)
         if (c->persist.session)
             make_room(c);
     } else if (!c->checkpoint.reported) {
-        buf_addf(&note, "the checkpoint of this conversation is not kept: %s; a resume will compute it again", it->text.p);
-        state_note(c, note.data);
+        state_note(c, "the checkpoint of this conversation is not kept: %s; a resume will compute it again", it->text.p);
         c->checkpoint.reported = true;
     }
-    buf_free(&note);
 }
 
 /* The responder has restored the checkpoint, or could not. */
 static void on_restored(struct chat *c, const struct news *it)
 {
-    struct buf note = {0};
     c->checkpoint.restored = (int)it->done;
-    if (it->text.n) {
-        buf_addf(&note, "%s; the conversation is computed again", it->text.p);
-        state_note(c, note.data);
-    }
-    buf_free(&note);
+    if (it->text.n)
+        state_note(c, "%s; the conversation is computed again", it->text.p);
 }
 
 void checkpointer_news(struct chat *c, const struct news *it)

@@ -1,6 +1,5 @@
 /* The file of a conversation, and its checkpoint.  A disk that fails is reported to the user, and ends nothing. */
-#ifndef Q35_CHAT_SAVING_H
-#define Q35_CHAT_SAVING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,6 +38,7 @@ void persist_part(struct chat *c);                      /* writes what the answe
 void persist_go(struct chat *c, const struct entry *end);
 void persist_forget(struct chat *c);                    /* removes the last entry from the tree */
 void persist_system(struct chat *c);                    /* makes the option `system` the system prompt */
+void persist_form(struct chat *c);                      /* records the form that the options ask for */
 void persist_mark(struct chat *c, struct entry *m, int file, enum mark mark);
 void persist_model(struct chat *c);                     /* writes the name of the model into a file that is `early` */
 void persist_title(struct chat *c, const char *title);  /* one line, clean; "": no title */
@@ -61,5 +61,3 @@ void checkpointer_due(struct chat *c);
 void checkpointer_step(struct chat *c);                         /* saves it if it is due and no turn is under way */
 void checkpointer_end(struct chat *c);                          /* at the end of the program, before session and responder are closed */
 void checkpointer_news(struct chat *c, const struct news *it);  /* NEWS_RESTORED, NEWS_SAVED */
-
-#endif

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/unicode.h"
+#include "chat/picture.h"
 #include "option/paths.h"
 #include "session/export.h"
 
@@ -21,7 +22,8 @@ static bool is_text(int fd, const char *path, struct err *e)
     ssize_t n = pread(fd, beginning, sizeof beginning, 0);
     if (n < 0)
         return err_set(e, "cannot read %s: %s", path, strerror(errno));
-    return !memchr(beginning, 0, (size_t)n) || err_set(e, "%s looks binary: it holds a zero byte; only text is attached", path);
+    return !memchr(beginning, 0, (size_t)n) ||
+           err_set(e, "%s looks binary: it holds a zero byte; only text and pictures (PNG, JPEG, WebP) are attached", path);
 }
 
 bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent, struct err *e)
@@ -53,6 +55,33 @@ bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent
     return ok;
 }
 
+bool attach_any(struct entry_file *f, const char *path, struct arena *a, bool *absent, struct err *e)
+{
+    struct buf text = {0};
+    if (absent)
+        *absent = false;
+    if (picture_is(path))
+        return picture_read(f, path, a, e);
+    *f = (struct entry_file){.path = text_of(arena_strdup(a, path))};
+    bool ok = attach_file(path, &f->bytes, &text, absent, e);
+    if (ok)
+        f->text = (struct text){arena_strndup(a, buf_str(&text), text.len), text.len};
+    buf_free(&text);
+    return ok;
+}
+
+bool attach_check(const char *path, struct err *e)
+{
+    struct arena mem = {0};
+    struct entry_file f;
+    struct pdf p;
+    const bool pdf = pdf_named(&p, path), ok = pdf ? pdf_pages(&p, e) : attach_any(&f, path, &mem, NULL, e);
+    if (pdf)
+        pdf_free(&p);
+    arena_free(&mem);
+    return ok;
+}
+
 /* --- the words of a message -------------------------------------------------------------------------------------- */
 
 static bool is_blank(char c)
@@ -60,24 +89,81 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
+void attach_one(struct attached *a, const struct entry_file *f)
+{
+    a->files = arena_grow(&a->mem, a->files, a->n, &a->cap, sizeof *a->files);
+    a->files[a->n++] = *f;
+}
+
+/* Attaches pages and text of a PDF file.  A scan has no text. */
+static bool add_pdf(struct attached *a, struct pdf *p, struct err *e)
+{
+    struct entry_file f;
+    p->ends = a->ends;
+    bool ok = pdf_pages(p, e);
+    for (int i = p->from; ok && i <= p->to && a->pdf != PDF_TEXT; i++)
+        if ((ok = pdf_page(p, i, &f, &a->mem, e)))
+            attach_one(a, &f);
+    if (ok && a->pdf != PDF_PICTURES && (ok = pdf_text(p, &f, &a->mem, e)) && (text_trim(f.text).n || a->pdf == PDF_TEXT))
+        attach_one(a, &f);
+    return ok;
+}
+
+/* True if the file, or its first page, is attached already. */
+static bool is_attached(const struct attached *a, const char *path)
+{
+    const size_t n = strlen(path);
+    for (int i = 0; i < a->n; i++) {
+        const struct text t = a->files[i].path;
+        if (text_is(t, path) || (t.n > n && !memcmp(t.p, path, n) && t.p[n] == ':'))
+            return true;
+    }
+    return false;
+}
+
+bool attach_stat(const char *path, struct stat *st)
+{
+    struct buf where = {0};
+    struct pdf p;
+    const bool pdf = pdf_named(&p, path);
+    paths_expand(&where, path);
+    const bool there = !stat(pdf ? p.file.data : buf_str(&where), st);
+    if (pdf)
+        pdf_free(&p);
+    buf_free(&where);
+    return there;
+}
+
+/* Notes a file by its name. */
+static bool add_name(struct attached *a, const char *path, bool *absent)
+{
+    struct entry_file f = {.path = text_of(arena_strdup(&a->mem, path))};
+    const bool ok = attach_file(path, &f.bytes, NULL, absent, NULL);
+    if (!*absent && a->what == ATTACH_NAMES)
+        attach_one(a, &f);
+    return ok || *absent;
+}
+
 /* Attaches a file.  False: it cannot be attached.  True, and *absent, if there is no file of this name. */
 static bool try_file(struct attached *a, const char *path, bool *absent, struct err *e)
 {
-    struct buf text = {0};
-    size_t bytes;
+    struct entry_file f;
+    struct pdf p;
     *absent = false;
-    bool ok = false;
-    for (int i = 0; i < a->n && !ok; i++)
-        ok = text_is(a->files[i].path, path);
-    if (!ok && (ok = attach_file(path, &bytes, &text, absent, e))) {
-        a->files = arena_grow(&a->mem, a->files, a->n, &a->cap, sizeof *a->files);
-        a->files[a->n++] = (struct entry_file){
-            .path = text_of(arena_strdup(&a->mem, path)),
-            .text = {arena_strndup(&a->mem, buf_str(&text), text.len), text.len},
-            .bytes = bytes,
-        };
-    }
-    buf_free(&text);
+    if (is_attached(a, path))
+        return true;
+    const bool pdf = pdf_named(&p, path), seen = pdf || picture_is(path);
+    bool ok;
+    if (seen && a->shelf)
+        ok = a->take(a->shelf, path, a, e);
+    else if (a->what != ATTACH_WHOLE)
+        ok = add_name(a, path, absent);
+    else if (pdf)
+        ok = add_pdf(a, &p, e);
+    else if ((ok = attach_any(&f, path, &a->mem, absent, e)))
+        attach_one(a, &f);
+    if (pdf)
+        pdf_free(&p);
     return ok || *absent;
 }
 
@@ -137,12 +223,44 @@ void attach_free(struct attached *a)
 
 /* --- the messages ------------------------------------------------------------------------------------------------ */
 
-struct text attach_content(const struct entry *m, struct arena *a)
+/* Appends the pictures that are sent, and notes them in the message.  Those that are dropped or lost leave a line. */
+static void add_pictures(struct message *to, const struct entry *m, struct buf *out, struct arena *a)
+{
+    struct media *pictures = arena_array(a, (size_t)m->n_files, sizeof *pictures);
+    int n = 0;
+    to->media = arena_array(a, (size_t)m->n_files, sizeof *to->media);
+    to->pictures = pictures;
+    for (int i = 0; i < m->n_files; i++)
+        n += m->files[i].picture != NULL;
+    for (int i = 0; i < m->n_files; i++) {
+        const struct entry_file *f = &m->files[i];
+        const bool sent = f->picture && f->picture->bytes.n && !f->dropped;
+        if (!f->picture)
+            continue;
+        if (n > 1 || !sent) {
+            buf_add(out, f->path.p, f->path.n);
+            buf_adds(out, ": ");
+        }
+        if (sent) {
+            pictures[to->n_media] = (struct media){f->path, f->picture->bytes, f->picture->w, f->picture->h};
+            to->media[to->n_media++] = out->len;
+        }
+        buf_adds(out, sent ? MEDIA_IMAGE : SENT_INSTEAD);
+        if (n > 1 || !sent)
+            buf_addc(out, '\n');
+    }
+}
+
+void attach_content(struct message *to, const struct entry *m, struct arena *a)
 {
     struct buf out = {0};
+    *to = m->m;
+    add_pictures(to, m, &out, a);
     buf_add(&out, m->m.content.p, m->m.content.n);
     for (int i = 0; i < m->n_files; i++) {
         const struct entry_file *f = &m->files[i];
+        if (f->picture)
+            continue;
         buf_adds(&out, "\n\nFile: ");
         buf_add(&out, f->path.p, f->path.n);
         buf_addc(&out, '\n');
@@ -151,9 +269,8 @@ struct text attach_content(const struct entry *m, struct arena *a)
         else
             fence_add(&out, "", f->text);
     }
-    struct text t = {arena_strndup(a, buf_str(&out), out.len), out.len};
+    to->content = (struct text){arena_strndup(a, buf_str(&out), out.len), out.len};
     buf_free(&out);
-    return t;
 }
 
 /* Returns the index of the last summary, or 0; entries before it are not sent. */
@@ -199,7 +316,7 @@ struct message *sent_messages(const struct transcript *t, const char *more, stru
         if (how[i] == SENT_WHOLE) {
             *m = from->m;
             if (from->n_files)
-                m->content = attach_content(from, a);
+                attach_content(m, from, a);
         }
     }
     if (more)

@@ -1,6 +1,10 @@
 #include "chat/state.h"
 
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 const char *state_model(const struct chat *c)
 {
@@ -36,7 +40,58 @@ uint64_t state_conversation(const struct chat *c)
     return path ? state_mix(STATE_MIX, path, strlen(path)) : 0;
 }
 
-void state_note(struct chat *c, const char *text)
+void state_note(struct chat *c, const char *fmt, ...)
 {
-    outbox_post(&c->out, CHAT_NOTE, NULL, text, strlen(text));
+    struct buf note = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_addv(&note, fmt, ap);
+    va_end(ap);
+    outbox_post(&c->out, CHAT_NOTE, NULL, note.data, note.len);
+    buf_free(&note);
+}
+
+/* ---- events for the front end ---- */
+
+struct chat_event *outbox_post(struct outbox *b, enum chat_event_kind kind, const char *name, const char *text, size_t n)
+{
+    __typeof__(&b->lists[0]) l = &b->lists[b->in];
+    l->events = memory_grow(l->events, l->n, &l->cap, sizeof *l->events);
+    struct chat_event *ev = &l->events[l->n++];
+    *ev = (struct chat_event){
+        .kind = kind,
+        .name = name ? arena_strdup(&l->mem, name) : "",
+        .text = n ? arena_strndup(&l->mem, text, n) : "",
+        .n = n,
+    };
+    return ev;
+}
+
+const char *outbox_copy(struct outbox *b, const char *text, size_t n)
+{
+    return arena_strndup(&b->lists[b->in].mem, text, n);
+}
+
+const struct chat_event *outbox_take(struct outbox *b, int *n)
+{
+    __typeof__(&b->lists[0]) l = &b->lists[b->in], other = &b->lists[!b->in];
+    arena_free(&other->mem);
+    other->n = 0;
+    b->in = !b->in;
+    *n = l->n;
+    return l->events;
+}
+
+int outbox_waiting(const struct outbox *b)
+{
+    return b->lists[b->in].n;
+}
+
+void outbox_free(struct outbox *b)
+{
+    for (int i = 0; i < 2; i++) {
+        free(b->lists[i].events);
+        arena_free(&b->lists[i].mem);
+    }
+    *b = (struct outbox){0};
 }

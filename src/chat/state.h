@@ -5,6 +5,7 @@
  *     saving    its file on disk, and its checkpoint
  *     branch    going back, and to other branches
  *     context   tokens of the next prompt
+ *     files     files of the next message
  *     asking    requests to the responder
  *     summary   summaries by the model
  *     calls     the tools that an answer calls
@@ -14,13 +15,11 @@
  *     resume    conversations that are saved, loaded, deleted
  *     ahead     reading ahead while nothing is under way
  *     chat      the rest of chat.h */
-#ifndef Q35_CHAT_STATE_H
-#define Q35_CHAT_STATE_H
+#pragma once
 
 #include "base/buf.h"
 #include "chat/answer.h"
 #include "chat/front.h"
-#include "chat/outbox.h"
 #include "chat/sent.h"
 #include "option/options.h"
 #include "responder/responder.h"
@@ -56,6 +55,8 @@ struct chat_turn {
     bool   begins;                      /* the beginning is the option `begin`, which was not shown before */
     const struct entry *continued;      /* the stopped answer that the new one continues, or NULL */
     struct answer answer;
+    struct form form;                   /* that the answer must have; its texts are in `asked` */
+    struct arena asked;                 /* memory of the newest request */
     struct { size_t reasoning, content; int calls; } shown;     /* parts of it that were posted: bytes, and calls */
 
     int64_t start_ns;                   /* moved forward by the time that the user took to decide */
@@ -92,7 +93,8 @@ struct calls {
     int              next;              /* index of the call that awaits approval, runs, or comes next */
     struct tool_run *run;               /* NULL: no call runs */
     size_t           shown_output;      /* bytes of its output that were posted */
-    struct buf       edited;            /* the beginning of its result: a note that the user changed the arguments */
+    struct buf       edited;            /* the beginning of its result: a note that the user changed the arguments; then the result */
+    bool             reads;             /* pictures that it names are being read */
     int64_t          asked_ns;          /* when the user was asked; or when the running tool was interrupted */
 };
 
@@ -136,7 +138,7 @@ struct checkpointer {
     bool   due;                         /* there is something new to save */
     bool   asked;                       /* the responder was asked to save it, and has not reported yet */
     bool   reported;                    /* the user knows that it cannot be saved */
-    uint64_t home;                      /* the conversation of which the responder knows the file; 0: none */
+    uint64_t home;                      /* the conversation whose file the responder has; 0: none */
     uint64_t conversation;              /* the conversation of the last request to save or restore; reports about others are ignored */
     size_t bytes, written;              /* size of the file; bytes written since the start */
     int    restored;                    /* tokens that were restored */
@@ -145,6 +147,7 @@ struct checkpointer {
 /* Files of the next message, and doubts about them. */
 struct draft {
     struct attached attached;           /* files of chat_attach(), which the text does not name */
+    struct shelf   *shelf;              /* reads pictures and PDF files for a front end that must not wait; NULL: not needed so far */
     struct buf      doubted;            /* the message that was refused because of its files; the same text again is sent */
     enum { NO_DOUBT, DOUBTS_FILES, DOUBTS_SIZE } doubt;         /* the reason that the user was given; SIZE includes FILES */
 };
@@ -160,6 +163,7 @@ struct edit {
 struct ahead {
     uint64_t print;                     /* hash of the messages that the responder was given last; 0: none */
     struct buf draft;                   /* whole words of the message that is being typed */
+    bool files;                         /* a file of the draft has been read since the responder was given these words */
     int64_t due_ns;                     /* when they are given to the responder; 0: they were */
     struct buf read;                    /* the words that the responder was given last */
 };
@@ -176,7 +180,7 @@ struct chat {
 
     struct transcript t;
     struct titler     title;
-    struct { struct chat_part *all; int cap; } parts;           /* chat_context() */
+    struct { struct chat_part *all; int cap; struct thumbs *thumbs; } parts;       /* chat_context(); chat_thumb(), NULL: none was asked for */
     struct draft      draft;
     struct edit       edit;
     struct persist    persist;
@@ -196,6 +200,4 @@ bool state_usable(const struct chat *c, struct err *e);         /* true if a tur
 const char *state_role(const struct entry *m);
 uint64_t state_conversation(const struct chat *c);              /* for struct request: a hash of the path of its file; 0: it has no file */
 uint64_t state_mix(uint64_t h, const void *data, size_t n);     /* FNV-1a over n more bytes; the first h is STATE_MIX */
-void state_note(struct chat *c, const char *text);              /* posts a sentence for the user */
-
-#endif
+void state_note(struct chat *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));    /* posts a sentence for the user */

@@ -126,7 +126,7 @@ static bool begin_with(struct chat *c, int i, struct err *e)
                            "them, /regen answers again"));
     if (ok) {
         tokens_copy(&c->turn.prefix, &again, again.n);
-        state_note(c,
+        state_note(c, "%s",
                    m->foreign ? "the tokens of the last answer are not those of this model: it is continued from its text, and may differ"
                    : t->n     ? "the last answer called tools that are not offered now: it is continued from its text, and may differ"
                               : "the tokens of the last answer were not kept: it is continued from its text, and may differ");
@@ -176,8 +176,7 @@ bool chat_continue(struct chat *c, struct err *e)
         return false;
     switch (chat_rest(c)) {
     case CHAT_STOPPED:
-    case CHAT_CUT:
-        return continue_answer(c, e);
+    case CHAT_CUT: return continue_answer(c, e);
     case CHAT_UNANSWERED:
         turn_begin(c, TURN_AGAIN);
         return true;

@@ -1,7 +1,6 @@
 /* The tokens of an answer: looking at them, branching off at one, continuing a stopped answer, ending the reasoning.  The responder must report its
  * tokens. */
-#ifndef Q35_CHAT_STEER_H
-#define Q35_CHAT_STEER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ enum chat_rest chat_rest(const struct chat *c);
 bool chat_continue(struct chat *c, struct err *e);
 /* Ends the reasoning that is under way: the model begins its answer.  False: it is not reasoning. */
 bool chat_answer_now(struct chat *c);
-
-#endif

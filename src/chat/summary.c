@@ -36,14 +36,10 @@ enum end summary_take(struct chat *c, enum end end, const char **why)
 void summary_advise(struct chat *c)
 {
     enum { PERCENT = 85 };
-    struct buf note = {0};
     int percent = c->info.n_ctx ? (int)(100.0 * c->turn.stats.ctx_used / c->info.n_ctx) : 0;
     bool full = percent >= PERCENT && percent <= 100;         /* above 100 the prompt was refused, with advice of its own */
-    if (full && !c->summary.advised && c->front.can_ask && !strcmp(options_text(c->o, OPT_compact), "ask")) {
-        buf_addf(&note, "the context is %d %% full: /compact puts a summary in its place, /drop N leaves parts of /context out", percent);
-        state_note(c, note.data);
-        buf_free(&note);
-    }
+    if (full && !c->summary.advised && c->front.can_ask && !strcmp(options_text(c->o, OPT_compact), "ask"))
+        state_note(c, "the context is %d %% full: /compact puts a summary in its place, /drop N leaves parts of /context out", percent);
     c->summary.advised = full;
 }
 
@@ -96,7 +92,7 @@ static int skip_oldest(struct chat *c, int excess, bool results)
 }
 
 /* Makes the request and the room for the summary fit into the context. */
-static bool fit(struct chat *c, struct buf *told, struct err *e)
+static bool fit(struct chat *c, struct buf *note, struct err *e)
 {
     int results = 0, messages = 0, n;
     while (c->info.n_ctx) {
@@ -115,7 +111,7 @@ static bool fit(struct chat *c, struct buf *told, struct err *e)
                            "(/context has the numbers)", c->summary.room, excess);
     }
     if (results || messages)
-        buf_addf(told, "the context is too full to summarise all of it: the oldest %d tool results and %d messages are left out of the summary",
+        buf_addf(note, "the context is too full to summarise all of it: the oldest %d tool results and %d messages are left out of the summary",
                  results, messages);
     return true;
 }
@@ -134,16 +130,16 @@ static int n_summed(const struct chat *c)
 
 bool summary_request(struct chat *c, const char *hint, struct err *e)
 {
-    struct buf told = {0};
+    struct buf note = {0};
     if (n_summed(c) < 2)
         return err_set(e, "nothing to summarise yet");
     c->summary.room = summary_room(c);
     write_request(c, hint, &c->summary.request);
     persist_system(c);
-    bool ok = fit(c, &told, e);
-    if (ok && told.len)
-        state_note(c, told.data);
-    buf_free(&told);
+    bool ok = fit(c, &note, e);
+    if (ok && note.len)
+        state_note(c, "%s", note.data);
+    buf_free(&note);
     if (!ok)
         summary_over(c);
     return ok;

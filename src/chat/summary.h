@@ -1,8 +1,7 @@
 /* A summary that the model writes of the conversation, to replace it in later prompts.  The request is the conversation as it is and one more
  * message, which becomes no entry: so the engine reads nothing again, and nothing changes until the user accepts the summary.  It then is an entry
  * like any other: the entries before it stay on the path, and prompts begin with it (chat/sent.h). */
-#ifndef Q35_CHAT_SUMMARY_H
-#define Q35_CHAT_SUMMARY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ bool summary_request(struct chat *c, const char *hint, struct err *e);  /* prepa
 enum end summary_take(struct chat *c, enum end end, const char **why);
 void summary_over(struct chat *c);                      /* at the end of every turn: prompts leave nothing out any more */
 void summary_advise(struct chat *c);                    /* posts a note when the context is nearly full, once */
-
-#endif

@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/due.h"
 #include "chat/saving.h"
 #include "chat/state.h"
-#include "session/title.h"
+#include "session/transcript.h"
 
 #define WISH "Write a title for our conversation so far: two to six words, in its language, on one line, and nothing else. No quotation marks."
 
@@ -161,8 +160,7 @@ bool titler_news(struct chat *c, const struct news *it)
     case NEWS_TOKEN:
     case NEWS_REASONING:
     case NEWS_CALL_BEGIN:
-    case NEWS_CALL:
-        return true;
+    case NEWS_CALL: return true;
     case NEWS_TEXT:
         on_text(c, it);
         return true;

@@ -1,8 +1,7 @@
 /* Titles by the model.  After a turn, while nothing is under way, the chat asks the model for a title of a conversation without one (option
  * auto_title).  The request is the conversation and one more message, which becomes no entry, so that the next turn computes no more than without it.
  * The user's next key ends it.  The title is recorded like one of the user, which it never replaces. */
-#ifndef Q35_CHAT_TITLER_H
-#define Q35_CHAT_TITLER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ int  titler_timeout(const struct chat *c);              /* ms until titler_step(
 /* Ends the request.  True: its DONE is still to come, and no other request can be made before. */
 bool titler_stop(struct chat *c);
 bool titler_news(struct chat *c, const struct news *it);        /* true: the news is about its request */
-
-#endif

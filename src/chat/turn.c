@@ -13,6 +13,7 @@
 #include "chat/state.h"
 #include "chat/summary.h"
 #include "chat/titler.h"
+#include "guide/form.h"
 
 /* --- a turn ends ------------------------------------------------------------------------------------------------ */
 
@@ -65,8 +66,25 @@ static void compare_replay(struct chat *c)
         buf_adds(&said, ", now ");
         name_piece(c, b, n, &said);
     }
-    state_note(c, said.data);
+    state_note(c, "%s", said.data);
     buf_free(&said);
+}
+
+/* Checks a complete answer against the form that was asked for: a server may have ignored it, a stop string may have ended it.  Returns the answer if
+ * it has the form; otherwise *why says why it has not, or is NULL: no form was asked for, or the answer is not complete. */
+static const char *check_form(struct chat *c, enum end end, const char **why)
+{
+    const struct buf *answer = &c->turn.answer.content;
+    struct err e = {0};
+    *why = NULL;
+    if (c->turn.form.kind == FORM_ANY || (end != END_STOP && end != END_STOP_TEXT))
+        return NULL;
+    if (form_check(&c->turn.form, (struct text){buf_str(answer), answer->len}, &e))
+        return outbox_copy(&c->out, buf_str(answer), answer->len);
+    if (c->front.can_ask)
+        state_note(c, "the answer does not have the form that was asked for: %s", e.msg);
+    *why = outbox_copy(&c->out, e.msg, strlen(e.msg));
+    return NULL;
 }
 
 static void end_turn(struct chat *c, enum end end, const char *why)
@@ -95,9 +113,12 @@ static void end_turn(struct chat *c, enum end end, const char *why)
     titler_turn_ended(c);
     if (turn_is_kept(kind))
         summary_advise(c);
+    const char *unformed, *formed = check_form(c, end, &unformed);
     struct chat_event *ev = outbox_post(&c->out, CHAT_DONE, NULL, why, strlen(why));
     ev->end = end;
     ev->stats = *s;
+    ev->formed = formed;
+    ev->unformed = unformed;
     ev->taken_back = taken_back ? outbox_copy(&c->out, buf_str(&back), back.len) : NULL;
     buf_free(&back);
 }
@@ -173,10 +194,7 @@ static enum end end_aside(struct chat *c, enum end end, const char **why)
     }
     const char *cut = a->looped ? ", and was cut off because it repeats itself" : end == END_LENGTH ? ", and was cut off: max_tokens is reached"
                     : end == END_CONTEXT ? ", and was cut off: the context is full" : "";
-    struct buf note = {0};
-    buf_addf(&note, "aside: it is not part of the conversation%s", cut);
-    state_note(c, note.data);
-    buf_free(&note);
+    state_note(c, "aside: it is not part of the conversation%s", cut);
     return a->looped || end == END_LENGTH || end == END_CONTEXT ? END_STOP : end;
 }
 
@@ -272,7 +290,6 @@ static void request_refused(struct chat *c, enum request_result result, const st
 static void ask_responder(struct chat *c)
 {
     struct err e = {0};
-    struct arena mem = {0};
     if (!state_ready(c) || titler_stop(c)) {
         c->turn.state = TURN_WAITING;
         if (c->presence == RESPONDER_ASKS)
@@ -280,6 +297,7 @@ static void ask_responder(struct chat *c)
         return;
     }
     persist_system(c);
+    persist_form(c);
     if (!c->turn.stats.n_rounds && !asking_begins(c, &e)) {
         end_turn(c, END_FAILED, e.msg);
         return;
@@ -288,14 +306,15 @@ static void ask_responder(struct chat *c)
         c->turn.thinking = asking_thinks(c) && (c->turn.prefix.n || !c->turn.begins);
         c->turn.think_budget = options_int(c->o, OPT_think_budget);
     }
-    struct request q = asking_request(c, c->turn.kind, &mem);
+    arena_free(&c->turn.asked);
+    struct request q = asking_request(c, c->turn.kind, &c->turn.asked);
+    c->turn.form = q.form;
     q.sampling = asking_sampling(c);
     begin_answer(c, q.sampling.seed);
     c->turn.stats.n_rounds++;
     c->turn.state = TURN_BEGINNING;     /* before request(), within which the answer may end */
     checkpointer_turn(c);
     enum request_result result = c->responder->ops->request(c->responder, &q, &e);
-    arena_free(&mem);
     if (result == REQUEST_TAKEN)
         end_beginning(c);
     else
@@ -332,9 +351,7 @@ void turn_after_calls(struct chat *c)
 void turn_stop(struct chat *c)
 {
     switch (c->turn.state) {
-    case TURN_WAITING:
-        end_turn(c, END_INTERRUPTED, "");
-        break;
+    case TURN_WAITING: end_turn(c, END_INTERRUPTED, ""); break;
     case TURN_ANSWERING:
         c->turn.state = TURN_ENDING;
         c->responder->ops->interrupt(c->responder);
@@ -518,7 +535,7 @@ static void news_models(struct chat *c, const struct news *it)
 
 static void news_gone(struct chat *c, const struct news *it)
 {
-    state_note(c, it->text.p);
+    state_note(c, "%s", it->text.p);
     c->presence = RESPONDER_GONE;
     if (!turn_answers(&c->turn))
         return;
@@ -547,25 +564,13 @@ void turn_news(const struct news *it, void *chat)
         return;
     }
     switch (it->kind) {
-    case NEWS_LOADING:
-        post_progress(c, CHAT_LOADING, it);
-        break;
-    case NEWS_MODELS:
-        news_models(c, it);
-        break;
-    case NEWS_READY:
-        news_ready(c);
-        break;
+    case NEWS_LOADING: post_progress(c, CHAT_LOADING, it); break;
+    case NEWS_MODELS: news_models(c, it); break;
+    case NEWS_READY: news_ready(c); break;
     case NEWS_RESTORED:
-    case NEWS_SAVED:
-        checkpointer_news(c, it);
-        break;
-    case NEWS_NOTE:
-        state_note(c, it->text.p);
-        break;
-    case NEWS_FATAL:
-        news_fatal(c, it);
-        break;
+    case NEWS_SAVED: checkpointer_news(c, it); break;
+    case NEWS_NOTE: state_note(c, "%s", it->text.p); break;
+    case NEWS_FATAL: news_fatal(c, it); break;
     case NEWS_READING:
         if (turn_answers(&c->turn))
             post_progress(c, CHAT_PREFILL, it);
@@ -574,9 +579,7 @@ void turn_news(const struct news *it, void *chat)
         buf_reset(&c->turn.refill);
         buf_add(&c->turn.refill, it->text.p, it->text.n);
         break;
-    case NEWS_GONE:
-        news_gone(c, it);
-        break;
+    case NEWS_GONE: news_gone(c, it); break;
     case NEWS_DONE:
         if (turn_answers(&c->turn))
             news_done(c, it);

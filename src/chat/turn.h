@@ -1,6 +1,5 @@
 /* A turn: from a message, or another reason to answer, to the end of the answer, all rounds of tool calls included. */
-#ifndef Q35_CHAT_TURN_H
-#define Q35_CHAT_TURN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ void turn_after_calls(struct chat *c);                  /* when all calls are an
 void turn_stop(struct chat *c);                         /* the user interrupts the turn */
 void turn_fail(struct chat *c, const char *why);        /* no responder can be opened for the turn that waits for one */
 void turn_advise(const struct chat *c, struct buf *text);       /* appends how to make room for a prompt that is too long */
-
-#endif

@@ -1,7 +1,6 @@
 /* `q35chat debug ...`: JSON lines in, JSON lines out, one answer per line, in order.  Each command returns the exit status:
  * 0, or 1 if a line was bad (its answer is {"error": "..."}) or the model could not be read (the reason goes to stderr). */
-#ifndef Q35_DEBUG_DEBUG_H
-#define Q35_DEBUG_DEBUG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,7 +22,10 @@ int debug_parse(const struct debug_options *o, FILE *in, FILE *out);
 int debug_draft(const struct debug_options *o, FILE *in, FILE *out);
 int debug_generate(const struct debug_options *o, FILE *in, FILE *out);
 /* {"ids": [...]} -> {"line": i, "n": rows}, lines numbered from 0; the file gets logits.<line> and hidden.<line>: F32 [n, vocab] and [n, hidden]
- * (after the final norm), as safetensors.  Needs no tokenizer. */
+ * (after the final norm), as safetensors.  Needs no tokenizer.
+ * With "images": [PATH, ...], which draft and generate take, too, the ids have one pad for each picture or as many as its tokens, and the file gets
+ * positions.<line>, I32 [3, n]: time, row and column by which rope turns.  Steps then begin after the last picture. */
 int debug_logits(const struct debug_options *o, FILE *in, FILE *out);
-
-#endif
+/* {"image": PATH, "min_pixels": n, "max_pixels": n} (limits optional: the model's) -> {"grid": [1, h, w], "tokens": n}, in patches; the file gets
+ * resized.<line>, U8 [H, W, 3].  Needs of the model only its preprocessor_config.json. */
+int debug_image(const struct debug_options *o, FILE *in, FILE *out);

@@ -1,4 +1,4 @@
-/* `q35chat debug draft`: {"ids", "depth"} -> {"first", "drafts"}: the greedy token after the ids, and the drafts of the MTP block after
+/* `q35chat debug draft`: {"ids", "images", "depth"} -> {"first", "drafts"}: the greedy token after the ids, and the drafts of the MTP block after
  * it, with the head as stored. */
 #include "debug/debug.h"
 
@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
-#include "debug/lines.h"
+#include "debug/pictures.h"
 #include "engine/load.h"
 #include "engine/sampler.h"
 #include "model/prompt.h"
@@ -73,14 +73,16 @@ static bool best(struct job *j, const float *hidden, int32_t *id, struct err *e)
     return true;
 }
 
-static bool draft(struct job *j, const struct ids *ids, int depth, struct buf *out, struct err *e)
+static bool draft(struct job *j, struct debug_prompt *p, int depth, struct buf *out, struct err *e)
 {
     struct model *m = &j->m;
+    const struct spans s = p->spans;
     if (!m->weights.mtp.present)
         return err_set(e, "%s has no MTP block, expected one to draft with", j->o->model_dir);
-    cache_reset(m->cache);
-    for (int pos = 0; pos < ids->n; pos += m->chunk)
-        prompt_chunk(m->forward, m->cache, ids->data + pos, ids->n - pos < m->chunk ? ids->n - pos : m->chunk, pos, true);
+    if (!debug_prompt_begin(p, m, e))
+        return false;
+    for (int pos = 0; pos < s.n; pos += m->chunk)
+        prompt_chunk(m->forward, m->cache, s.ids + pos, s.n - pos < m->chunk ? s.n - pos : m->chunk, pos, true);
     m->dev->copy(m->dev, j->hidden[0], forward_last_hidden(m->cache), (size_t)m->cfg.hidden * sizeof(float));
     int32_t id, drafts[MAX_DEPTH];
     if (!best(j, j->hidden[0], &id, e))
@@ -88,7 +90,7 @@ static bool draft(struct job *j, const struct ids *ids, int depth, struct buf *o
     buf_addf(out, "{\"first\": %d, ", id);
     for (int i = 0; i < depth; i++) {
         float *next = j->hidden[(i + 1) % 2];
-        prompt_mtp(m->forward, m->cache, j->hidden[i % 2], &id, 1, ids->n - 1 + i, next);
+        prompt_mtp(m->forward, m->cache, j->hidden[i % 2], &id, 1, s.n - 1 + i, next);
         if (!best(j, next, &id, e))
             return false;
         drafts[i] = id;
@@ -102,10 +104,13 @@ static bool answer(const char *line, size_t n, struct buf *out, void *arg, struc
 {
     struct job *j = arg;
     struct debug_request q;
+    struct debug_prompt p = {0};
     bool ok = debug_request_read(&q, line, n, j->vocab, e);
     if (ok && (q.depth < 0 || q.depth > MAX_DEPTH))
         ok = err_set(e, "\"depth\" is missing or too large, expected 0 to %d", MAX_DEPTH);
-    ok = ok && room(j, q.ids.n + q.depth, e) && draft(j, &q.ids, q.depth, out, e);
+    ok = ok && debug_prompt_read(&p, &q, j->o->model_dir, &j->m.cfg, j->m.picture_tokens, e) && room(j, p.spans.n + q.depth, e) &&
+         draft(j, &p, q.depth, out, e);
+    debug_prompt_free(&p, &j->m);
     debug_request_free(&q);
     return ok;
 }

@@ -1,16 +1,19 @@
-/* `q35chat debug generate`: {"ids", "max_tokens", "draft"} -> {"ids", "steps", "accepted"}, greedy, through the engine.
+/* `q35chat debug generate`: {"ids", "images", "max_tokens", "draft"} -> {"ids", "steps", "accepted"}, greedy, through the engine.
  * It does not stop at the end-of-text ids, so that answers have the requested length; "stop": [ids] makes it stop. */
 #include "debug/debug.h"
 
 #include <string.h>
 
 #include "base/err.h"
-#include "debug/lines.h"
+#include "debug/pictures.h"
 #include "engine/engine.h"
+#include "model/config.h"
 
 struct job {
     struct engine *g;
     int            vocab;
+    const char    *dir;
+    struct model_config cfg;
 };
 
 static bool wait_ready(struct job *j, struct err *e)
@@ -23,7 +26,7 @@ static bool wait_ready(struct job *j, struct err *e)
                 return err_set(e, "%s", l.events[i].message);
     }
     j->vocab = engine_info(j->g)->n_vocab;
-    return true;
+    return config_load(&j->cfg, j->dir, e);
 }
 
 /* Collects the tokens until EV_DONE. */
@@ -46,7 +49,7 @@ static bool collect(struct engine *g, uint32_t serial, struct ids *ids, struct s
     }
 }
 
-static bool generate(struct job *j, const struct debug_request *q, struct buf *out, struct err *e)
+static bool generate(struct job *j, const struct debug_request *q, struct spans prompt, struct buf *out, struct err *e)
 {
     struct sampling how = {.max_tokens = q->max_tokens, .draft_depth = q->draft > 0 ? q->draft : 0, .n_stop = q->stop.n};
     struct ids ids = {0};
@@ -61,7 +64,7 @@ static bool generate(struct job *j, const struct debug_request *q, struct buf *o
     if (q->stop.n)
         memcpy(how.stop, q->stop.data, (size_t)q->stop.n * sizeof *how.stop);
 
-    uint32_t serial = engine_submit(j->g, 0, q->ids.data, q->ids.n, 0, &how);
+    uint32_t serial = engine_submit(j->g, 0, prompt, 0, &how);
     bool ok = collect(j->g, serial, &ids, &stats, e);
     if (ok) {
         buf_addc(out, '{');
@@ -80,7 +83,10 @@ static bool answer(const char *line, size_t n, struct buf *out, void *arg, struc
 {
     struct job *j = arg;
     struct debug_request q;
-    bool ok = debug_request_read(&q, line, n, j->vocab, e) && generate(j, &q, out, e);
+    struct debug_prompt p = {0};
+    bool ok = debug_request_read(&q, line, n, j->vocab, e) &&
+              debug_prompt_read(&p, &q, j->dir, &j->cfg, engine_info(j->g)->picture_tokens, e) && generate(j, &q, p.spans, out, e);
+    debug_prompt_free(&p, NULL);
     debug_request_free(&q);
     return ok;
 }
@@ -93,7 +99,7 @@ int debug_generate(const struct debug_options *o, FILE *in, FILE *out)
         .draft_depth = ENGINE_MAX_DEPTH,                /* each line has its own number */
         .chunk = o->chunk, .fixed_chunk = true,         /* so that the bits never depend on the speed of the machine */
     };
-    struct job j = {0};
+    struct job j = {.dir = o->model_dir};
     struct err e = {0};
     int status = 1;
     j.g = engine_open(&eo, &e);

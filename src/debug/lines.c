@@ -3,11 +3,14 @@
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
+#include "config/limits.h"
 
 void debug_list(struct buf *out, const char *key, const int32_t *x, int n)
 {
@@ -85,6 +88,23 @@ static bool read_count(int *out, const json_t *root, const char *key, struct err
     return true;
 }
 
+static bool read_images(struct debug_request *q, const json_t *root, struct err *e)
+{
+    const json_t *list = json_object_get(root, "images"), *item;
+    size_t i;
+    if (!list)
+        return true;
+    if (!json_is_array(list) || json_array_size(list) > LIMIT_PICTURES)
+        return err_set(e, "\"images\" is not a list of paths, expected at most %d strings", LIMIT_PICTURES);
+    q->images = memory_zeroed(json_array_size(list), sizeof *q->images);
+    json_array_foreach(list, i, item) {
+        if (!json_is_string(item))
+            return err_set(e, "images[%zu] is not a path, expected a string", i);
+        q->images[q->n_images++] = memory_strdup(json_string_value(item));
+    }
+    return true;
+}
+
 bool debug_request_read(struct debug_request *q, const char *line, size_t n, int vocab, struct err *e)
 {
     json_error_t je;
@@ -94,7 +114,7 @@ bool debug_request_read(struct debug_request *q, const char *line, size_t n, int
     ok = ok && (json_is_object(root) || err_set(e, "the line is not a JSON object"))
             && read_list(&q->ids, root, "ids", vocab, e) && read_list(&q->stop, root, "stop", vocab, e)
             && read_count(&q->max_tokens, root, "max_tokens", e) && read_count(&q->draft, root, "draft", e)
-            && read_count(&q->depth, root, "depth", e)
+            && read_count(&q->depth, root, "depth", e) && read_images(q, root, e)
             && (q->ids.n || err_set(e, "there are no \"ids\", expected a list of at least one token id"));
     json_decref(root);
     return ok;
@@ -104,4 +124,7 @@ void debug_request_free(struct debug_request *q)
 {
     ids_free(&q->ids);
     ids_free(&q->stop);
+    for (int i = 0; i < q->n_images; i++)
+        free(q->images[i]);
+    free(q->images);
 }

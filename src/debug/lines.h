@@ -1,6 +1,5 @@
 /* The loop that all debug commands share: JSON lines in, JSON lines out. */
-#ifndef Q35_DEBUG_LINES_H
-#define Q35_DEBUG_LINES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,10 +25,10 @@ struct debug_request {
     struct ids ids;                     /* at least one, within the vocabulary */
     struct ids stop;                    /* may be empty */
     int max_tokens, draft, depth;       /* -1 when not given */
+    char **images;                      /* [n_images] paths; may be none */
+    int n_images;
 };
 
 /* Reads a line; other keys are ignored.  *q must be freed either way. */
 bool debug_request_read(struct debug_request *q, const char *line, size_t n, int vocab, struct err *e);
 void debug_request_free(struct debug_request *q);
-
-#endif

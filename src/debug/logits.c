@@ -7,8 +7,9 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/least.h"
 #include "base/memory.h"
-#include "debug/lines.h"
+#include "debug/pictures.h"
 #include "engine/load.h"
 #include "model/prompt.h"
 #include "model/step.h"
@@ -66,24 +67,27 @@ static bool room(struct job *j, int n, struct err *e)
     return j->open;
 }
 
-static bool write_floats(struct job *j, const float *x, size_t n, struct err *e)
+static bool write_words(struct job *j, const void *x, size_t n, struct err *e)
 {
-    return fwrite(x, sizeof *x, n, j->data) == n || err_set(e, "cannot write the tensors of %s: %s", j->o->out_file, strerror(errno));
+    return fwrite(x, 4, n, j->data) == n || err_set(e, "cannot write the tensors of %s: %s", j->o->out_file, strerror(errno));
 }
 
-/* Runs the whole line through the model: the logits go to the file as they come, the hidden states to `hidden`. */
-static bool run(struct job *j, const struct ids *ids, float *hidden, struct err *e)
+/* Runs the whole line through the model: the logits go to the file as they come, the hidden states to `hidden`.  Steps begin after the last
+ * picture. */
+static bool run(struct job *j, const struct debug_prompt *p, float *hidden, struct err *e)
 {
     struct model *m = &j->m;
     struct dev *d = m->dev;
+    const struct spans *ids = &p->spans;
     size_t H = (size_t)m->cfg.hidden, V = (size_t)m->cfg.vocab;
-    int chunk = !j->o->step ? m->chunk : j->o->rows > 0 ? j->o->rows : 1;
+    const int step_rows = j->o->rows > 0 ? j->o->rows : 1;
     bool ok = true;
-    cache_reset(m->cache);
-    for (int pos = 0; pos < ids->n; pos += chunk) {
-        int n = ids->n - pos < chunk ? ids->n - pos : chunk;
-        (j->o->step ? step_run : prompt_run)(m->forward, m->cache, ids->data + pos, n, pos);
-        if (j->o->step)
+    for (int pos = 0, n; pos < ids->n; pos += n) {
+        const bool step = j->o->step && pos >= p->n_at;
+        const int end = j->o->step && !step ? p->n_at : ids->n;
+        n = least(end - pos, step ? step_rows : m->chunk);
+        (step ? step_run : prompt_run)(m->forward, m->cache, ids->ids + pos, n, pos);
+        if (step)
             cache_accept(m->cache, n);
         d->copy(d, j->hidden + (size_t)pos * H, forward_hidden(m->forward), (size_t)n * H * sizeof *hidden);
     }
@@ -92,40 +96,63 @@ static bool run(struct job *j, const struct ids *ids, float *hidden, struct err 
         int n = ids->n - pos < HEAD_ROWS ? ids->n - pos : HEAD_ROWS;
         prompt_head(m->forward, m->head, j->hidden + (size_t)pos * H, n, j->logits);
         d->copy(d, j->read, j->logits, (size_t)n * V * sizeof *hidden);
-        ok = d->finish(d, e) && write_floats(j, j->read, (size_t)n * V, e);
+        ok = d->finish(d, e) && write_words(j, j->read, (size_t)n * V, e);
     }
     return ok;
 }
 
-/* Adds a tensor [n, width] to the header, after the last one. */
-static void add_tensor(struct job *j, const char *kind, int n, int width)
+/* Adds a tensor [n, width] of 4-byte numbers to the header, after the last one. */
+static void add_tensor(struct job *j, const char *kind, const char *dtype, int n, int width)
 {
-    size_t bytes = (size_t)n * (size_t)width * sizeof(float);
-    buf_addf(&j->header, "%s\"%s.%d\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%zu,%zu]}", j->header.len ? "," : "", kind,
-             j->n_lines, n, width, j->at, j->at + bytes);
+    size_t bytes = (size_t)n * (size_t)width * 4;
+    buf_addf(&j->header, "%s\"%s.%d\":{\"dtype\":\"%s\",\"shape\":[%d,%d],\"data_offsets\":[%zu,%zu]}", j->header.len ? "," : "", kind,
+             j->n_lines, dtype, n, width, j->at, j->at + bytes);
     j->at += bytes;
+}
+
+/* Writes the positions by which rope turned the tokens, [3, n]: time, row, column. */
+static bool write_positions(struct job *j, const struct debug_prompt *p, struct err *e)
+{
+    const size_t n = (size_t)p->spans.n;
+    int32_t *axes = memory_alloc(3 * n * sizeof *axes);
+    for (int i = 0; i < p->spans.n; i++) {
+        const int text = i + p->offset;
+        const struct rope_position at = i < p->n_at ? p->at[i] : (struct rope_position){text, text, text};
+        axes[i] = at.t;
+        axes[n + (size_t)i] = at.h;
+        axes[2 * n + (size_t)i] = at.w;
+    }
+    const bool ok = write_words(j, axes, 3 * n, e);
+    free(axes);
+    return ok;
 }
 
 static bool answer(const char *line, size_t n_line, struct buf *out, void *arg, struct err *e)
 {
     struct job *j = arg;
     struct debug_request q;
+    struct debug_prompt p = {0};
     float *hidden = NULL;
-    bool ok = debug_request_read(&q, line, n_line, j->vocab, e) && room(j, q.ids.n, e);
+    bool ok = debug_request_read(&q, line, n_line, j->vocab, e) &&
+              debug_prompt_read(&p, &q, j->o->model_dir, &j->m.cfg, j->m.picture_tokens, e) && room(j, p.spans.n, e) &&
+              debug_prompt_begin(&p, &j->m, e);
     if (ok) {
-        size_t n_hidden = (size_t)q.ids.n * (size_t)j->m.cfg.hidden;
+        size_t n_hidden = (size_t)p.spans.n * (size_t)j->m.cfg.hidden;
         hidden = memory_alloc(n_hidden * sizeof *hidden);
         if (fseeko(j->data, (off_t)j->at, SEEK_SET))        /* a line that failed may have left a part */
             ok = err_set(e, "cannot write the tensors of %s: %s", j->o->out_file, strerror(errno));
-        ok = ok && run(j, &q.ids, hidden, e) && write_floats(j, hidden, n_hidden, e);
+        ok = ok && run(j, &p, hidden, e) && write_words(j, hidden, n_hidden, e) && (!p.n || write_positions(j, &p, e));
     }
     if (ok) {
-        add_tensor(j, "logits", q.ids.n, j->m.cfg.vocab);
-        add_tensor(j, "hidden", q.ids.n, j->m.cfg.hidden);
-        buf_addf(out, "{\"line\": %d, \"n\": %d}", j->n_lines, q.ids.n);
+        add_tensor(j, "logits", "F32", p.spans.n, j->m.cfg.vocab);
+        add_tensor(j, "hidden", "F32", p.spans.n, j->m.cfg.hidden);
+        if (p.n)
+            add_tensor(j, "positions", "I32", 3, p.spans.n);
+        buf_addf(out, "{\"line\": %d, \"n\": %d}", j->n_lines, p.spans.n);
     }
     j->n_lines++;
     free(hidden);
+    debug_prompt_free(&p, &j->m);
     debug_request_free(&q);
     return ok;
 }

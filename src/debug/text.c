@@ -202,16 +202,13 @@ static void on_delta(const struct delta *d, void *arg)
 {
     struct parsed *x = arg;
     switch (d->kind) {
-    case DELTA_REASONING:
-        buf_add(&x->reasoning, d->text.p, d->text.n);
-        break;
-    case DELTA_CONTENT:
-        buf_add(&x->content, d->text.p, d->text.n);
-        break;
+    case DELTA_REASONING: buf_add(&x->reasoning, d->text.p, d->text.n); break;
+    case DELTA_CONTENT: buf_add(&x->content, d->text.p, d->text.n); break;
     case DELTA_CALL_BEGIN:
         buf_adds(&x->calls, d->call ? ", {\"name\": " : "{\"name\": ");
         json_quote(&x->calls, d->text.p, d->text.n);
         break;
+    case DELTA_CALL_PIECE: break;
     case DELTA_CALL_END:
         buf_adds(&x->calls, ", \"arguments\": ");
         json_escape(&x->calls, d->text.p, d->text.n + d->closing);

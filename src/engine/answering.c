@@ -1,15 +1,14 @@
-/* Answers under way: prompt chunks, then decode steps, of one answer or of several together.
- *
- * In a turn one prompt advances by a chunk, then all answers whose prompts are read advance by a step: so a long prompt keeps the others waiting no
+/* In a turn one prompt advances by a chunk, then all answers whose prompts are read advance by a step: so a long prompt keeps the others waiting no
  * longer than a chunk takes. */
 #include "engine/answering.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/dev.h"
 #include "base/clock.h"
-#include "base/due.h"
+#include "base/least.h"
 #include "base/memory.h"
 #include "engine/sampler.h"
 #include "model/stepper.h"
@@ -18,6 +17,34 @@ enum {
     SNAPSHOT_ON_WAY = 512,              /* tokens of an answer, where the device works while the host waits: they take a second and more */
     AHEAD = 2,                          /* picks queued on a device that works beside the host */
 };
+
+/* One answer under way.  It is made in pieces, chunks of its prompt and then steps, so that several can alternate. */
+struct run {
+    struct decoder *d;
+    struct prompt   p;
+    struct decoder_hooks h;
+    struct outcome *out;
+    struct sequence *q;
+    struct drafter  *drafter;
+    enum { RUN_READS, RUN_STEPS } stage;        /* its prompt is read; tokens are made */
+    bool    ended;
+    bool    refused;                    /* on the way, with its cache as good as before */
+    int     cached;                     /* tokens of the prompt that were resident */
+    int     depth;                      /* drafts a step, or DRAFTER_AUTO */
+    int     room;                       /* tokens that the answer may have: max_tokens and context */
+    bool    begun;                      /* stepper_begin() was called */
+    struct guided guided;
+    int     n_sharing;                  /* answers that took part in its newest step */
+    int     n_rows;                     /* rows of that step in all, if n_sharing > 1 */
+    int     n_outstanding;              /* picks that were launched and whose results were not taken */
+    int     n_delivered;                /* results whose tokens were reported */
+    int     message_pos;                /* worth a snapshot: last_message() */
+    int     kept;                       /* position of the last snapshot on the way */
+    int64_t first_ns;                   /* when the first token came; 0: not yet */
+    int64_t due;                        /* base/clock.h, ns */
+    int64_t moved_ns;                   /* when its last chunk or step began; 0: not yet */
+};
+
 _Static_assert((int)ENGINE_MAX_STOP <= (int)STEP_STOPS && (int)ENGINE_MAX_DEPTH < (int)STEP_ROWS, "a step holds what a request may ask for");
 
 static void end(struct run *r, enum end why)
@@ -30,14 +57,17 @@ static void end(struct run *r, enum end why)
 
 static bool check_prompt(const struct decoder *d, const struct prompt *p, struct err *e)
 {
-    if (p->n < 1)
+    const struct spans s = p->spans;
+    if (s.n < 1)
         return err_set(e, "the prompt is empty, expected at least one token");
-    if (p->n >= d->o.n_ctx)
-        return err_set(e, "the prompt has %d tokens, the context holds %d with the answer: take a larger --ctx", p->n, d->o.n_ctx);
-    if (!decoder_check_ids(d, p->ids, p->n, e))
+    if (s.n >= d->o.n_ctx)
+        return err_set(e, "the prompt has %d tokens, the context holds %d with the answer: take a larger --ctx", s.n, d->o.n_ctx);
+    if (!decoder_check_prompt(d, s, e))
         return false;
-    if (p->how->n_answer_prefix < 0 || p->how->n_answer_prefix > p->n)
-        return err_set(e, "the answer's beginning has %d tokens, the whole prompt %d", p->how->n_answer_prefix, p->n);
+    if (s.n_pictures && s.pictures[s.n_pictures - 1].first + s.pictures[s.n_pictures - 1].n >= s.n)
+        return err_set(e, "the prompt ends within its picture %d, expected text after it", s.n_pictures);
+    if (p->how->n_answer_prefix < 0 || p->how->n_answer_prefix > s.n)
+        return err_set(e, "the answer's beginning has %d tokens, the whole prompt %d", p->how->n_answer_prefix, s.n);
     return sampler_check(p->how, d->c->vocab, e);
 }
 
@@ -54,19 +84,43 @@ static void begin_steps(struct run *r)
     r->kept = r->q->tl.n_run;
 }
 
+enum { WORTH_A_CHUNK = 256 };           /* tokens: a chunk of a GPU takes as long as for fewer */
+
+static bool is_end(const struct model_config *c, int32_t id)
+{
+    int i = 0;
+    while (i < c->n_eos && c->eos[i] != id)
+        i++;
+    return i < c->n_eos;
+}
+
+/* Returns the position before the last message of a prompt of which the tokens before `from` were run, where a prompt with another message in its
+ * place rejoins; 0: it is not worth a chunk of its own.  An id that ends answers ends every message before `snapshot_pos`.  A multiple of
+ * ENGINE_BLOCK, so that bits are the same. */
+static int last_message(const struct decoder *d, const struct prompt *p, int from)
+{
+    int n = 0, pos = least(p->snapshot_pos, p->spans.n);
+    while (pos > from && n < 2)
+        n += is_end(d->c, p->spans.ids[--pos]);
+    pos = (pos + 1) / ENGINE_BLOCK * ENGINE_BLOCK;
+    return n == 2 && pos - from >= WORTH_A_CHUNK ? pos : 0;
+}
+
 /* Finds the sequence for the prompt and makes the prompt its tokens. */
 static void begin(struct run *r)
 {
     struct decoder *d = r->d;
     const struct prompt *p = &r->p;
-    struct sequence *q = r->q = d->last = sequences_choose(&d->sequences, p->sequence, p->ids, p->n);
-    struct rejoin j = sequence_rejoin(&d->sequences, q, p->ids, p->n);
+    const struct arrival a = {.name = p->sequence, .prompt = p->spans, .client = p->how->client};
+    struct sequence *q = r->q = d->last = sequences_choose(&d->sequences, &a);
+    struct rejoin j = sequence_rejoin(&d->sequences, q, p->spans);
     sequence_note_refill(&d->sequences, q, p->sequence, &j);
-    sequence_use(&d->sequences, q, p->sequence, p->n, p->snapshot_pos);
-    sequence_set_prompt(&d->sequences, q, &j, p->ids, p->n);
+    sequence_use(&d->sequences, q, &a, p->snapshot_pos);
+    sequence_set_prompt(&d->sequences, q, &j, p->spans);
     q->busy = true;
+    r->message_pos = last_message(d, p, j.pos);
     r->drafter = &d->drafters[q->slot];
-    r->out->stats.n_prompt = p->n;
+    r->out->stats.n_prompt = p->spans.n;
     r->out->stats.n_cached = r->cached = j.pos;
     r->out->stats.n_ahead = sequence_take_ahead(q, j.pos);
     r->out->stats.refill = sequence_take_refill(q);
@@ -82,10 +136,20 @@ static bool read_chunk(struct run *r, struct err *fault)
     struct decoder *d = r->d;
     struct sequence *q = r->q;
     struct timeline *t = &q->tl;
+    const int stop = t->n_run < r->message_pos ? r->message_pos : r->p.snapshot_pos;
+    const int rows = decoder_chunk_rows(d, t->n_run, t->n, stop, d->n_runs > 1 ? PACE_OTHERS : PACE_NEXT);
     r->moved_ns = clock_ns();
-    if (!decoder_read_chunk(d, q, decoder_chunk_rows(d, t->n_run, t->n, r->p.snapshot_pos, d->n_runs > 1 ? PACE_OTHERS : PACE_NEXT), fault))
-        return false;
-    if (t->n_run == r->p.snapshot_pos || t->n_run % SNAPSHOT_EVERY == 0)
+    switch (decoder_read_chunk(d, q, r->p.spans, rows, &r->out->stats.n_pictures, &r->out->why, fault)) {
+    case READ_CHUNK:   break;
+    case READ_SLICE:   return true;
+    case READ_FAULT:   return false;
+    case READ_REFUSED:
+        timeline_cut(t);
+        r->refused = true;
+        end(r, END_FAILED);
+        return true;
+    }
+    if (t->n_run == r->p.snapshot_pos || t->n_run == r->message_pos || t->n_run % SNAPSHOT_EVERY == 0)
         sequence_keep(&d->sequences, q, false);
     r->h.prefill(r->h.arg, q->tl.n_run, q->tl.n, r->cached);
     if (t->n_run == t->n)
@@ -119,7 +183,20 @@ static int take_tokens(struct run *r, const struct picks *p, const struct stats 
     return p->n;
 }
 
-/* Converts a result, and ends the answer if the result says so.  False after an error. */
+/* True if the guide lets nothing follow. */
+static bool is_complete(const struct run *r)
+{
+    return r->guided.guide && guided_is_over(&r->guided);
+}
+
+static bool all_banned(struct run *r)
+{
+    struct err *e = &r->out->why;
+    return r->guided.guide ? err_set(e, "no token can follow: the schema or grammar of the answer, or a logit bias, rules out all of them")
+                           : sampler_all_banned(e, sampler_n_ids(r->p.how, r->d->c->vocab));
+}
+
+/* Converts a result, and ends the answer if it was the last one.  False after an error. */
 static bool picks_of(struct run *r, const struct step_result *in, struct picks *p)
 {
     struct stats *s = &r->out->stats;
@@ -137,10 +214,13 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
     }
     switch ((enum step_end)in->ended) {
     case STEP_STOPPED: end(r, END_STOP); break;
-    case STEP_FULL: end(r, r->q->tl.n + in->n == r->d->o.n_ctx ? END_CONTEXT : END_LENGTH); break;
+    case STEP_FULL: end(r, is_complete(r) ? END_STOP : r->q->tl.n + in->n == r->d->o.n_ctx ? END_CONTEXT : END_LENGTH); break;
     case STEP_BAD_LOGIT: end(r, END_FAILED); return sampler_bad_logit(&r->out->why, in->bad_id, in->bad_logit);
-    case STEP_ALL_BANNED: end(r, END_FAILED); return sampler_all_banned(&r->out->why, sampler_n_ids(r->p.how, r->d->c->vocab));
-    case STEP_GOES_ON: break;
+    case STEP_ALL_BANNED: end(r, END_FAILED); return all_banned(r);
+    case STEP_GOES_ON:
+        if (!r->p.how->n_stop && is_complete(r))        /* no id ends it */
+            end(r, END_STOP);
+        break;
     }
     return true;
 }
@@ -207,25 +287,48 @@ static struct step_sampling for_device(const struct run *r)
 #include "config/sampling_numbers.def"
         .top_k = how->top_k, .n_ids = sampler_n_ids(how, r->d->c->vocab), .room = r->room, .rng = sampler_stream(how), .n_stop = how->n_stop,
         .biased = how->n_bias > 0, .n_alternatives = how->n_alternatives,
-        .trial = {how->trial.rate[0], how->trial.rate[1]}, .trial_tokens = how->trial.tokens,
+        .trial = {r->p.trial.rate[0], r->p.trial.rate[1]}, .trial_tokens = r->p.trial.tokens,
     };
     s.repetition_penalty = how->repetition_penalty > 0 ? how->repetition_penalty : 1;
     memcpy(s.stop, how->stop, (size_t)how->n_stop * sizeof *s.stop);
     return s;
 }
 
+/* Prepares the device to pick tokens.  If the prompt has pictures, their pad is banned: in the next prompt it would stand for one more. */
+static void begin_picks(struct run *r)
+{
+    const struct sampling *how = r->p.how;
+    const struct step_sampling of_device = for_device(r);
+    const int32_t pad = r->d->c->vision.image_id;
+    const size_t n = (size_t)how->n_bias;
+    int32_t *ids = memory_alloc((n + 1) * sizeof *ids);
+    float *bias = memory_alloc((n + 1) * sizeof *bias);
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = how->bias_ids[i];
+        bias[i] = how->bias[i];
+    }
+    ids[n] = pad;
+    bias[n] = -INFINITY;
+    const bool bans = r->p.spans.n_pictures && pad >= 0 && pad < r->d->c->vocab;
+    stepper_begin(r->drafter->slot, &of_device, r->p.spans.ids, r->p.spans.n, how->n_answer_prefix, r->q->tl.n, ids, bias, how->n_bias + bans,
+                  r->depth == DRAFTER_AUTO ? 0 : r->depth);
+    free(bias);
+    free(ids);
+}
+
 /* Notes the time; begins the answer's steps if they have not begun. */
 static void ready_for_steps(struct run *r)
 {
-    const struct sampling *how = r->p.how;
     r->moved_ns = clock_ns();
     if (r->begun)
         return;
-    const struct step_sampling of_device = for_device(r);
-    stepper_begin(r->drafter->slot, &of_device, r->p.ids, r->p.n, how->n_answer_prefix, r->q->tl.n, how->bias_ids, how->bias, how->n_bias,
-                  r->depth == DRAFTER_AUTO ? 0 : r->depth);
+    begin_picks(r);
     r->drafter->gate = r->d->gate;
-    drafter_begin(r->drafter, r->depth, r->room, how->lookup, r->p.ids, r->p.n);
+    drafter_begin(r->drafter, r->depth, r->room, r->p.how->lookup, r->p.spans);
+    if (r->guided.guide) {
+        stepper_guard(r->drafter->slot, !guided_rests(&r->guided));
+        r->drafter->guided = &r->guided;
+    }
     r->begun = true;
     if (r->d->n_runs == 1)              /* what was run for answers before, or to warm up, does not count */
         r->d->counted = stepper_counts(r->d->stepper);
@@ -253,10 +356,32 @@ static bool keep_on_way(struct run *r, struct err *fault)
     return true;
 }
 
+/* Has the last pick of a result made once more, under a mask, as long as the guide refuses it, and prepares the next pick.  False when the device
+ * failed. */
+static bool obey(struct run *r, struct step_result *result, struct err *fault)
+{
+    struct stepper_slot *slot = r->drafter->slot;
+    int row, masked = -1;
+    for (; (row = guided_refuses(&r->guided, result)) >= 0; masked = row) {
+        drafter_picks_again(r->drafter);
+        group_disturbed(&r->d->group);
+        if (row <= masked || !guided_mask(&r->guided, result, row)) {   /* a masked row is refused where the grammar has run out of memory */
+            result->n = 0;
+            result->ended = STEP_ALL_BANNED;
+            return true;
+        }
+        stepper_pick_again(slot, row, r->guided.mask);
+        if (!stepper_wait(slot, result, fault))
+            return false;
+    }
+    stepper_guard(slot, !guided_rests(&r->guided));
+    return true;
+}
+
 /* Takes and reports the oldest result of the answer.  False when the device failed. */
 static bool take_result(struct run *r, struct step_result *result, struct err *fault)
 {
-    if (!stepper_wait(r->drafter->slot, result, fault))
+    if (!stepper_wait(r->drafter->slot, result, fault) || (r->guided.guide && !obey(r, result, fault)))
         return false;
     r->n_outstanding--;
     r->n_delivered += report(r, result);
@@ -270,7 +395,7 @@ static bool step_alone(struct run *r, bool ahead, struct err *fault)
     struct step_result result;
     ready_for_steps(r);
     group_disturbed(&r->d->group);
-    const int most = ahead && r->d->dev->caps->beside_host ? drafter_ahead(r->drafter, AHEAD) : 1;
+    const int most = ahead && !r->guided.guide && r->d->dev->caps->beside_host ? drafter_ahead(r->drafter, AHEAD) : 1;
     while (r->n_outstanding < most)
         launch(r);
     return take_result(r, &result, fault) && (r->ended || (drafter_prepare_next(r->drafter, &result, fault) && keep_on_way(r, fault)));
@@ -376,7 +501,7 @@ static bool finish(struct run *r, struct err *fault)
     if (r->begun && !end_steps(r, fault))
         return false;
     r->q->finished = r->out->finish == END_STOP;
-    if (r->out->finish == END_FAILED)         /* logits were not finite: nothing in the cache can be trusted */
+    if (r->out->finish == END_FAILED && !r->refused)    /* logits were not finite: nothing in the cache can be trusted */
         sequence_forget(&r->d->sequences, r->q);
     r->q->busy = false;
     return true;
@@ -384,20 +509,9 @@ static bool finish(struct run *r, struct err *fault)
 
 /* ---- all of them ---- */
 
-bool decoder_may_begin(const struct decoder *d, uint64_t sequence)
+bool decoder_may_begin(const struct decoder *d, const struct arrival *a)
 {
-    const struct sequence *q = sequences_named(&d->sequences, sequence);
-    return d->n_runs < d->most_runs && (q ? !q->busy : sequences_have_place(&d->sequences));
-}
-
-int decoder_n_answers(const struct decoder *d)
-{
-    return d->n_runs;
-}
-
-int decoder_most_answers(const struct decoder *d)
-{
-    return d->most_runs;
+    return d->n_runs < d->most_runs && sequences_have_place(&d->sequences, a);
 }
 
 static void report_done(const struct decoder_hooks *h)
@@ -408,15 +522,17 @@ static void report_done(const struct decoder_hooks *h)
 
 void decoder_begin(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out)
 {
+    struct guided guided = {0};
     *out = (struct outcome){0};
-    if (!check_prompt(d, p, &out->why)) {
+    if (!check_prompt(d, p, &out->why) || !guided_begin(&guided, p->how, p->spans, d->c->vocab, &out->why)) {
         out->finish = END_FAILED;
         report_done(h);
         return;
     }
-    CHECK(decoder_may_begin(d, p->sequence));
+    CHECK(d->n_runs < d->most_runs);
     struct run *r = d->runs[d->n_runs++] = memory_zeroed(1, sizeof *r);
-    *r = (struct run){.d = d, .p = *p, .h = *h, .out = out, .due = due_ns(p->submitted_ns, p->how->patience_ms)};
+    *r = (struct run){.d = d, .p = *p, .h = *h, .out = out, .guided = guided, .due = due_ns(p->submitted_ns, p->how->patience_ms)};
+    guided_watch(&r->guided);
     begin(r);
 }
 
@@ -424,6 +540,7 @@ void decoder_begin(struct decoder *d, const struct prompt *p, const struct decod
 
 static void take_out(struct decoder *d, int i)
 {
+    guided_free(&d->runs[i]->guided);
     free(d->runs[i]);
     for (d->n_runs--; i < d->n_runs; i++)
         d->runs[i] = d->runs[i + 1];
@@ -512,13 +629,26 @@ static int next_to_step(const struct decoder *d, struct run *in[STEP_ROWS])
     return n;
 }
 
-bool decoder_turn(struct decoder *d, struct err *fault)
+static bool end_stopped(struct decoder *d, struct err *fault)
 {
-    struct run *in[STEP_ROWS];
     for (int i = 0; i < d->n_runs; i++)
         if (d->runs[i]->h.stop(d->runs[i]->h.arg))
             stop(d->runs[i]);
-    bool ok = end_ended(d, fault);
+    return end_ended(d, fault);
+}
+
+bool decoder_end_stopped(struct decoder *d, struct err *fault)
+{
+    const bool ok = end_stopped(d, fault);
+    if (!ok)
+        decoder_fail(d, fault);
+    return ok;
+}
+
+bool decoder_turn(struct decoder *d, struct err *fault)
+{
+    struct run *in[STEP_ROWS];
+    bool ok = end_stopped(d, fault);
     const int n = ok ? next_to_step(d, in) : 0;
     ok = ok && read_some(d, next_to_read(d), fault);
     if (ok && n > 1)

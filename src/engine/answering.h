@@ -1,61 +1,57 @@
-/* The inside of the decoder, for decode.c and answering.c.  Nobody else includes this. */
-#ifndef Q35_ENGINE_ANSWERING_H
-#define Q35_ENGINE_ANSWERING_H
+/* Answers under way: from prompts to tokens.  Prompt chunks, decode steps, drafts and their verification, snapshots on the way; of one answer or of
+ * several together.  Runs on the engine thread; calls back for everything that is worth an event. */
+#pragma once
 
-#include "config/limits.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
 #include "engine/decode.h"
-#include "engine/drafts.h"
-#include "engine/sequence.h"
+#include "engine/request.h"
 
-struct decoder {
-    struct dev *dev;
-    const struct model_config *c;
-    struct decoder_options o;
-    struct forward  *f;
-    struct sequences sequences;
-    struct sequence *last;              /* the sequence that was used last */
-    struct stepper  *stepper;
-    struct pace      pace;              /* of prompt chunks */
-    struct price     price;             /* of steps and drafts */
-    struct gate      gate;              /* what the answer that ended last has learnt */
-    struct group     group;             /* of steps that several answers share */
-    struct drafter   drafters[LIMIT_SEQUENCES];        /* of the answer in each slot */
-    struct run      *runs[LIMIT_SEQUENCES];            /* under way, in the order in which they began */
-    int n_runs, most_runs;
-    struct stepper_counts counted;      /* runs and rows of the MTP block that are in the statistics of answers already */
+/* Tokens of one step. */
+struct picks {
+    int     n;
+    int32_t ids[ENGINE_MAX_DEPTH + 1];
+    uint8_t source[ENGINE_MAX_DEPTH + 1];       /* enum token_source */
+    float   prob[ENGINE_MAX_DEPTH + 1];
+    struct logprobs logprobs[ENGINE_MAX_DEPTH + 1];
 };
 
-/* One answer under way.  It is made in pieces, chunks of its prompt and then steps, so that several can alternate. */
-struct run {
-    struct decoder *d;
-    struct prompt   p;
-    struct decoder_hooks h;
-    struct outcome *out;
-    struct sequence *q;
-    struct drafter  *drafter;
-    enum { RUN_READS, RUN_STEPS } stage;        /* its prompt is read; tokens are made */
-    bool    ended;
-    int     cached;                     /* tokens of the prompt that were resident */
-    int     depth;                      /* drafts a step, or DRAFTER_AUTO */
-    int     room;                       /* tokens that the answer may have: max_tokens and context */
-    bool    begun;                      /* stepper_begin() was called */
-    int     n_sharing;                  /* answers that took part in its newest step */
-    int     n_rows;                     /* rows of that step in all, if n_sharing > 1 */
-    int     n_outstanding;              /* picks that were launched and whose results were not taken */
-    int     n_delivered;                /* results whose tokens were reported */
-    int     kept;                       /* position of the last snapshot on the way */
-    int64_t first_ns;                   /* when the first token came; 0: not yet */
-    int64_t due;                        /* base/due.h, ns */
-    int64_t moved_ns;                   /* when its last chunk or step began; 0: not yet */
+struct decoder_hooks {
+    bool (*stop)(void *arg);            /* called between chunks and between steps; true: stop */
+    void (*prefill)(void *arg, int done, int total, int cached);        /* prompt tokens */
+    bool (*tokens)(void *arg, const struct picks *p);   /* false: stop, and these tokens do not count */
+    void (*done)(void *arg);            /* the outcome is complete; may be NULL */
+    void *arg;
 };
 
-/* In decode.c.  Runs a chunk of the sequence.  False when the device failed. */
-bool decoder_read_chunk(struct decoder *d, struct sequence *q, int rows, struct err *fault);
-/* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
-int  decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait);
-/* False with the reason when an id is none of the vocabulary's. */
-bool decoder_check_ids(const struct decoder *d, const int32_t *ids, int n, struct err *e);
+/* For measurements with random weights, whose drafts are never right: a draft is accepted with probability rate[i], whatever the model
+ * says.  i is 0 for `tokens` positions, then 1 for as many, and so on. */
+struct draft_trial {
+    float rate[2];
+    int   tokens;                       /* 0: off */
+};
 
-enum { SNAPSHOT_EVERY = 4096 };         /* prompt tokens: refilling them takes seconds, a copy of the states milliseconds */
+struct prompt {
+    uint64_t               sequence;    /* the conversation's name; 0: none */
+    struct spans           spans;
+    int                    snapshot_pos;
+    const struct sampling *how;
+    int64_t                submitted_ns;
+    struct draft_trial     trial;
+};
 
-#endif
+/* Several answers are under way at once, each on a sequence of its own, where the device can do that (dev_caps.several); else one.  An answer
+ * has the same tokens as if it were alone. */
+bool decoder_may_begin(const struct decoder *d, const struct arrival *a);       /* an answer to that prompt, now */
+/* Begins an answer, or ends it at once because it is refused.  What `p` points to and `out` stay valid until done(). */
+void decoder_begin(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out);
+/* Advances all of them: a chunk of one prompt, and a step of those whose prompts are read.  False when the device failed: then all have ended,
+ * and the decoder is of no more use. */
+bool decoder_turn(struct decoder *d, struct err *fault);
+/* Ends those that are to stop, so that an answer that begins next finds their sequences.  False as decoder_turn(). */
+bool decoder_end_stopped(struct decoder *d, struct err *fault);
+void decoder_fail(struct decoder *d, const struct err *fault);   /* after the device failed: all end */
+/* One answer, from its beginning to its end. */
+bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault);

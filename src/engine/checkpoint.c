@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/grow.h"
-#include "base/ids.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "config/limits.h"
 
@@ -34,14 +33,14 @@ struct header {
     uint64_t checksum;                  /* of the members above */
 };
 
-/* A root says where the index lies.  Of two intact roots the one with the greater number counts; a commit overwrites the other one. */
+/* A root has the place of the index.  Of two intact roots the one with the greater number counts; a commit overwrites the other one. */
 struct root {
     uint64_t number;                    /* from 1 on; 0: no root */
     uint64_t index_at, index_bytes, index_checksum;
     uint64_t checksum;                  /* of the members above */
 };
 
-/* The index consists of this head, the sections and the ids. */
+/* The index consists of this head, the sections, the ids and, up to its end, the pictures. */
 struct index_head { uint64_t n_sections, n_ids; };
 
 struct extent { uint64_t from, to; };
@@ -55,7 +54,9 @@ struct checkpoint {
     struct extents  fresh;              /* parts of the file that were written since the last commit */
     struct checkpoint_section *sections;
     int   n_sections, cap_sections;
-    struct ids ids;
+    struct span_buf spans;
+    struct fingerprint identity;
+    uint32_t version;
     size_t written;
 };
 
@@ -68,7 +69,7 @@ static uint64_t whole_pages(uint64_t n)
 
 static void extents_add(struct extents *l, uint64_t at, uint64_t bytes)
 {
-    l->all = grow(l->all, l->n, &l->cap, sizeof *l->all);
+    l->all = memory_grow(l->all, l->n, &l->cap, sizeof *l->all);
     l->all[l->n++] = (struct extent){at, at + whole_pages(bytes)};
 }
 
@@ -128,32 +129,10 @@ static void hold(struct checkpoint *c)
 
 /* --- reading and writing ------------------------------------------------------------------------------------------- */
 
-/* Reads bytes of the file.  False with errno, which is 0 if the file ends too early. */
-static bool get(int fd, void *to, uint64_t bytes, uint64_t at)
-{
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t n = pread(fd, (char *)to + done, bytes - done, (off_t)(at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            errno = n ? errno : 0;
-            return false;
-        }
-        done += (uint64_t)n;
-    }
-    return true;
-}
-
 static bool put(struct checkpoint *c, const void *from, uint64_t bytes, uint64_t at, struct err *e)
 {
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t n = pwrite(c->fd, (const char *)from + done, bytes - done, (off_t)(at + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return err_set(e, "cannot write %s: %s", c->path, n ? strerror(errno) : "nothing was written");
-        done += (uint64_t)n;
-    }
+    if (!file_write_at(c->fd, from, bytes, at))
+        return err_set(e, "cannot write %s: %s", c->path, strerror(errno));
     c->written += bytes;
     return true;
 }
@@ -168,18 +147,38 @@ static bool damaged(const struct checkpoint *c, const char *what, struct err *e)
     return err_set(e, "%s is damaged: %s", c->path, what);
 }
 
+static void fill_header(const struct checkpoint *c, void *page)
+{
+    struct header h = {.version = c->version, .identity = c->identity};
+    memcpy(h.magic, MAGIC, sizeof MAGIC);
+    h.checksum = checksum(&h, offsetof(struct header, checksum));
+    memcpy(page, &h, sizeof h);
+}
+
+/* Makes the file one that has pictures, before the first index that has some. */
+static bool raise_version(struct checkpoint *c, struct err *e)
+{
+    char page[PAGE] = {0};
+    if (!c->spans.pictures.n || c->version == CHECKPOINT_VERSION)
+        return true;
+    c->version = CHECKPOINT_VERSION;
+    fill_header(c, page);
+    return put(c, page, sizeof page, 0, e) && sync_file(c, e);
+}
+
 /* --- opening ------------------------------------------------------------------------------------------------------- */
 
-static bool read_header(const struct checkpoint *c, struct fingerprint identity, struct err *e)
+static bool read_header(struct checkpoint *c, struct err *e)
 {
     struct header h;
-    if (!get(c->fd, &h, sizeof h, 0) || memcmp(h.magic, MAGIC, sizeof MAGIC))
+    if (!file_read_at(c->fd, &h, sizeof h, 0) || memcmp(h.magic, MAGIC, sizeof MAGIC))
         return err_set(e, "%s is no checkpoint of a conversation", c->path);
-    if (h.version != CHECKPOINT_VERSION)
-        return err_set(e, "%s is of version %u, expected %d", c->path, h.version, CHECKPOINT_VERSION);
+    c->version = h.version;
+    if (h.version != CHECKPOINT_VERSION && h.version != CHECKPOINT_TEXT_VERSION)
+        return err_set(e, "%s is of version %u, expected %d or %d", c->path, h.version, CHECKPOINT_TEXT_VERSION, CHECKPOINT_VERSION);
     if (h.checksum != checksum(&h, offsetof(struct header, checksum)))
         return damaged(c, "the checksum of its first page is wrong", e);
-    if (h.identity.low != identity.low || h.identity.high != identity.high)
+    if (h.identity.low != c->identity.low || h.identity.high != c->identity.high)
         return err_set(e, "%s is of another model or KV recipe", c->path);
     return true;
 }
@@ -194,15 +193,29 @@ static bool section_ok(const struct checkpoint_section *s, uint64_t size, int32_
            && s->bytes <= size - s->at;
 }
 
-/* Reads the counts of the index and checks them against its length: the size of a sparse file says nothing about what is in it. */
+/* Size of an index without pictures. */
+static uint64_t text_bytes(struct index_head h)
+{
+    return sizeof h + h.n_sections * sizeof(struct checkpoint_section) + h.n_ids * sizeof(int32_t);
+}
+
+/* UINT64_MAX: the length of the index fits no number of pictures. */
+static uint64_t n_pictures(const struct root *r, struct index_head h)
+{
+    const uint64_t bytes = r->index_bytes - text_bytes(h);
+    return bytes % sizeof(struct picture) ? UINT64_MAX : bytes / sizeof(struct picture);
+}
+
+/* Reads the counts of the index and checks them against its length: the size of a sparse file is no measure of its content. */
 static bool read_index_head(const struct checkpoint *c, const struct root *r, uint64_t size, struct index_head *h)
 {
     return r->index_at >= DATA_AT && r->index_at % PAGE == 0 && r->index_at <= size && r->index_bytes <= size - r->index_at
-        && r->index_bytes >= sizeof *h && get(c->fd, h, sizeof *h, r->index_at) && h->n_sections <= MOST_SECTIONS && h->n_ids <= LIMIT_CTX
-        && r->index_bytes == sizeof *h + h->n_sections * sizeof *c->sections + h->n_ids * sizeof(int32_t);
+        && r->index_bytes >= sizeof *h && file_read_at(c->fd, h, sizeof *h, r->index_at) && h->n_sections <= MOST_SECTIONS && h->n_ids <= LIMIT_CTX
+        && r->index_bytes >= text_bytes(*h)
+        && (r->index_bytes == text_bytes(*h) || (c->version > CHECKPOINT_TEXT_VERSION && n_pictures(r, *h) <= LIMIT_PICTURES));
 }
 
-static bool take_index(struct checkpoint *c, const char *index, struct index_head h, uint64_t size)
+static bool take_index(struct checkpoint *c, const char *index, const struct root *r, struct index_head h, uint64_t size)
 {
     c->sections = memory_resized(c->sections, h.n_sections * sizeof *c->sections);
     c->n_sections = c->cap_sections = (int)h.n_sections;
@@ -213,14 +226,20 @@ static bool take_index(struct checkpoint *c, const char *index, struct index_hea
             return false;
     if (n_rows != (int32_t)h.n_ids)
         return false;
-    const char *ids = index + sizeof h + h.n_sections * sizeof *c->sections;
-    c->ids.n = 0;
-    for (uint64_t i = 0; i < h.n_ids; i++) {
-        int32_t id;
-        memcpy(&id, ids + i * sizeof id, sizeof id);
-        ids_add(&c->ids, id);
-    }
-    return true;
+    /* The parts of the index need not lie where their types may be read. */
+    const size_t n_ids = (size_t)h.n_ids, n = (size_t)n_pictures(r, h);
+    int32_t *ids = memory_alloc(n_ids * sizeof *ids);
+    struct picture *pictures = memory_alloc(n * sizeof *pictures);
+    memcpy(ids, index + text_bytes(h) - n_ids * sizeof *ids, n_ids * sizeof *ids);
+    memcpy(pictures, index + text_bytes(h), n * sizeof *pictures);
+    const struct spans s = {ids, (int)n_ids, pictures, (int)n};
+    const bool ok = spans_valid(s);
+    span_buf_cut(&c->spans, 0);
+    if (ok)
+        span_buf_add(&c->spans, s, s.n);
+    free(ids);
+    free(pictures);
+    return ok;
 }
 
 static bool read_root(struct checkpoint *c, const struct root *r, uint64_t size)
@@ -229,7 +248,8 @@ static bool read_root(struct checkpoint *c, const struct root *r, uint64_t size)
     if (!read_index_head(c, r, size, &h))
         return false;
     char *index = memory_alloc(r->index_bytes);
-    bool ok = get(c->fd, index, r->index_bytes, r->index_at) && checksum(index, r->index_bytes) == r->index_checksum && take_index(c, index, h, size);
+    bool ok = file_read_at(c->fd, index, r->index_bytes, r->index_at) && checksum(index, r->index_bytes) == r->index_checksum
+           && take_index(c, index, r, h, size);
     free(index);
     if (ok)
         c->root = *r;
@@ -242,7 +262,8 @@ static bool read_roots(struct checkpoint *c, struct err *e)
     static const struct root none;
     struct root r[2];
     struct stat st;
-    if (fstat(c->fd, &st) || !get(c->fd, &r[0], sizeof r[0], ROOT_AT) || !get(c->fd, &r[1], sizeof r[1], ROOT_AT + PAGE) || st.st_size < DATA_AT)
+    if (fstat(c->fd, &st) || !file_read_at(c->fd, &r[0], sizeof r[0], ROOT_AT) || !file_read_at(c->fd, &r[1], sizeof r[1], ROOT_AT + PAGE)
+        || st.st_size < DATA_AT)
         return damaged(c, "it ends too early", e);
     if (!memcmp(&r[0], &none, sizeof none) && !memcmp(&r[1], &none, sizeof none))
         return true;                    /* a file that was just made */
@@ -273,11 +294,13 @@ static bool lock(const struct checkpoint *c, int how, struct err *e)
     return err_set(e, "%s is in use by another q35chat", c->path);
 }
 
-static struct checkpoint *make(const char *path, int fd)
+static struct checkpoint *make(const char *path, int fd, struct fingerprint identity)
 {
     struct checkpoint *c = memory_zeroed(1, sizeof *c);
     c->fd = fd;
     c->path = memory_strdup(path);
+    c->identity = identity;
+    c->version = CHECKPOINT_TEXT_VERSION;
     return c;
 }
 
@@ -290,7 +313,7 @@ void checkpoint_close(struct checkpoint *c)
     free(c->held.all);
     free(c->fresh.all);
     free(c->sections);
-    ids_free(&c->ids);
+    span_buf_free(&c->spans);
     free(c);
 }
 
@@ -304,10 +327,10 @@ static struct checkpoint *open_as(const char *path, struct fingerprint identity,
             err_set(e, "cannot open %s: %s", path, strerror(errno));
         return NULL;
     }
-    struct checkpoint *c = make(path, fd);
+    struct checkpoint *c = make(path, fd, identity);
     bool ok = (!fstat(fd, &st) && S_ISREG(st.st_mode)) || err_set(e, "%s is not a regular file", path);
     ok = ok && lock(c, lock_as, e);
-    *useless = ok && !(read_header(c, identity, e) && read_roots(c, e));
+    *useless = ok && !(read_header(c, e) && read_roots(c, e));
     if (!ok || *useless) {
         checkpoint_close(c);
         return NULL;
@@ -328,14 +351,12 @@ static struct checkpoint *make_file(const char *path, struct fingerprint identit
 {
     struct buf tmp = {0};
     char pages[DATA_AT] = {0};
-    struct header h = {.version = CHECKPOINT_VERSION, .identity = identity};
-    memcpy(h.magic, MAGIC, sizeof MAGIC);
-    h.checksum = checksum(&h, offsetof(struct header, checksum));
-    memcpy(pages, &h, sizeof h);
     buf_addf(&tmp, "%s.XXXXXX", path);
     int fd = mkostemp(tmp.data, O_CLOEXEC);
-    struct checkpoint *c = fd < 0 ? NULL : make(path, fd);
+    struct checkpoint *c = fd < 0 ? NULL : make(path, fd, identity);
     bool ok = c || err_set(e, "cannot make %s: %s", path, strerror(errno));
+    if (c)
+        fill_header(c, pages);
     ok = ok && lock(c, LOCK_EX, e) && put(c, pages, sizeof pages, 0, e);       /* the first commit waits for the disk */
     if (ok && rename(tmp.data, path))
         ok = err_set(e, "cannot make %s: %s", path, strerror(errno));
@@ -368,10 +389,9 @@ struct checkpoint *checkpoint_edit(const char *path, struct fingerprint identity
 
 /* --- contents -------------------------------------------------------------------------------------------------------- */
 
-const int32_t *checkpoint_ids(const struct checkpoint *c, int *n)
+struct spans checkpoint_spans(const struct checkpoint *c)
 {
-    *n = c->ids.n;
-    return c->ids.data;
+    return spans_of(&c->spans);
 }
 
 const struct checkpoint_section *checkpoint_sections(const struct checkpoint *c, int *n)
@@ -382,7 +402,7 @@ const struct checkpoint_section *checkpoint_sections(const struct checkpoint *c,
 
 bool checkpoint_read(const struct checkpoint *c, const struct checkpoint_section *s, void *to, struct err *e)
 {
-    if (!get(c->fd, to, s->bytes, s->at))
+    if (!file_read_at(c->fd, to, s->bytes, s->at))
         return errno ? err_set(e, "cannot read %s: %s", c->path, strerror(errno)) : damaged(c, "it ends too early", e);
     if (checksum(to, s->bytes) == s->checksum)
         return true;
@@ -405,9 +425,9 @@ static bool is_behind(const struct checkpoint_section *s, int pos)
 
 void checkpoint_cut(struct checkpoint *c, int n)
 {
-    if (n >= c->ids.n)
+    if (n >= c->spans.ids.n)
         return;
-    c->ids.n = n;
+    span_buf_cut(&c->spans, n);
     keep_sections(c, is_behind, n);
     for (int i = 0; i < c->n_sections; i++)
         c->sections[i].end = c->sections[i].end < n ? c->sections[i].end : n;
@@ -431,40 +451,41 @@ static bool add(struct checkpoint *c, int from, int to, const void *data, size_t
     if (!put(c, data, bytes, s.at, e))
         return false;
     extents_add(&c->fresh, s.at, bytes);
-    c->sections = grow(c->sections, c->n_sections, &c->cap_sections, sizeof *c->sections);
+    c->sections = memory_grow(c->sections, c->n_sections, &c->cap_sections, sizeof *c->sections);
     c->sections[c->n_sections++] = s;
     return true;
 }
 
-bool checkpoint_add_rows(struct checkpoint *c, const int32_t *ids, int n, const void *rows, size_t bytes, struct err *e)
+bool checkpoint_add_rows(struct checkpoint *c, struct spans s, int to, const void *rows, size_t bytes, struct err *e)
 {
-    CHECK(n > 0);
-    if (!add(c, c->ids.n, c->ids.n + n, rows, bytes, e))
+    CHECK(to > c->spans.ids.n);
+    if (!add(c, c->spans.ids.n, to, rows, bytes, e))
         return false;
-    ids_append(&c->ids, ids, n);
+    span_buf_add(&c->spans, s, to);
     return true;
 }
 
 bool checkpoint_add_states(struct checkpoint *c, int pos, const void *states, size_t bytes, struct err *e)
 {
-    CHECK(pos > 0 && pos <= c->ids.n && bytes);
+    CHECK(pos > 0 && pos <= c->spans.ids.n && bytes);
     return add(c, pos, pos, states, bytes, e);
 }
 
 bool checkpoint_commit(struct checkpoint *c, struct err *e)
 {
-    struct index_head h = {.n_sections = (uint64_t)c->n_sections, .n_ids = (uint64_t)c->ids.n};
+    struct index_head h = {.n_sections = (uint64_t)c->n_sections, .n_ids = (uint64_t)c->spans.ids.n};
     struct buf index = {0};
     buf_add(&index, &h, sizeof h);
     buf_add(&index, c->sections, (size_t)c->n_sections * sizeof *c->sections);
-    buf_add(&index, c->ids.data, (size_t)c->ids.n * sizeof *c->ids.data);
+    buf_add(&index, c->spans.ids.data, (size_t)c->spans.ids.n * sizeof(int32_t));
+    buf_add(&index, c->spans.pictures.all, (size_t)c->spans.pictures.n * sizeof(struct picture));
     struct root r = {.number = c->root.number + 1, .index_at = free_place(c, index.len), .index_bytes = index.len};
     r.index_checksum = checksum(index.data, index.len);
     r.checksum = checksum(&r, offsetof(struct root, checksum));
     char page[PAGE] = {0};
     memcpy(page, &r, sizeof r);
-    bool ok = put(c, index.data, index.len, r.index_at, e) && sync_file(c, e) && put(c, page, sizeof page, ROOT_AT + r.number % 2 * PAGE, e)
-              && sync_file(c, e);
+    bool ok = raise_version(c, e) && put(c, index.data, index.len, r.index_at, e) && sync_file(c, e)
+              && put(c, page, sizeof page, ROOT_AT + r.number % 2 * PAGE, e) && sync_file(c, e);
     buf_free(&index);
     if (!ok)
         return false;

@@ -7,9 +7,7 @@
 #include "backend/dev.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "engine/answering.h"
 #include "model/prompt.h"
-#include "model/stepper.h"
 
 enum {
     BLOCK = ENGINE_BLOCK,               /* DeltaNet's: chunks that end on its multiples have the same bits however they are cut */
@@ -99,6 +97,8 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, stru
         goto fail;
     d->last = &d->sequences.all[0];
     pace_init(&d->pace, dev->caps->beside_host);
+    if (o->vision && !(d->gallery = gallery_open(dev, o->vision, c->hidden, o->picture_tokens, e)))
+        goto fail;
     d->most_runs = dev->caps->several ? o->n_sequences : 1;
     d->stepper = stepper_open(f, caches, o->n_sequences, o->head, o->depth, e);
     if (!d->stepper)
@@ -123,6 +123,7 @@ void decoder_close(struct decoder *d)
     for (int i = 0; i < d->o.n_sequences; i++)
         drafter_free(&d->drafters[i]);
     sequences_close(&d->sequences);
+    gallery_close(d->gallery);
     free(d);
 }
 
@@ -142,64 +143,41 @@ bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r)
     return q;
 }
 
-bool decoder_is_there(const struct decoder *d, uint64_t sequence, const int32_t *ids, int n)
+bool decoder_is_there(const struct decoder *d, const struct arrival *a)
 {
-    const struct sequence *q = sequences_that_goes_on(&d->sequences, sequence, ids, n);
+    const struct sequence *q = sequences_continued_by(&d->sequences, a);
     return q && q->tl.n;
 }
 
-struct resident decoder_place(struct decoder *d, uint64_t sequence, uint64_t *holder)
+struct resident decoder_place(struct decoder *d, const struct arrival *a, uint64_t *holder)
 {
-    struct sequence *q = sequences_choose(&d->sequences, sequence, NULL, 0);
+    struct sequence *q = sequences_choose(&d->sequences, a);
     *holder = q->tl.n ? q->name : 0;
     return resident(d, q);
-}
-
-void decoder_reserve(struct decoder *d, const struct resident *r)
-{
-    d->sequences.all[r->slot].busy = true;
-}
-
-void decoder_release(struct decoder *d, const struct resident *r)
-{
-    d->sequences.all[r->slot].busy = false;
 }
 
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r)
 {
     const int rejoins = 1;              /* not known: any prompt that begins as this one may continue it */
     d->last = &d->sequences.all[r->slot];
-    sequence_use(&d->sequences, d->last, sequence, r->tl->n, rejoins);
+    sequence_use(&d->sequences, d->last, &(struct arrival){.name = sequence}, rejoins);
     d->last->finished = false;
-}
-
-const struct timeline *decoder_timeline(const struct decoder *d)
-{
-    return &d->last->tl;
-}
-
-struct price *decoder_price(struct decoder *d)
-{
-    return &d->price;
-}
-
-int decoder_n_snapshots(const struct decoder *d)
-{
-    return snapshots_in_use(&d->sequences.snaps);
-}
-
-int decoder_n_resident(const struct decoder *d)
-{
-    return sequences_resident(&d->sequences);
 }
 
 /* ---- prompt ---- */
 
-bool decoder_check_ids(const struct decoder *d, const int32_t *ids, int n, struct err *e)
+bool decoder_check_prompt(const struct decoder *d, struct spans prompt, struct err *e)
 {
-    for (int i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= d->c->vocab)
-            return err_set(e, "token %d of the prompt is id %d, expected 0 to %d", i, ids[i], d->c->vocab - 1);
+    for (int i = 0; i < prompt.n; i++)
+        if (prompt.ids[i] < 0 || prompt.ids[i] >= d->c->vocab)
+            return err_set(e, "token %d of the prompt is id %d, expected 0 to %d", i, prompt.ids[i], d->c->vocab - 1);
+    if (!spans_valid(prompt))
+        return err_set(e, "the pictures of the prompt overlap, or have other numbers of tokens than rows and columns");
+    if (d->gallery)
+        return gallery_check(d->gallery, prompt, e);
+    for (int i = 0; i < prompt.n_pictures; i++)
+        if (spans_pixels(prompt, i))
+            return err_set(e, "the model sees no pictures here: it has no vision tower, or was loaded with --no-vision");
     return true;
 }
 
@@ -214,17 +192,40 @@ int decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_p
     return n;
 }
 
-bool decoder_read_chunk(struct decoder *d, struct sequence *q, int rows, struct err *fault)
+/* Puts the rows of the pictures of a chunk into place. */
+static enum read look(struct decoder *d, struct sequence *q, struct spans prompt, int *rows, int *n_computed, struct err *why, struct err *fault)
+{
+    const struct picture_rows *seen = NULL;
+    int n_seen = 0, to = q->tl.n_run + *rows;
+    if (!d->gallery)
+        return READ_CHUNK;
+    switch (gallery_fetch(d->gallery, prompt, q->tl.n_run, &to, &seen, &n_seen, n_computed, why, fault)) {
+    case GALLERY_THERE:  break;
+    case GALLERY_WORKS:  return READ_SLICE;
+    case GALLERY_LACKS:  return READ_REFUSED;
+    case GALLERY_FAILED: return READ_FAULT;
+    }
+    *rows = to - q->tl.n_run;
+    cache_set_pictures(q->k, seen, n_seen);
+    return READ_CHUNK;
+}
+
+enum read decoder_read_chunk(struct decoder *d, struct sequence *q, struct spans prompt, int rows, int *n_computed, struct err *why,
+                             struct err *fault)
 {
     struct timeline *t = &q->tl;
+    const enum read first = look(d, q, prompt, &rows, n_computed, why, fault);
+    if (first != READ_CHUNK)
+        return first;
     int64_t start = clock_ns(), waited = clock_waited_ns();
     prompt_chunk(d->f, q->k, t->ids + t->n_run, rows, t->n_run, d->o.depth > 0);
+    cache_set_pictures(q->k, NULL, 0);
     if (!d->dev->finish(d->dev, fault))
-        return false;
+        return READ_FAULT;
     /* Waiting for a processor takes as long for few rows as for many: it does not count. */
     pace_took(&d->pace, rows, clock_ms_since(start) - (double)(clock_waited_ns() - waited) * 1e-6);
     timeline_ran(t, rows);
-    return true;
+    return READ_CHUNK;
 }
 
 /* ---- reading ahead ---- */
@@ -244,30 +245,38 @@ static int ahead_rows(const struct decoder *d, int pos, int end)
 
 bool decoder_reads_ahead(const struct decoder *d, const struct beginning *b)
 {
-    struct err ignored;                 /* the prompt itself will be refused, and told why */
-    if (b->n < 1 || b->n >= d->o.n_ctx || !decoder_check_ids(d, b->ids, b->n, &ignored))
+    struct err ignored;                 /* the prompt itself will be refused, with the reason */
+    if (b->spans.n < 1 || b->spans.n >= d->o.n_ctx || !decoder_check_prompt(d, b->spans, &ignored))
         return false;
-    const struct sequence *q = sequences_choose(&d->sequences, b->sequence, b->ids, b->n);
-    return ahead_rows(d, sequence_rejoin(&d->sequences, q, b->ids, b->n).pos, b->n) > 0;
+    const struct sequence *q = sequences_choose(&d->sequences, &(struct arrival){.name = b->sequence, .prompt = b->spans});
+    return ahead_rows(d, sequence_rejoin(&d->sequences, q, b->spans).pos, b->spans.n) > 0;
 }
 
 bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*stop)(void *arg), void *arg, struct err *fault)
 {
     if (!decoder_reads_ahead(d, b) || stop(arg))        /* then nothing is given up, either */
         return true;
-    struct sequence *q = sequences_choose(&d->sequences, b->sequence, b->ids, b->n);
+    const struct arrival a = {.name = b->sequence, .prompt = b->spans};
+    struct sequence *q = sequences_choose(&d->sequences, &a);
     struct timeline *t = &q->tl;
-    struct rejoin j = sequence_rejoin(&d->sequences, q, b->ids, b->n);
-    int rows = ahead_rows(d, j.pos, b->n);
+    struct rejoin j = sequence_rejoin(&d->sequences, q, b->spans);
+    int rows = ahead_rows(d, j.pos, b->spans.n);
     d->last = q;
     sequence_note_refill(&d->sequences, q, b->sequence, &j);
-    sequence_use(&d->sequences, q, b->sequence, b->n, b->snapshot_pos);
-    sequence_set_prompt(&d->sequences, q, &j, b->ids, b->n);
+    sequence_use(&d->sequences, q, &a, b->snapshot_pos);
+    sequence_set_prompt(&d->sequences, q, &j, b->spans);
     while (rows && !stop(arg)) {
-        sequence_note_ahead(q, t->n_run, rows);
-        if (!decoder_read_chunk(d, q, rows, fault))
+        struct err why;
+        int pos = t->n_run, n_computed = 0;
+        enum read r = decoder_read_chunk(d, q, b->spans, rows, &n_computed, &why, fault);
+        if (r == READ_FAULT)
             return false;
-        rows = ahead_rows(d, t->n_run, b->n);
+        if (r == READ_SLICE)
+            continue;
+        if (r == READ_REFUSED)          /* the prompt itself will be refused, with the reason */
+            break;
+        sequence_note_ahead(q, pos, t->n_run - pos);
+        rows = ahead_rows(d, t->n_run, b->spans.n);
         bool last = t->n_run <= b->snapshot_pos && (!rows || t->n_run + rows > b->snapshot_pos);
         if (last || t->n_run % SNAPSHOT_EVERY == 0)
             sequence_keep(&d->sequences, q, last);

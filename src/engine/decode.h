@@ -1,23 +1,28 @@
-/* From a prompt to an answer: prompt chunks, decode steps, drafts by the MTP block and their verification, snapshots on the
- * way.  Runs on the engine thread; calls back for everything that is worth an event. */
-#ifndef Q35_ENGINE_DECODE_H
-#define Q35_ENGINE_DECODE_H
+/* The decoder: the sequences that are resident, and what reads their prompts, makes their steps and prices their drafts.  This file opens it, runs
+ * prompt chunks and reads ahead; engine/answering.h has the answers.  Engine thread. */
+#pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
+#include "config/limits.h"
+#include "engine/drafts.h"
+#include "engine/gallery.h"
+#include "engine/gate.h"
 #include "engine/price.h"
 #include "engine/request.h"
 #include "engine/sequence.h"
 #include "model/cache.h"
 #include "model/config.h"
 #include "model/forward.h"
+#include "model/stepper.h"
 #include "model/traffic.h"
 
 struct dev;
-struct decoder;
+struct run;                             /* an answer under way: engine/answering.c */
+
+enum { SNAPSHOT_EVERY = 4096 };         /* prompt tokens: refilling them takes seconds, a copy of the states milliseconds */
 
 struct decoder_options {
     int       n_ctx;
@@ -27,32 +32,28 @@ struct decoder_options {
     int       n_sequences;              /* that are resident at once */
     int       n_snapshots;              /* of all of them */
     enum head head;
+    struct vision *vision;              /* the tower, the caller's; NULL: the model sees no pictures, and their tokens are what their ids are */
+    int       picture_tokens;           /* of a picture, at most */
     struct traffic traffic;             /* what steps move, for the statistics; {0}: not known */
 };
 
-/* Tokens of one step. */
-struct picks {
-    int     n;
-    int32_t ids[ENGINE_MAX_DEPTH + 1];
-    uint8_t source[ENGINE_MAX_DEPTH + 1];       /* enum token_source */
-    float   prob[ENGINE_MAX_DEPTH + 1];
-    struct logprobs logprobs[ENGINE_MAX_DEPTH + 1];
-};
-
-struct decoder_hooks {
-    bool (*stop)(void *arg);            /* called between chunks and between steps; true: stop */
-    void (*prefill)(void *arg, int done, int total, int cached);        /* prompt tokens */
-    bool (*tokens)(void *arg, const struct picks *p);   /* false: stop, and these tokens do not count */
-    void (*done)(void *arg);            /* the outcome is complete; may be NULL */
-    void *arg;
-};
-
-struct prompt {
-    uint64_t               sequence;    /* the conversation's name; 0: none */
-    const int32_t         *ids;
-    int                    n, snapshot_pos;
-    const struct sampling *how;
-    int64_t                submitted_ns;
+struct decoder {
+    struct dev *dev;
+    const struct model_config *c;
+    struct decoder_options o;
+    struct forward  *f;
+    struct sequences sequences;
+    struct sequence *last;              /* the sequence that was used last */
+    struct stepper  *stepper;
+    struct gallery  *gallery;           /* rows of pictures; NULL: there is no tower */
+    struct pace      pace;              /* of prompt chunks */
+    struct price     price;             /* of steps and drafts */
+    struct gate      gate;              /* what the answer that ended last has learnt */
+    struct group     group;             /* of steps that several answers share */
+    struct drafter   drafters[LIMIT_SEQUENCES];        /* of the answer in each slot */
+    struct run      *runs[LIMIT_SEQUENCES];            /* under way, in the order in which they began */
+    int n_runs, most_runs;
+    struct stepper_counts counted;      /* runs and rows of the MTP block that are in the statistics of answers already */
 };
 
 /* Work space for o->chunk rows, and o->n_sequences caches with room for a step behind o->n_ctx positions; they stay the caller's, and valid
@@ -61,19 +62,15 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, stru
                              const struct decoder_options *o, struct err *e);
 void decoder_close(struct decoder *d);
 
-/* Several answers are under way at once, each on a sequence of its own, where the device can do that (dev_caps.several); else one.  An answer
- * has the same tokens as if it were alone. */
-bool decoder_may_begin(const struct decoder *d, uint64_t sequence);     /* an answer for the conversation of that name, now */
-/* Begins an answer, or ends it at once because it is refused.  What `p` points to and `out` stay valid until done(). */
-void decoder_begin(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out);
-int  decoder_n_answers(const struct decoder *d);        /* under way */
-int  decoder_most_answers(const struct decoder *d);
-/* Advances all of them: a chunk of one prompt, and a step of those whose prompts are read.  False when the device failed: then all have ended,
- * and the decoder is of no more use. */
-bool decoder_turn(struct decoder *d, struct err *fault);
-void decoder_fail(struct decoder *d, const struct err *fault);   /* after the device failed: all end */
-/* One answer, from its beginning to its end. */
-bool decoder_answer(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out, struct err *fault);
+/* Runs a chunk of the sequence, whose prompt is given again for its pixels; or a slice of the tower, if pictures of the chunk are to be computed
+ * first.  READ_REFUSED: a picture is not there, *why says which. */
+enum read { READ_CHUNK, READ_SLICE, READ_REFUSED, READ_FAULT };
+enum read decoder_read_chunk(struct decoder *d, struct sequence *q, struct spans prompt, int rows, int *n_computed, struct err *why,
+                             struct err *fault);
+/* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
+int  decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait);
+/* False with the reason when an id is none of the vocabulary's, or pictures overlap or end in no rectangle. */
+bool decoder_check_prompt(const struct decoder *d, struct spans prompt, struct err *e);
 
 /* True if decoder_read_ahead() would run anything now. */
 bool decoder_reads_ahead(const struct decoder *d, const struct beginning *b);
@@ -85,17 +82,9 @@ bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*sto
 /* The sequence of that name, or for 0 the one that was used last.  False: it is not resident. */
 bool decoder_resident(struct decoder *d, uint64_t sequence, struct resident *r);
 /* True if a sequence holds tokens that this prompt continues. */
-bool decoder_is_there(const struct decoder *d, uint64_t sequence, const int32_t *ids, int n);
+bool decoder_is_there(const struct decoder *d, const struct arrival *a);
 /* The place where the conversation is, or would be, when an answer of it may begin.
  * *holder: the conversation that has this place; 0: no named one. */
-struct resident decoder_place(struct decoder *d, uint64_t sequence, uint64_t *holder);
-/* Reserves the place until it is released; decoder_restored() notes that the conversation is there now. */
-void decoder_reserve(struct decoder *d, const struct resident *r);
-void decoder_release(struct decoder *d, const struct resident *r);
+struct resident decoder_place(struct decoder *d, const struct arrival *a, uint64_t *holder);
+/* Notes that the conversation is in that place now. */
 void decoder_restored(struct decoder *d, uint64_t sequence, const struct resident *r);
-const struct timeline *decoder_timeline(const struct decoder *d);       /* of the sequence that was used last */
-struct price *decoder_price(struct decoder *d);         /* of its steps and drafts; the caller may set it while no answer is under way */
-int decoder_n_snapshots(const struct decoder *d);       /* in use */
-int decoder_n_resident(const struct decoder *d);        /* sequences that hold tokens */
-
-#endif

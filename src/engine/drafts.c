@@ -11,7 +11,7 @@ static const double one_by_one_ms = 0.5;
 
 /* A source of drafts. */
 struct proposer {
-    bool needs_text;                    /* it reads the text of the answer (drafter.looks) */
+    enum { NEEDS_STEP, NEEDS_TEXT, NEEDS_GUIDE } needs;         /* it learns from steps alone; reads the text (drafter.looks); reads the guide */
     /* After a result: learns which of its drafts were right, verified or not. */
     void (*learn)(struct drafter *d, const struct step_result *r);
     /* Then: finds its drafts for the next step.  NULL: they are made on the device. */
@@ -44,7 +44,7 @@ static void mtp_chances(const struct drafter *d, int n, double right[GATE_ROWS])
 
 static void lookup_learn(struct drafter *d, const struct step_result *r)
 {
-    const int n_known = least(r->n, ENGINE_MAX_DEPTH);
+    const int n_known = least(r->n, d->n_found);
     int n_right = 0;
     while (n_right < n_known && r->ids[n_right] == d->found[n_right])
         n_right++;
@@ -56,7 +56,10 @@ static void lookup_propose(struct drafter *d, const struct step_result *r)
 {
     for (int i = 0; i < r->n; i++)
         lookup_add(&d->text, r->ids[i]);
-    d->match = lookup_next(&d->text, d->found, ENGINE_MAX_DEPTH) ? d->text.length : 0;
+    d->n_found = lookup_next(&d->text, d->found, ENGINE_MAX_DEPTH);
+    if (d->guided)
+        d->n_found = guided_admits(d->guided, d->found, d->n_found);
+    d->match = d->n_found ? d->text.length : 0;
 }
 
 static const int32_t *lookup_ids(const struct drafter *d)
@@ -70,9 +73,37 @@ static void lookup_chances(const struct drafter *d, int n, double right[GATE_ROW
     gate_chances_found(&d->gate, d->match, right);
 }
 
+static void forced_learn(struct drafter *d, const struct step_result *r)
+{
+    const int n_known = least(r->n, d->n_forced);
+    int n_right = 0;
+    while (n_right < n_known && r->ids[n_right] == d->forced[n_right])
+        n_right++;
+    gate_learn_forced(&d->gate, n_right, n_known);
+}
+
+static void forced_propose(struct drafter *d, const struct step_result *r)
+{
+    (void)r;
+    d->n_forced = guide_forced(d->guided->guide, &d->guided->at, d->forced, ENGINE_MAX_DEPTH);
+    d->n_forced = guided_admits(d->guided, d->forced, d->n_forced);
+}
+
+static const int32_t *forced_ids(const struct drafter *d)
+{
+    return d->forced;
+}
+
+static void forced_chances(const struct drafter *d, int n, double right[GATE_ROWS])
+{
+    (void)n;
+    gate_chances_forced(&d->gate, right);
+}
+
 static const struct proposer proposers[DRAFT_SOURCES] = {
-    [DRAFT_MTP]    = {.learn = mtp_learn, .chances = mtp_chances},
-    [DRAFT_LOOKUP] = {.needs_text = true, .learn = lookup_learn, .propose = lookup_propose, .ids = lookup_ids, .chances = lookup_chances},
+    [DRAFT_MTP]    = {.needs = NEEDS_STEP, .learn = mtp_learn, .chances = mtp_chances},
+    [DRAFT_LOOKUP] = {.needs = NEEDS_TEXT, .learn = lookup_learn, .propose = lookup_propose, .ids = lookup_ids, .chances = lookup_chances},
+    [DRAFT_GUIDE]  = {.needs = NEEDS_GUIDE, .learn = forced_learn, .propose = forced_propose, .ids = forced_ids, .chances = forced_chances},
 };
 
 /* After a result: all proposers learn, then those propose that have their drafts at once.  was_step: it was a step, not the first pick. */
@@ -80,7 +111,7 @@ static void after_result(struct drafter *d, const struct step_result *r, bool wa
 {
     for (int i = 0; i < DRAFT_SOURCES; i++) {
         const struct proposer *p = &proposers[i];
-        if (p->needs_text ? !d->looks : !was_step)
+        if (p->needs == NEEDS_TEXT ? !d->looks : p->needs == NEEDS_GUIDE ? !d->guided || d->depth != DRAFTER_AUTO : !was_step)
             continue;
         p->learn(d, r);
         if (p->propose)
@@ -102,16 +133,18 @@ void drafter_free(struct drafter *d)
     lookup_free(&d->text);
 }
 
-void drafter_begin(struct drafter *d, int depth, int room, bool looks, const int32_t *ids, int n)
+void drafter_begin(struct drafter *d, int depth, int room, bool looks, struct spans prompt)
 {
     d->depth = depth;
     d->room = room;
     d->looks = looks && depth == DRAFTER_AUTO;
     d->begun = false;
     d->by = DRAFT_MTP;
-    d->n = d->n_verified = d->n_early = d->match = 0;
+    d->n = d->n_verified = d->n_early = d->n_found = d->match = d->n_forced = 0;
+    d->guided = NULL;
+    d->cut = false;
     if (d->looks)
-        lookup_begin(&d->text, ids, n);
+        lookup_begin(&d->text, prompt);
     gate_begin(&d->gate);
 }
 
@@ -125,7 +158,7 @@ static int at_a_time(bool beside, double draft_ms)
 static struct decision decide(const struct drafter *d, bool new_drafts)
 {
     const struct offers o = {
-        .room = d->room, .n = d->n, .prob = d->made.prob, .at_a_time = new_drafts ? at_a_time(d->beside, price_draft_ms(d->price, 1)) : 0,
+        .room = d->room, .n = d->n, .prob = d->made.prob, .at_a_time = new_drafts && !d->cut ? at_a_time(d->beside, price_draft_ms(d->price, 1)) : 0,
     };
     return gate_decide(&d->gate, &o);
 }
@@ -154,12 +187,18 @@ static void draft_early(struct drafter *d)
 
 void drafter_launch(struct drafter *d)
 {
+    const bool first = !d->begun;
+    if (d->depth != DRAFTER_AUTO && d->guided) {
+        d->n_verified = first ? 0 : d->n;
+        stepper_step(d->slot, 1 + d->n_verified);
+        d->begun = true;
+        return;
+    }
     if (d->depth != DRAFTER_AUTO) {
         d->n = 0;
         stepper_launch(d->slot);
         return;
     }
-    const bool first = !d->begun;
     if (!first && d->beside && d->launched_ns && !d->caught_up) {
         /* On a device that works beside the host only the whole round that ends now, drafts included, can be timed. */
         const double ms = clock_ms_since(d->launched_ns) - (d->by == DRAFT_MTP ? d->n * price_draft_ms(d->price, 1) : 0);
@@ -179,6 +218,14 @@ void drafter_launch(struct drafter *d)
     d->begun = true;
 }
 
+/* Cuts the drafts that were made to those that the guide admits. */
+static void admit_made(struct drafter *d)
+{
+    const int n = d->guided ? guided_admits(d->guided, d->made.ids, d->n) : d->n;
+    d->cut = n < d->n;
+    d->n = n;
+}
+
 /* Makes n more drafts.  early: they are queued already, and began when the step ended, which was just now.  All count as equally expensive, though
  * the first one runs the MTP rows of the step and the others one row each. */
 static bool make(struct drafter *d, int n, bool early, struct err *e)
@@ -193,20 +240,42 @@ static bool make(struct drafter *d, int n, bool early, struct err *e)
     if (!d->caught_up)
         price_drafts_took(d->price, 1, n, clock_ms_since(start));
     d->n += n;
+    admit_made(d);
     return true;
+}
+
+/* Makes the drafts of an answer under a guide that has a fixed number of them. */
+static bool make_fixed(struct drafter *d, const struct step_result *r, struct err *e)
+{
+    d->room -= r->n;
+    d->n = gate_usable(d->depth, d->room);
+    if (!d->n)
+        return true;
+    stepper_draft(d->slot, d->n);
+    if (!stepper_drafts(d->slot, &d->made, e))
+        return false;
+    admit_made(d);
+    return true;
+}
+
+/* Decides whose drafts the next step verifies. */
+static void choose_source(struct drafter *d, bool together)
+{
+    const struct decision next = gate_decide(&d->gate, &(struct offers){.room = d->room, .match = d->match, .n_forced = d->n_forced,
+                                                                        .together = together});
+    d->by = next.source;
+    d->cut = false;
+    d->n = d->by == DRAFT_MTP ? 0 : d->by == DRAFT_LOOKUP ? least(next.rows - 1, d->n_found) : next.rows - 1;
 }
 
 bool drafter_prepare_next(struct drafter *d, const struct step_result *r, struct err *e)
 {
+    struct decision next;
     if (d->depth != DRAFTER_AUTO)
-        return true;
+        return !d->guided || make_fixed(d, r, e);
     after_result(d, r, d->launched_ns);
-    d->n = 0;
-    struct offers o = {.room = d->room, .match = d->match};
-    struct decision next = gate_decide(&d->gate, &o);
-    d->by = next.source;
+    choose_source(d, false);
     if (d->by != DRAFT_MTP) {
-        d->n = next.rows - 1;
         d->caught_up |= d->n_early > 0;         /* which go to waste */
         return true;
     }
@@ -223,15 +292,13 @@ void drafter_learn(struct drafter *d, const struct step_result *r)
     after_result(d, r, true);
     d->n_early = 0;
     d->launched_ns = 0;
-    const struct decision next = gate_decide(&d->gate, &(struct offers){.room = d->room, .match = d->match, .together = true});
-    d->by = next.source;
-    d->n = d->by == DRAFT_MTP ? 0 : next.rows - 1;
+    choose_source(d, true);
 }
 
 struct share drafter_share(const struct drafter *d)
 {
     const int most = gate_usable(d->depth == DRAFTER_AUTO ? d->gate.most : least(d->depth, d->gate.most), d->room);
-    struct share s = {.most = most, .makes = most && d->by == DRAFT_MTP, .idle = gate_is_idle(&d->gate), .n = least(d->n, most)};
+    struct share s = {.most = most, .makes = most && d->by == DRAFT_MTP && !d->cut, .idle = gate_is_idle(&d->gate), .n = least(d->n, most)};
     proposers[d->by].chances(d, s.n, s.right);
     gate_chances_later(&d->gate, s.later);
     return s;
@@ -242,13 +309,6 @@ struct share drafter_share(const struct drafter *d)
 void group_init(struct group *g, struct stepper *s, struct price *price, bool beside)
 {
     *g = (struct group){.s = s, .price = price, .beside = beside};
-}
-
-/* Most rows of a step of n answers.  On a device that works beside the host each answer has one, and no drafts: the MTP block over rows of
- * several answers has not been tested on a GPU yet. */
-static int most_rows(const struct group *g, int n)
-{
-    return g->beside ? n : stepper_most_rows(g->s);
 }
 
 static int shares_of(const struct member *m, int n, struct share all[STEP_ROWS])
@@ -270,7 +330,7 @@ static int share_out(struct group *g, struct member *m, int n, struct stepper_pa
     for (int i = 0; i < n; i++)
         m[i].makes = m[i].continues = true;
     shares_of(m, n, all);
-    shares_verify(g->price, all, n, most_rows(g, n));
+    shares_verify(g->price, all, n, stepper_most_rows(g->s));
     g->n_rows = g->n_making = 0;
     for (int makes = 1; makes >= 0; makes--)
         for (int i = 0; i < n; i++)
@@ -313,11 +373,12 @@ static bool make_together(struct group *g, struct member *m, int n, int more, st
     g->n_made += more;
     for (int i = 0; i < n; i++) {
         struct drafter *d = m[i].drafter;
-        if (!m[i].continues || !m[i].makes || d->by != DRAFT_MTP)
+        if (!m[i].continues || !m[i].makes || d->by != DRAFT_MTP || d->cut)
             continue;
         d->n = g->n_made;
         if (!stepper_drafts(d->slot, &d->made, e))
             return false;
+        admit_made(d);
     }
     if (g->launched_ns)
         price_drafts_took(g->price, g->n_making, more, clock_ms_since(start));
@@ -332,7 +393,7 @@ bool group_prepare_next(struct group *g, struct member *m, int n, struct err *e)
             drafter_learn(m[i].drafter, &m[i].result);
     for (;;) {
         const int n_shares = shares_of(m, n, all), lot = at_a_time(g->beside, price_draft_ms(g->price, g->n_making ? g->n_making : 1)),
-            more = n_shares ? shares_make(g->price, all, n_shares, most_rows(g, n_shares), lot) : 0;
+            more = n_shares ? shares_make(g->price, all, n_shares, stepper_most_rows(g->s), lot) : 0;
         if (!more)
             return true;
         if (!make_together(g, m, n, more, e))

@@ -1,11 +1,12 @@
 /* The drafts of answers: how many are made and verified in each step, and what is learnt from their fate.  Between the decode loop and the stepper.
  *
  * Drafts come from proposers, rows of a table in drafts.c: the MTP block, whose drafts are made on the device, a few at a time, at a price; and those
- * that have their drafts at once for nothing, such as the lookup in the text.  engine/gate.h decides whose drafts a step verifies, and how many. */
-#ifndef Q35_ENGINE_DRAFTS_H
-#define Q35_ENGINE_DRAFTS_H
+ * that have their drafts at once for nothing: the lookup in the text, and text that must come under a guide.  Drafts that a guide refuses are
+ * cut before they are verified.  engine/gate.h decides whose drafts a step verifies, and how many. */
+#pragma once
 
 #include "engine/gate.h"
+#include "engine/guided.h"
 #include "engine/lookup.h"
 #include "model/stepper.h"
 
@@ -30,7 +31,11 @@ struct drafter {
     bool looks;                         /* drafts may be looked up in the text */
     struct lookup text;
     int32_t found[ENGINE_MAX_DEPTH];    /* what followed the match in the text */
-    int  match;                         /* ids of that match; 0: there is no match */
+    int  n_found, match;                /* how many of these there are; ids of that match, 0: there is no match */
+    struct guided *guided;              /* the guide of the answer, or NULL; set after drafter_begin() */
+    int32_t forced[ENGINE_MAX_DEPTH];   /* [n_forced] text that must come */
+    int  n_forced;
+    bool cut;                           /* the guide refused a draft of the MTP block: more of them would follow that one */
     int64_t launched_ns;                /* when the step under way was launched; 0: there is no step */
     bool caught_up;                     /* since then the device did other work, too (MTP rows that earlier steps had left out, drafts that were
                                          * not used): times do not count */
@@ -38,9 +43,9 @@ struct drafter {
 
 void drafter_init(struct drafter *d, struct stepper_slot *slot, int most, bool beside, struct price *price);
 void drafter_free(struct drafter *d);
-/* After stepper_begin() with that depth, or 0 for DRAFTER_AUTO.  room: the most tokens of the answer.  ids: the text so far, where drafts are looked
- * up if `looks`. */
-void drafter_begin(struct drafter *d, int depth, int room, bool looks, const int32_t *ids, int n);
+/* After stepper_begin() with that depth, or 0 for DRAFTER_AUTO.  room: the most tokens of the answer.  prompt: where drafts are
+ * looked up if `looks`. */
+void drafter_begin(struct drafter *d, int depth, int room, bool looks, struct spans prompt);
 /* How many picks may be under way, at most `most`.  With DRAFTER_AUTO one: the next step is decided by the drafts. */
 static inline int drafter_ahead(const struct drafter *d, int most) { return d->depth == DRAFTER_AUTO ? 1 : most; }
 /* Launches the next pick. */
@@ -53,6 +58,12 @@ void drafter_learn(struct drafter *d, const struct step_result *r);
 struct share drafter_share(const struct drafter *d);
 /* The device has other work until the next launch: the time of the step under way does not count. */
 static inline void drafter_disturbed(struct drafter *d) { d->caught_up = true; }
+/* The pick under way is made once more, which voids the drafts that were queued after it. */
+static inline void drafter_picks_again(struct drafter *d)
+{
+    d->caught_up = true;
+    d->n_early = 0;
+}
 
 /* ---- steps of several answers: how many rows each of them has, and which drafts are made for them */
 
@@ -84,5 +95,3 @@ void group_launch(struct group *g, struct member *m, int n);
 bool group_prepare_next(struct group *g, struct member *m, int n, struct err *e);
 /* The device has other work until the next launch. */
 static inline void group_disturbed(struct group *g) { g->launched_ns = 0; }
-
-#endif

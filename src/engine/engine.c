@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,23 +9,27 @@
 
 #include "backend/cores.h"
 #include "backend/machine.h"
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/worker.h"
-#include "engine/decode.h"
+#include "engine/answering.h"
 #include "engine/load.h"
 #include "engine/requests.h"
+#include "engine/restoring.h"
+#include "engine/saving.h"
 #include "engine/storage.h"
+#include "guide/guide.h"
 #include "model/safetensors.h"
+#include "model/shards.h"
 
 enum { PROGRESS_MS = 50 };             /* between two EV_LOADING */
 
 struct engine {
-    struct requests     requests;       /* shared; the first member, see engine_requests() */
+    struct requests     requests;       /* shared */
     pthread_t           thread;
     struct storage      storage;        /* of the engine thread, but for its homes */
     atomic_int          snapshots, resident;    /* snapshots in use; sequences that hold tokens */
-    int                 n_snapshots;    /* that there is room for */
     bool                fixed_chunk;
 
     /* engine thread; info is constant once EV_READY was posted */
@@ -86,11 +91,18 @@ static void fill_info(struct engine *g)
     struct model_info *i = &g->info;
     snprintf(i->model, sizeof i->model, "%s", c->name);
     snprintf(i->backend, sizeof i->backend, "%s", m->backend);
+    if (m->dir) {
+        struct fingerprinter *f = fingerprint_begin();
+        shards_add_fingerprint(f, m->dir);
+        const struct fingerprint found = fingerprint_end(f);
+        snprintf(i->fingerprint, sizeof i->fingerprint, "%016" PRIx64 "%016" PRIx64, found.high, found.low);
+    }
     describe_formats(i->formats, sizeof i->formats, m);
     i->n_ctx = m->n_ctx;
     i->n_layers = c->n_layers;
-    i->at_once = decoder_most_answers(g->decoder);
+    i->at_once = g->decoder->most_runs;
     i->n_vocab = c->vocab;
+    i->picture_tokens = m->vision ? m->picture_tokens : 0;
     i->draft_depth = m->depth;
     i->n_threads = dev_cpu_threads(m->dev);
     i->n_ends = c->n_eos < LIMIT_STOP_IDS ? c->n_eos : LIMIT_STOP_IDS;
@@ -129,7 +141,7 @@ static void recall_prices(struct engine *g)
 {
     struct buf key = {0}, path = {0};
     if (price_place(g, &key, &path))
-        price_recall(decoder_price(g->decoder), path.data, key.data);
+        price_recall(&g->decoder->price, path.data, key.data);
     buf_free(&key);
     buf_free(&path);
 }
@@ -138,8 +150,8 @@ static void remember_prices(struct engine *g)
 {
     struct buf key = {0}, path = {0};
     struct err ignored;
-    if (price_known(decoder_price(g->decoder)) && price_place(g, &key, &path))
-        price_remember(decoder_price(g->decoder), path.data, key.data, &ignored);
+    if (price_known(&g->decoder->price) && price_place(g, &key, &path))
+        price_remember(&g->decoder->price, path.data, key.data, &ignored);
     buf_free(&key);
     buf_free(&path);
 }
@@ -155,7 +167,7 @@ static bool load(struct engine *g, struct err *e)
     const struct decoder_options o = {
         .n_ctx = m->n_ctx, .chunk = m->chunk, .fixed_chunk = g->fixed_chunk, .depth = m->depth,
         .n_sequences = m->n_sequences, .n_snapshots = m->n_snapshots, .head = m->head,
-        .traffic = load_traffic(m),
+        .vision = m->vision, .picture_tokens = m->picture_tokens, .traffic = load_traffic(m),
     };
     g->decoder = decoder_open(m->dev, &m->cfg, m->forward, m->caches, &o, e);
     return g->decoder && storage_open(&g->storage, m, g->decoder, e);
@@ -212,15 +224,17 @@ static void on_done(void *arg)
 static bool serve_request(struct engine *g, struct work *w, struct err *fault)
 {
     struct request *q = w->request;
-    if (q->restore) {
-        const bool ok = storage_restore(&g->storage, q->sequence, q->restore, fault);
+    if (q->kind == REQUEST_RESTORE) {
+        const bool ok = storage_restore(&g->storage, &(struct arrival){.name = q->sequence}, q->path, fault);
         requests_done(&g->requests, q, &(struct outcome){0});
         return ok;
     }
-    if (!storage_make_place(&g->storage, q->sequence, q->ids, q->n, fault)) {
+    struct arrival arrival = {.name = q->sequence, .prompt = spans_of(&q->prompt), .client = q->sampling.client};
+    if (!storage_make_place(&g->storage, &arrival, fault)) {
         requests_done(&g->requests, q, &(struct outcome){.finish = END_FAILED, .why = *fault});
         return false;
     }
+    q->sequence = arrival.name;
     if (storage_moving(&g->storage, q->sequence)) {
         requests_put_back(&g->requests, w);
         return true;
@@ -228,7 +242,7 @@ static bool serve_request(struct engine *g, struct work *w, struct err *fault)
     struct answering *a = memory_zeroed(1, sizeof *a);
     const struct decoder_hooks hooks = {must_stop, on_prefill, on_tokens, on_done, a};
     const struct prompt p = {
-        .sequence = q->sequence, .ids = q->ids, .n = q->n, .snapshot_pos = q->snapshot_pos, .how = &q->sampling, .submitted_ns = q->submitted_ns,
+        .sequence = q->sequence, .spans = spans_of(&q->prompt), .snapshot_pos = q->snapshot_pos, .how = &q->sampling, .submitted_ns = q->submitted_ns,
     };
     *a = (struct answering){.g = g, .q = q};
     decoder_begin(g->decoder, &p, &hooks, &a->out);
@@ -240,21 +254,28 @@ static bool serve_ahead(struct engine *g, struct work *w, struct err *fault)
     const struct beginning *b = &w->ahead;
     bool ok = true;
     if (decoder_reads_ahead(g->decoder, b)) {
-        ok = storage_make_place(&g->storage, b->sequence, b->ids, b->n, fault);
+        struct arrival a = {.name = b->sequence, .prompt = b->spans};
+        ok = storage_make_place(&g->storage, &a, fault);
+        w->ahead.sequence = a.name;
         if (ok && storage_moving(&g->storage, b->sequence)) {
             requests_put_back(&g->requests, w);
             return true;
         }
         ok = ok && decoder_read_ahead(g->decoder, b, requests_ahead_ends, &g->requests, fault);
     }
-    free(w->ahead_ids);
+    span_buf_free(&w->ahead_spans);
     return ok;
 }
 
-static bool may_begin(void *arg, uint64_t sequence)
+static bool may_begin(void *arg, uint64_t sequence, const struct request *r)
 {
     struct engine *g = arg;
-    return !storage_moving(&g->storage, sequence) && decoder_may_begin(g->decoder, sequence);
+    struct arrival a = {.name = sequence};
+    if (r && r->kind == REQUEST_SUBMIT) {
+        a.prompt = spans_of(&r->prompt);
+        a.client = r->sampling.client;
+    }
+    return !storage_moving(&g->storage, sequence) && decoder_may_begin(g->decoder, &a);
 }
 
 /* Does the work of all requests until the engine closes.  False with the device's fault. */
@@ -262,19 +283,19 @@ static bool serve(struct engine *g, struct err *fault)
 {
     struct work w;
     bool ok = true;
-    while (ok) {
-        const int n = decoder_n_answers(g->decoder);
-        const bool returns = storage_returns(&g->storage);
+    while (ok && (ok = decoder_end_stopped(g->decoder, fault))) {
+        const int n = g->decoder->n_runs;
+        const bool returns = restoring_ready(g->storage.restoring);
         if (requests_next(&g->requests, n > 0 || returns, may_begin, g, &w))
             ok = w.request ? serve_request(g, &w, fault) : w.recheck ? true : w.save ? storage_save(&g->storage, w.save, fault)
-               : w.rows ? storage_step(&g->storage, fault) : serve_ahead(g, &w, fault);
+               : w.rows ? saving_step(g->storage.saving, fault) : serve_ahead(g, &w, fault);
         else if (n)
             ok = decoder_turn(g->decoder, fault);
         else if (!returns || requests_closing(&g->requests))
             break;
         ok = ok && storage_bring_back(&g->storage, fault);
-        atomic_store(&g->snapshots, decoder_n_snapshots(g->decoder));
-        atomic_store(&g->resident, decoder_n_resident(g->decoder));
+        atomic_store(&g->snapshots, snapshots_in_use(&g->decoder->sequences.snaps));
+        atomic_store(&g->resident, sequences_resident(&g->decoder->sequences));
     }
     if (!ok)
         decoder_fail(g->decoder, fault);
@@ -318,7 +339,7 @@ static struct load_options load_options(const struct engine_options *o)
 {
     return (struct load_options){
         .dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads,
-        .n_ctx = o->n_ctx, .chunk = o->chunk, .depth = o->draft_depth,
+        .no_vision = o->no_vision, .picture_tokens = o->picture_tokens, .n_ctx = o->n_ctx, .chunk = o->chunk, .depth = o->draft_depth,
         .n_sequences = o->n_sequences ? o->n_sequences : LOAD_SOME_SEQUENCES, .n_snapshots = o->n_snapshots,
         .weights_in = load_weights_in(o->weights_in), .machine_dir = o->machine_dir, .saves = true,
     };
@@ -340,12 +361,12 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
     g->opened_ns = clock_ns();
     g->host = machine_open(NULL, NULL);
     storage_init(&g->storage, &g->requests);
+    storage_move_to(&g->storage, o->moved_dir, o->moved_bytes);
     if (!requests_init(&g->requests, e))
         goto fail;
     const struct load_options options = load_options(o);
     if (!load_check(&g->model, &options, e))
         goto fail;
-    g->n_snapshots = g->model.n_snapshots;
     g->fixed_chunk = o->fixed_chunk || o->chunk;
     int rc = quiet_thread(&g->thread, engine_main, g);
     if (rc) {
@@ -362,6 +383,60 @@ bool engine_fits(const struct engine_options *o, struct memory_plan *plan, struc
 {
     const struct load_options options = load_options(o);
     return load_fits(&options, plan, e);
+}
+
+static void *copy(const void *p, int n, size_t size)
+{
+    return n > 0 ? memcpy(memory_alloc((size_t)n * size), p, (size_t)n * size) : NULL;
+}
+
+uint32_t engine_submit(struct engine *g, uint64_t sequence, struct spans prompt, int snapshot_pos, const struct sampling *s)
+{
+    struct request *r = memory_zeroed(1, sizeof *r);
+    r->sequence = sequence;
+    span_buf_add(&r->prompt, prompt, prompt.n);
+    r->snapshot_pos = snapshot_pos;
+    r->bias_ids = copy(s->bias_ids, s->n_bias, sizeof *s->bias_ids);
+    r->bias = copy(s->bias, s->n_bias, sizeof *s->bias);
+    r->stats.n_prompt = prompt.n;
+    r->sampling = *s;
+    if (s->guide)
+        guide_retain(s->guide);
+    r->sampling.bias_ids = r->bias_ids;
+    r->sampling.bias = r->bias;
+    r->submitted_ns = clock_ns();
+    r->due = due_ns(r->submitted_ns, s->patience_ms);
+    return requests_add(&g->requests, r);
+}
+
+static void add_file_request(struct engine *g, int kind, uint64_t sequence, const char *path)
+{
+    struct request *r = memory_zeroed(1, sizeof *r);
+    r->kind = kind;
+    r->path = memory_strdup(path);
+    r->sequence = sequence;
+    r->due = clock_ns();
+    requests_add(&g->requests, r);
+}
+
+void engine_restore(struct engine *g, uint64_t sequence, const char *path)
+{
+    add_file_request(g, REQUEST_RESTORE, sequence, path);
+}
+
+void engine_read_ahead(struct engine *g, uint64_t sequence, struct spans prompt, int snapshot_pos)
+{
+    requests_read_ahead(&g->requests, &(struct beginning){.sequence = sequence, .spans = prompt, .snapshot_pos = snapshot_pos});
+}
+
+void engine_save(struct engine *g, uint64_t sequence, const char *path)
+{
+    add_file_request(g, REQUEST_SAVE, sequence, path);
+}
+
+void engine_interrupt(struct engine *g, uint32_t serial)
+{
+    requests_interrupt(&g->requests, serial);
 }
 
 void engine_keep(struct engine *g, uint64_t sequence, const char *path)
@@ -398,8 +473,12 @@ void engine_machine(struct engine *g, struct machine_figures *m)
 {
     machine_read(g->ready && g->gpu ? g->gpu : g->host, m);
     m->snapshots = atomic_load(&g->snapshots);
-    m->snapshots_max = g->n_snapshots;
+    m->snapshots_max = g->ready ? g->model.n_snapshots : 0;
     m->resident = atomic_load(&g->resident);
+    const struct moves moves = storage_moves(&g->storage);
+    m->evicted = moves.evicted;
+    m->moved_out = moves.out;
+    m->moved_in = moves.in;
     m->resident_max = g->ready ? g->model.plan.n_sequences : 0;
 }
 

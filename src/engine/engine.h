@@ -1,10 +1,8 @@
 /* The loaded model on its own thread: token ids in, token ids out.  All that chat may include of the engine.
  * Called from one owner thread; nothing here waits for the model except engine_close(). */
-#ifndef Q35_ENGINE_ENGINE_H
-#define Q35_ENGINE_ENGINE_H
+#pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "answer/machine.h"
@@ -23,44 +21,17 @@ struct engine_options {
     const char *mtp;                    /* as in struct load_options */
     const char *weights_in;             /* which memory a GPU reads the weights from: "device" (default), "host" or "auto" */
     const char *machine_dir;            /* folder for what was measured of this machine, to compare a GPU's reads with; NULL: not measured */
+    bool no_vision;                     /* as in struct load_options */
+    int picture_tokens;                 /* as in struct load_options */
     int n_threads;                      /* 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most the model's; up to four times as many with YaRN */
     int chunk;                          /* most prompt rows a call */
     bool fixed_chunk;                   /* always so many, however long a call takes; also when `chunk` is given */
     int draft_depth;                    /* most MTP drafts a step, 0..ENGINE_MAX_DEPTH; -1: as many as a step can have; 0: no MTP rows either */
-    int n_sequences;                    /* conversations resident at once; 0: two where there is room */
+    int n_sequences;                    /* conversations resident at once; 0: as many as there is room for (engine/memplan.h) */
     int n_snapshots;                    /* states kept in memory, of all conversations */
-};
-
-enum event_kind {
-    EV_LOADING,         /* done, total: bytes */
-    EV_READY,           /* engine_info() is filled */
-    EV_PREFILL,         /* done, total: prompt positions, `cached` of them were there already */
-    EV_TOKENS,          /* ids[n], source[n], prob[n], logprobs[n]; stats: as of these */
-    EV_DONE,            /* finish, stats; message when finish is END_FAILED */
-    EV_RESTORED,        /* done: tokens that are there now; message: why the file is of no use, and whether it is deleted */
-    EV_SAVED,           /* done: bytes written; total: bytes that the file has; message: why it could not be written */
-    EV_FATAL,           /* message: the engine has ended (bad checkpoint, device fault); only close is left */
-};
-
-struct event {
-    enum event_kind kind;
-    uint32_t serial;                    /* of the submit; 0 for loading, ready, fatal */
-    uint64_t sequence;                  /* of restored and saved: the conversation's name */
-    size_t   done, total, cached;
-    int      n;
-    int32_t  ids[ENGINE_MAX_DEPTH + 1];
-    uint8_t  source[ENGINE_MAX_DEPTH + 1];        /* enum token_source */
-    float    prob[ENGINE_MAX_DEPTH + 1];        /* probability of the id under the distribution that was sampled */
-    struct logprobs logprobs[ENGINE_MAX_DEPTH + 1];
-    enum end finish;
-    struct stats stats;
-    char     message[512];
-};
-
-struct event_list {
-    const struct event *events;
-    int n;
+    const char *moved_dir;              /* folder for files of long conversations without a name that give up their place; NULL: they are dropped */
+    size_t moved_bytes;                 /* of these files together, at most */
 };
 
 /* Checks options, config.json and memory plan, starts the thread, returns while weights still load.
@@ -76,11 +47,11 @@ bool engine_fits(const struct engine_options *o, struct memory_plan *plan, struc
  *   snapshot_pos   the position worth a snapshot: the longest prefix that the next turn will share; 0: none
  * Returns the serial, > 0; exactly one EV_DONE carries it.  Answers of different conversations are under way at once where the device can do
  * that (model_info.at_once); others wait. */
-uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s);
+uint32_t engine_submit(struct engine *g, uint64_t sequence, struct spans prompt, int snapshot_pos, const struct sampling *s);
 /* While no request waits or runs: the beginning of a prompt that may come is computed, so that its submit finds it there.  Posts no event,
  * changes no answer, and ends at the next chunk when there is a submit, an interrupt, or another beginning, which takes its place.
- * The states at `snapshot_pos` are worth a snapshot.  n_ids 0: nothing is read ahead any more. */
-void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos);
+ * The states at `snapshot_pos` are worth a snapshot.  No tokens: nothing is read ahead any more. */
+void engine_read_ahead(struct engine *g, uint64_t sequence, struct spans prompt, int snapshot_pos);
 /* The sequence's own file from now on; NULL: it has none.  The sequence is saved there when another one takes its place, and comes back
  * from there with its next prompt.  Nothing is written to a file `x.y` when there is no file `x` beside it. */
 void engine_keep(struct engine *g, uint64_t sequence, const char *path);
@@ -91,7 +62,7 @@ void engine_restore(struct engine *g, uint64_t sequence, const char *path);
  * when the engine closes.  It takes the place of an older save of the same that has not ended.  EV_SAVED when it is on the disk. */
 void engine_save(struct engine *g, uint64_t sequence, const char *path);
 /* Ends the submit `serial`, running or waiting: its EV_DONE with END_INTERRUPTED is there when this returns, however long
- * a step takes.  The engine notices at the end of the step or chunk; tokens that no event told are not kept. */
+ * a step takes.  The engine notices at the end of the step or chunk; tokens that were not reported are not kept. */
 void engine_interrupt(struct engine *g, uint32_t serial);
 int  engine_fd(const struct engine *g);                         /* readable while events wait */
 struct event_list engine_drain(struct engine *g);               /* valid until the next drain */
@@ -99,5 +70,3 @@ bool engine_wait(struct engine *g, int timeout_ms);             /* sleeps until 
 const struct model_info *engine_info(const struct engine *g);  /* NULL before EV_READY was drained */
 void engine_machine(struct engine *g, struct machine_figures *m);        /* cheap enough for once a second; memory alone before EV_READY */
 void engine_close(struct engine *g);                            /* interrupts, waits for the thread */
-
-#endif

@@ -93,6 +93,7 @@ static const double middles[GATE_BINS] = {0.2, 0.4, 0.6, 0.78, 0.9, 0.97}, middl
 /* Bins of drafts found in the text: the least lengths of their matches, and the rates that are expected at first. */
 static const int lengths[GATE_LENGTHS] = {0, 5, 8, 16};
 static const double middles_of_length[GATE_LENGTHS] = {0.35, 0.55, 0.75, 0.9};
+static const double middle_of_forced = 0.95;
 
 void gate_init(struct gate *g, int most, const struct price *price)
 {
@@ -102,6 +103,7 @@ void gate_init(struct gate *g, int most, const struct price *price)
         belief_init(&g->bin[i], middles[i]);
     for (int i = 0; i < GATE_LENGTHS; i++)
         belief_init(&g->found[i], middles_of_length[i]);
+    belief_init(&g->forced, middle_of_forced);
 }
 
 /* ---- chances ---- */
@@ -127,6 +129,7 @@ void gate_begin(struct gate *g)
         doubt(&g->bin[i], 1);
     for (int i = 0; i < GATE_LENGTHS; i++)
         doubt(&g->found[i], 1);
+    doubt(&g->forced, 1);
     g->idle = 0;
 }
 
@@ -157,6 +160,12 @@ void gate_learn_found(struct gate *g, int match, int n_right, int n_known)
     const int bin = bin_of_length(match);
     for (int i = 0; i < n_known && i <= n_right; i++)
         belief_note(&g->found[bin], change, i < n_right);
+}
+
+void gate_learn_forced(struct gate *g, int n_right, int n_known)
+{
+    for (int i = 0; i < n_known && i <= n_right; i++)
+        belief_note(&g->forced, change, i < n_right);
 }
 
 /* ---- decisions for an answer that steps alone.  The unit of time is that of a step of one row. */
@@ -233,25 +242,38 @@ static double best_gain(const struct gate *g, const double right[GATE_ROWS], dou
     return best;
 }
 
-/* How many drafts to verify that were found in the text, after a match of `length` ids, and cost nothing to make.  0: drafts of the MTP block are
+/* Decides between the drafts that cost nothing to make: forced text and what was found in the text.  rows 1: drafts of the MTP block are
  * expected to give more. */
-static int verify_found(const struct gate *g, int length)
+static struct decision choose_free(const struct gate *g, const struct offers *o)
 {
+    struct decision d = {.source = DRAFT_MTP, .rows = 1};
+    double right[GATE_ROWS], best;
+    int n;
+    if (!price_known(g->price) || (!o->together && price_one_is_due(g->price)))
+        return d;
     const double worth = best_rate(g);
-    double found[GATE_ROWS], made[GATE_ROWS];
-    int n, n_made;
-    if (!price_known(g->price))
-        return 0;
-    belief_chances(&g->found[bin_of_length(length)], found, GATE_ROWS);
-    belief_chances(&g->all, made, GATE_ROWS);
-    return best_gain(g, found, worth, 0, &n) > best_gain(g, made, worth, price_draft(g->price, 1), &n_made) ? n : 0;
+    belief_chances(&g->all, right, GATE_ROWS);
+    best = best_gain(g, right, worth, price_draft(g->price, 1), &n);
+    for (int forced = 0; forced < 2; forced++) {
+        if (forced ? !o->n_forced : !o->match)
+            continue;
+        belief_chances(forced ? &g->forced : &g->found[bin_of_length(o->match)], right, GATE_ROWS);
+        for (int i = o->n_forced + 1; forced && i < GATE_ROWS; i++)
+            right[i] = 0;
+        const double gain = best_gain(g, right, worth, 0, &n);
+        if (!(gain > best) || !gate_usable(n, o->room))
+            continue;
+        best = gain;
+        d = (struct decision){.source = forced ? DRAFT_GUIDE : DRAFT_LOOKUP, .rows = 1 + gate_usable(n, o->room)};
+    }
+    return d;
 }
 
 struct decision gate_decide(const struct gate *g, const struct offers *o)
 {
-    const int n_found = o->match && (o->together || !price_one_is_due(g->price)) ? gate_usable(verify_found(g, o->match), o->room) : 0;
-    if (n_found)
-        return (struct decision){.source = DRAFT_LOOKUP, .rows = 1 + n_found};
+    const struct decision free = o->match || o->n_forced ? choose_free(g, o) : (struct decision){.rows = 1};
+    if (free.rows > 1)
+        return free;
     const int left = gate_usable(ENGINE_MAX_DEPTH, o->room) - o->n, lot = most(least(o->at_a_time, left), 0);
     return (struct decision){
         .source = DRAFT_MTP, .make = make_more(g, o->prob, o->n, lot), .rows = 1 + verify_made(g, o->prob, gate_usable(o->n, o->room)),
@@ -268,6 +290,11 @@ void gate_chances(const struct gate *g, const float *prob, int n, double right[G
 void gate_chances_found(const struct gate *g, int match, double right[GATE_ROWS])
 {
     belief_chances(&g->found[bin_of_length(match)], right, GATE_ROWS);
+}
+
+void gate_chances_forced(const struct gate *g, double right[GATE_ROWS])
+{
+    belief_chances(&g->forced, right, GATE_ROWS);
 }
 
 void gate_chances_later(const struct gate *g, double right[GATE_ROWS])

@@ -2,8 +2,7 @@
  * to give are more than the engine makes otherwise in the time that the row takes.  The times of rows and drafts are measured (engine/price.h); the
  * chance that a draft is accepted is learnt from earlier drafts of the same source: by the MTP block's probability, or by the length of the match.
  * Plain arithmetic: no device, no clock.  {0} is not valid: gate_init(). */
-#ifndef Q35_ENGINE_GATE_H
-#define Q35_ENGINE_GATE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,6 +29,7 @@ struct gate {
     struct belief all;                  /* any draft of the MTP block */
     struct belief bin[GATE_BINS];       /* a draft to which the MTP block gave a probability in this range */
     struct belief found[GATE_LENGTHS];  /* a draft found in the text, by the length of the match */
+    struct belief forced;               /* a draft of text that must come */
     int    idle;                        /* steps since a draft was made */
 };
 
@@ -45,6 +45,7 @@ struct offers {
     const float *prob;                  /* [n] ... with these probabilities */
     int  at_a_time;                     /* most drafts that it may make before the next decision; 0: none any more */
     int  match;                         /* ENGINE_MAX_DEPTH drafts were found in the text, after a match of so many ids; 0: no drafts were found */
+    int  n_forced;                      /* drafts of text that must come under a guide */
     bool together;                      /* several answers step together: then no step of one row is needed for its price */
 };
 
@@ -64,11 +65,14 @@ struct decision gate_decide(const struct gate *g, const struct offers *o);
 void gate_learn(struct gate *g, const float *prob, int n, int n_right, int n_known);
 /* Learns from drafts that were found in the text: n_known of them were compared with the tokens that came, and the first n_right were equal. */
 void gate_learn_found(struct gate *g, int match, int n_right, int n_known);
+/* The same for drafts of text that must come: they are wrong where the model splits that into other tokens. */
+void gate_learn_forced(struct gate *g, int n_right, int n_known);
 
 /* For steps of several answers: right[i] becomes the chance that the first i drafts are all right.  gate_chances(): of n drafts of the MTP block;
- * gate_chances_found(): of drafts found in the text; gate_chances_later(): of drafts not yet made. */
+ * gate_chances_found(): of drafts found in the text; gate_chances_forced(): of text that must come; gate_chances_later(): of drafts not yet made. */
 void gate_chances(const struct gate *g, const float *prob, int n, double right[GATE_ROWS]);
 void gate_chances_found(const struct gate *g, int match, double right[GATE_ROWS]);
+void gate_chances_forced(const struct gate *g, double right[GATE_ROWS]);
 void gate_chances_later(const struct gate *g, double right[GATE_ROWS]);
 /* True if no draft was made for many steps, so that one should be made to see whether drafts are right again. */
 bool gate_is_idle(const struct gate *g);
@@ -91,5 +95,3 @@ struct share {
 void shares_verify(const struct price *p, struct share *all, int n, int most_rows);
 /* How many more drafts to make for each answer that `makes`, at most `lot`; 0: enough. */
 int  shares_make(const struct price *p, const struct share *all, int n, int most_rows, int lot);
-
-#endif

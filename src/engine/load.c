@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/least.h"
 #include "base/memory.h"
 #include "config/limits.h"
 #include "engine/memplan.h"
@@ -14,16 +15,16 @@
 #include "model/stepper.h"
 #include "model/synthetic.h"
 #include "model/upload.h"
-#include "model/upload_plan.h"
 
 enum { DEFAULT_SNAPSHOTS = 8, SPARE_POSITIONS = STEP_ROWS };       /* a step always has all its rows: the last ones may lie behind the context */
 
 /* Defaults for a kind of device.  Context: on a CPU the model's 262144 would take memory that nobody has the
- * patience to fill.  Chunk: a GPU reads every expert for each of them, so each should use them all often. */
+ * patience to fill.  Chunk: a GPU reads every expert for each of them, so each should use them all often.  Pictures: attention of the tower is
+ * quadratic; 1024 x 1024 pixels, 1024 tokens, take a core minutes. */
 static const struct defaults {
-    int n_ctx, chunk;
-} defaults_cpu = {.n_ctx = 32768, .chunk = 256},
-  defaults_gpu = {.n_ctx = INT_MAX, .chunk = 4096};
+    int n_ctx, chunk, picture_tokens;
+} defaults_cpu = {.n_ctx = 32768, .chunk = 256, .picture_tokens = 1024},
+  defaults_gpu = {.n_ctx = INT_MAX, .chunk = 4096, .picture_tokens = 4096};
 /* Left free: a host has swap or an OOM killer, a GB10 freezes; a GPU of its own needs some for code and recorded graphs. */
 static const size_t CPU_MARGIN = 512u << 20, UNIFIED_MARGIN = (size_t)14 << 30, GPU_MARGIN = (size_t)1 << 30;
 
@@ -114,6 +115,7 @@ static bool check_options(struct model *m, const struct load_options *o, struct 
     m->backend = dev_backend(o->backend, e);
     return m->backend && choose_kv(m, o->kv, e) && choose_head(m, o->head, e) && choose_mtp(m, o->mtp, e)
         && in_range("the number of threads", o->n_threads, 0, LIMIT_THREADS, e) && in_range("the prompt chunk", o->chunk, 0, LIMIT_CHUNK, e)
+        && in_range("the number of tokens of a picture", o->picture_tokens, 0, LIMIT_PICTURE_TOKENS, e)
         && in_range("the draft depth", o->depth, -1, LIMIT_DRAFTS, e)
         && in_range("the number of conversations", o->n_sequences, LOAD_SOME_SEQUENCES, LIMIT_SEQUENCES, e)
         && in_range("the number of snapshots", o->n_snapshots, LOAD_NO_SNAPSHOTS, LIMIT_SNAPSHOTS, e);
@@ -122,9 +124,10 @@ static bool check_options(struct model *m, const struct load_options *o, struct 
 static void settle(struct model *m, const struct load_options *o, bool gpu)
 {
     const struct defaults *d = gpu ? &defaults_gpu : &defaults_cpu;
-    m->asked = *o;
+    m->options = *o;
     m->n_sequences = o->n_sequences > 1 ? o->n_sequences : 1;
     m->chunk = o->chunk ? o->chunk : d->chunk;
+    m->picture_tokens = o->picture_tokens ? o->picture_tokens : d->picture_tokens;
     m->depth = !m->cfg.n_mtp ? 0 : o->depth < 0 ? LIMIT_DRAFTS : o->depth;
     m->n_snapshots = o->n_snapshots == LOAD_NO_SNAPSHOTS ? 0 : o->n_snapshots ? o->n_snapshots : DEFAULT_SNAPSHOTS;
 }
@@ -135,16 +138,23 @@ static int work_rows(const struct model *m)
     return m->chunk > STEP_ROWS ? m->chunk : STEP_ROWS;
 }
 
+/* Patches of the tower's least slice of work.  On a CPU a chunk's rows against all patches of a picture would hold other answers up for long. */
+static int slice_rows(const struct model *m)
+{
+    enum { CPU_ROWS = 64 };
+    return m->dev->caps->packs_weights ? work_rows(m) : least(work_rows(m), CPU_ROWS);
+}
+
 /* ---- memory ---- */
 
 static struct memplan_request request(const struct model *m, bool gpu)
 {
     const struct model_config *c = &m->cfg;
     return (struct memplan_request){
-        .n_sequences = m->asked.n_sequences == LOAD_SOME_SEQUENCES ? 0 : m->n_sequences,
-        .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->asked.n_ctx, .default_ctx = (gpu ? defaults_gpu : defaults_cpu).n_ctx,
-        .max_rows = work_rows(m), .n_snapshots = m->n_snapshots, .saves = m->asked.saves, .gpu = gpu,
-        .kv_choices = kv_choices(m), .spare_positions = SPARE_POSITIONS,
+        .n_sequences = m->options.n_sequences == LOAD_SOME_SEQUENCES ? 0 : m->n_sequences,
+        .model = c, .kv = m->kv, .weight_bytes = m->weight_bytes, .n_ctx = m->options.n_ctx, .default_ctx = (gpu ? defaults_gpu : defaults_cpu).n_ctx,
+        .max_rows = work_rows(m), .n_snapshots = m->n_snapshots, .more_snapshots = !m->options.n_snapshots, .saves = m->options.saves, .gpu = gpu,
+        .kv_choices = kv_choices(m), .spare_positions = SPARE_POSITIONS, .picture_tokens = m->picture_tokens,
         .step_bytes = forward_step_bytes(c) + stepper_bytes(c, m->depth), .step_each_bytes = stepper_slot_bytes(c, m->depth),
     };
 }
@@ -157,6 +167,8 @@ static bool make_plan(struct model *m, struct memplan_request *q, struct err *e)
     m->plan.kv_why = why;
     m->n_ctx = m->plan.n_ctx;
     m->n_sequences = m->plan.n_sequences;
+    if (ok)
+        m->n_snapshots = m->plan.n_snapshots;
     return ok;
 }
 
@@ -189,16 +201,22 @@ static struct memplan_request request_gpu(const struct model *m, size_t availabl
     q.weights_in_host = m->dev && m->dev->weights_in_host;
     q.host_available = memplan_available();
     q.host_margin = CPU_MARGIN;
-    q.scratch_bytes = forward_scratch_bytes(c, work_rows(m));
-    q.read_bytes = m->asked.synthetic ? 0 : weights_upload_bytes();
+    q.scratch_bytes = most_size(forward_scratch_bytes(c, work_rows(m)), vision_scratch_bytes(c, work_rows(m)));
+    q.read_bytes = m->options.synthetic ? 0 : weights_upload_bytes();
     return q;
+}
+
+static struct synthetic_form form_of(const struct model *m)
+{
+    return (struct synthetic_form){m->head, m->mtp, m->options.quality};
 }
 
 static bool plan_gpu(struct model *m, struct err *e)
 {
     struct dev_facts facts = {.integrated = false};
     bool discrete = dev_facts(m->dev, &facts) && !facts.integrated;
-    m->weight_bytes = m->dir ? upload_plan_bytes(&m->weights, &m->cfg, m->head, m->mtp) : synthetic_bytes(&m->cfg, m->head, m->mtp);
+    const struct synthetic_form form = form_of(m);
+    m->weight_bytes = m->dir ? upload_plan_bytes(&m->weights, &m->cfg, m->head, m->mtp) : synthetic_bytes(&m->cfg, &form);
     struct memplan_request q = request_gpu(m, discrete ? m->dev->available(m->dev) : memplan_available(), discrete);
     q.int8_weight_bytes = m->dir && m->head == HEAD_BF16 ? upload_plan_bytes(&m->weights, &m->cfg, HEAD_INT8, m->mtp) : 0;
     return make_plan(m, &q, e);
@@ -222,10 +240,12 @@ bool load_check(struct model *m, const struct load_options *o, struct err *e)
     *m = (struct model){0};
     if (!check_options(m, o, e))
         return false;
-    m->dir = o->dir ? memory_strdup(o->dir) : NULL;
-    m->machine_dir = o->machine_dir ? memory_strdup(o->machine_dir) : NULL;
+    m->dir = memory_strdup(o->dir);
+    m->machine_dir = memory_strdup(o->machine_dir);
     if (!(m->dir ? config_load(&m->cfg, m->dir, e) : synthetic_config(&m->cfg, o->synthetic, o->n_layers, e)) || !kv_recipe_fits(m->kv, &m->cfg, e))
         return false;
+    if (o->no_vision)
+        m->cfg.vision.depth = 0;
     if (!rope_stretch(&m->cfg, o->n_ctx, e))
         return false;
     settle(m, o, packs(m));
@@ -248,13 +268,13 @@ static bool is_in_host(struct model *m)
 {
     struct dev_facts f;
     struct buf path = {0}, key = {0};
-    if (m->asked.weights_in == WEIGHTS_IN_AUTO && dev_facts(m->dev, &f) && f.integrated) {
+    if (m->options.weights_in == WEIGHTS_IN_AUTO && dev_facts(m->dev, &f) && f.integrated) {
         buf_addf(&key, "%s, %s", f.gpu, f.driver);
         placement_find(&m->placement, m->dev, key.data, machine_file(m, "weights-in", &path));
     }
     buf_free(&path);
     buf_free(&key);
-    return m->asked.weights_in == WEIGHTS_IN_HOST || placement_prefers_host(&m->placement);
+    return m->options.weights_in == WEIGHTS_IN_HOST || placement_prefers_host(&m->placement);
 }
 
 /* Measures the read rate while device memory is still empty.  Failures are ignored. */
@@ -276,11 +296,11 @@ bool load_device(struct model *m, struct err *e)
 {
     if (m->dev)
         return true;
-    m->dev = dev_open(m->backend, m->asked.n_threads, e);
+    m->dev = dev_open(m->backend, m->options.n_threads, e);
     if (m->dev && packs(m)) {
         measure_reads(m);
         m->dev->weights_in_host = is_in_host(m);
-        m->dev->kv_in_host = m->asked.kv_in_host;
+        m->dev->kv_in_host = m->options.kv_in_host;
     }
     return m->dev;
 }
@@ -317,6 +337,8 @@ static bool open_weights(struct model *m, struct err *e)
         return false;
     if (!m->weights.mtp.present)
         m->depth = 0;
+    if (!m->weights.vision.present)
+        m->cfg.vision.depth = 0;        /* nothing is planned for it */
     return true;
 }
 
@@ -329,7 +351,8 @@ bool load_weights(struct model *m, load_progress *progress, void *arg, struct er
     if (m->dev->caps->packs_weights && !plan_gpu(m, e))
         return false;
     if (!m->dir) {
-        m->synthetic = synthetic_open(&m->weights, &m->cfg, m->dev, m->head, m->mtp, m->asked.seed, e);
+        const struct synthetic_form form = form_of(m);
+        m->synthetic = synthetic_open(&m->weights, &m->cfg, m->dev, &form, m->options.seed, e);
         return m->synthetic;
     }
     return m->dev->caps->packs_weights ? weights_upload(&m->weights, &m->cfg, m->dev, &o, on_progress, &l, e) : bring_host(m, &l, e);
@@ -344,7 +367,9 @@ bool load_space(struct model *m, struct err *e)
         return false;
     m->cache = m->caches[0];
     m->forward = forward_open(m->dev, &m->cfg, &m->weights, work_rows(m), e);
-    return m->forward;
+    if (m->forward && m->weights.vision.present)
+        m->vision = vision_open(m->dev, &m->cfg, &m->weights, m->picture_tokens * VISION_MERGE, slice_rows(m), e);
+    return m->forward && (m->vision || !m->weights.vision.present);
 }
 
 bool load_open(struct model *m, const struct load_options *o, struct err *e)
@@ -360,6 +385,7 @@ struct traffic load_traffic(const struct model *m)
 void load_close(struct model *m)
 {
     caches_close(m->caches, LIMIT_SEQUENCES);
+    vision_close(m->vision);
     forward_close(m->forward);
     synthetic_close(m->synthetic);
     if (m->dir)

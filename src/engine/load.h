@@ -1,7 +1,6 @@
 /* From options to a model that runs: config, weights, device, memory plan, work space.  The engine, the measurements and the
  * debug commands begin here, so that a default and a limit have one place. */
-#ifndef Q35_ENGINE_LOAD_H
-#define Q35_ENGINE_LOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +15,7 @@
 #include "model/config.h"
 #include "model/forward.h"
 #include "model/traffic.h"
+#include "model/vision.h"
 #include "model/weights.h"
 
 enum { LOAD_NO_SNAPSHOTS = -1, LOAD_SOME_SEQUENCES = -1 };
@@ -27,6 +27,7 @@ enum weights_in { WEIGHTS_IN_DEVICE, WEIGHTS_IN_HOST, WEIGHTS_IN_AUTO };
 struct load_options {
     const char *dir;                    /* a checkpoint, or */
     const char *synthetic;              /* random weights in this geometry, see synthetic_config() */
+    bool        quality;                /* of these, attention and out projections in FP8 */
     int         n_layers;               /* of these; 0: all */
     uint64_t    seed;
     const char *backend;                /* NULL: the best one that is there */
@@ -36,11 +37,13 @@ struct load_options {
     const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
     const char *head;                   /* "int8" (default on a CPU), "planes" (default on a GPU): the same in two planes, or "bf16": as stored */
     const char *mtp;                    /* the MTP block: "int4" (default on a GPU), "fp8", or "bf16": as stored (default on a CPU) */
+    bool no_vision;                     /* leaves out the vision tower */
+    int picture_tokens;                 /* most rows that a picture may become; 0: as many as make sense on the device */
     int n_threads;                      /* of a CPU; 0: one per usable core */
     int n_ctx;                          /* positions; 0: what fits, at most the model's, and 32,768 on a CPU */
     int chunk;                          /* most prompt rows a call */
     int depth;                          /* most drafts a step; -1: as many as a step can have */
-    int n_sequences;                    /* conversations resident at once; 0: one; LOAD_SOME_SEQUENCES: two where they fit */
+    int n_sequences;                    /* conversations resident at once; 0: one; LOAD_SOME_SEQUENCES: as many as fit (engine/memplan.h) */
     int n_snapshots;                    /* states kept beside; LOAD_NO_SNAPSHOTS: none */
     bool saves;                         /* conversations will be saved: that takes memory, too */
 };
@@ -49,13 +52,13 @@ struct load_options {
 struct model {
     /* set by load_check() */
     char                  *dir;         /* NULL: synthetic */
-    struct load_options    asked;
+    struct load_options    options;
     const char            *backend;
     const struct kv_recipe *kv;         /* `auto`: the default, until there is a plan */
     bool                   kv_auto;
     enum head              head;
     enum mtp_form          mtp;
-    int                    chunk, depth, n_snapshots;
+    int                    chunk, depth, n_snapshots, picture_tokens;
     struct model_config    cfg;
     struct memory_plan     plan;        /* on a GPU made by load_weights() */
     int                    n_ctx, n_sequences;          /* as in the plan */
@@ -69,6 +72,7 @@ struct model {
     size_t                 weight_bytes;        /* taken by the weights where the device reads them: mapped, or packed */
     /* set by load_space() */
     struct forward        *forward;
+    struct vision         *vision;      /* NULL: the model has no tower, or it was left out */
     struct cache          *caches[LIMIT_SEQUENCES];     /* [n_sequences] */
     struct cache          *cache;       /* the first of them */
 };
@@ -99,5 +103,3 @@ bool load_estimate(const struct model_config *c, const struct weights *w, const 
 bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r);
 /* "device", "host" or "auto"; NULL: device. */
 enum weights_in load_weights_in(const char *name);
-
-#endif

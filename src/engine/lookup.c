@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/grow.h"
 #include "base/memory.h"
 
 enum {
@@ -79,8 +78,8 @@ static void append(struct lookup *l, int32_t id)
         rehash(l, FIRST_BITS);
     if (l->n >> l->bits)
         rehash(l, l->bits + 1);
-    l->ids = grow(l->ids, l->n, &l->cap, sizeof *l->ids);
-    l->earlier = grow(l->earlier, l->n, &l->cap_earlier, sizeof *l->earlier);
+    l->ids = memory_grow(l->ids, l->n, &l->cap, sizeof *l->ids);
+    l->earlier = memory_grow(l->earlier, l->n, &l->cap_earlier, sizeof *l->earlier);
     l->ids[l->n] = id;
     insert(l, l->n++);
 }
@@ -97,14 +96,18 @@ void lookup_add(struct lookup *l, int32_t id)
     }
 }
 
-void lookup_begin(struct lookup *l, const int32_t *ids, int n)
+void lookup_begin(struct lookup *l, struct spans text)
 {
+    int k = 0;
     l->n = l->length = 0;
     if (l->bits)
         rehash(l, l->bits);
-    for (int i = 0; i < n; i++)
-        append(l, ids[i]);
-    if (n)
+    for (int i = 0; i < text.n; i++) {
+        while (k < text.n_pictures && i >= text.pictures[k].first + text.pictures[k].n)
+            k++;
+        append(l, k < text.n_pictures && i >= text.pictures[k].first ? -1 - i : text.ids[i]);
+    }
+    if (text.n)
         find(l);
 }
 
@@ -113,7 +116,8 @@ int lookup_next(const struct lookup *l, int32_t *out, int most)
     const int known = l->n - l->at;
     if (!l->length)
         return 0;
-    for (int i = 0; i < most; i++)
-        out[i] = i < known ? l->ids[l->at + i] : out[i - known];
-    return most;
+    int n = 0;
+    for (; n < most && (n >= known || l->ids[l->at + n] >= 0); n++)
+        out[n] = n < known ? l->ids[l->at + n] : out[n - known];
+    return n;
 }

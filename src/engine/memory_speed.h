@@ -2,8 +2,7 @@
  *   reads      its memory now, compared with its own best and with other machines that have the same device.  A GB10 can fall into a state in which
  *              reads are a third slower, and nothing else shows it.
  *   placement  on a GPU that shares the host's memory: device memory against pinned memory of the host, which some GPUs read faster. */
-#ifndef Q35_ENGINE_MEMORY_SPEED_H
-#define Q35_ENGINE_MEMORY_SPEED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -40,5 +39,3 @@ bool placement_prefers_host(const struct placement *p);
 void placement_find(struct placement *p, struct dev *d, const char *key, const char *file);
 /* Appends a line about where weights lie and why; nothing when nothing was measured. */
 void placement_say(const struct placement *p, struct buf *out);
-
-#endif

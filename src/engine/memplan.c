@@ -7,13 +7,16 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "engine/gallery.h"
 #include "engine/restoring.h"
 #include "engine/saving.h"
 #include "model/cache.h"
 #include "model/config.h"
 #include "model/forward.h"
+#include "model/vision.h"
 
-enum { SEQUENCES = 2 };                 /* by default, if there is room: to go to another conversation and back */
+enum { FEW_SEQUENCES = 4 };             /* by default, wherever they fit: two to go back and forth, one for side requests, one to spare */
+enum { LEAST_PICTURE = 256 };           /* tokens; in a smaller one nobody could read a line */
 
 /* ---- words ---- */
 
@@ -30,7 +33,8 @@ static void add_size(struct buf *out, size_t bytes)
         buf_addf(out, "%.*f MiB", bytes < (10 << 20) ? 1 : 0, 1024 * gib(bytes));
 }
 
-void plan_parts(const struct memory_plan *p, bool host, struct buf *out)
+/* Appends "weights 67.12 GiB, states 144 MiB": the lines of the host's memory, or the others. */
+static void add_parts(const struct memory_plan *p, bool host, struct buf *out)
 {
     const char *between = "";
     for (int i = 0; i < p->n_lines; i++)
@@ -50,15 +54,17 @@ void plan_say(const struct memory_plan *p, struct buf *out)
         return;
     add_size(out, p->total);
     buf_addf(out, " of %.2f GiB, of which %.2f stay free: ", gib(p->available), gib(p->margin));
-    plan_parts(p, false, out);
+    add_parts(p, false, out);
     if (p->host_total) {
         buf_adds(out, "; in the host's memory ");
         add_size(out, p->host_total);
         buf_adds(out, ": ");
-        plan_parts(p, true, out);
+        add_parts(p, true, out);
     }
     if (p->stretched_from)
         buf_addf(out, "; the model's %d positions are stretched by YaRN, which short texts may suffer from", p->stretched_from);
+    if (p->n_why)
+        buf_addf(out, "; %d conversation%s at once: %s", p->n_sequences, p->n_sequences > 1 ? "s" : "", p->n_why);
     if (p->kv_why)
         buf_addf(out, "; --kv auto took %s: %s", p->kv, p->kv_why);
 }
@@ -93,9 +99,11 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     const struct model_config *c = q->model;
     const struct kv_shape shape = {.cfg = c, .recipe = q->kv, .n_ctx = n_ctx + q->spare_positions, .max_rows = q->max_rows, .n_slots = 1};
     const int n = q->n_sequences > 1 ? q->n_sequences : 1;
+    const int n_snapshots = q->n_snapshots + (q->more_snapshots && n > 2 ? (n - 2) * (q->n_snapshots / 2) : 0);
     const size_t state_bytes = cache_saved_bytes(c, q->kv);
     *m = (struct memory_plan){
-        .n_ctx = n_ctx, .n_sequences = n, .kv_bytes = (size_t)n * kv_bytes(&shape), .available = q->available, .margin = q->margin,
+        .n_ctx = n_ctx, .n_sequences = n, .n_snapshots = n_snapshots, .kv_bytes = (size_t)n * kv_bytes(&shape),
+        .available = q->available, .margin = q->margin,
         .kv = q->kv->name, .stretched_from = c->yarn_factor > 1 ? c->yarn_original : 0,
     };
     add_line(m, (struct plan_line){.name = "weights", .bytes = q->weight_bytes, .host = q->discrete && q->weights_in_host});
@@ -105,7 +113,9 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     add_each(m, "states", cache_state_bytes(c) + cache_step_bytes(c) + q->step_each_bytes);
     add(m, "work space", forward_bytes(c, q->max_rows) + q->scratch_bytes);
     add(m, "steps", q->step_bytes);
-    add_host(m, q, "snapshots", state_bytes * (size_t)q->n_snapshots);
+    if (c->vision.depth)
+        add(m, "pictures", vision_bytes(c, q->gpu, q->picture_tokens * VISION_MERGE, q->max_rows) + gallery_bytes(c->hidden, q->picture_tokens));
+    add_host(m, q, "snapshots", state_bytes * (size_t)n_snapshots);
     add_host(m, q, "read buffers", q->read_bytes);
     if (q->saves && q->n_snapshots)
         add_host(m, q, "save buffers", saving_bytes(state_bytes, kv_bytes(&shape)) + restoring_bytes(state_bytes, kv_bytes(&shape)));
@@ -155,6 +165,12 @@ static const char *remedy(const struct memplan_request *q, int n_ctx, char *out,
         }
     }
     r = *q;
+    for (r.picture_tokens /= 2; r.picture_tokens >= LEAST_PICTURE && q->model->vision.depth; r.picture_tokens /= 2)
+        if (fits_with(&r, n_ctx)) {
+            snprintf(out, size, "--picture-tokens %d", r.picture_tokens);
+            return out;
+        }
+    r = *q;
     r.weight_bytes = q->int8_weight_bytes;
     if (q->int8_weight_bytes && q->int8_weight_bytes < q->weight_bytes && fits_with(&r, n_ctx))
         return "--head int8";
@@ -188,7 +204,7 @@ static bool refuse_plan(const struct memory_plan *m, const struct memplan_reques
     const char *option = remedy(q, m->n_ctx, text, sizeof text);
     const char *where = host ? " of the host's memory" : q->discrete ? " of GPU memory" : "";
     size_t total = host ? m->host_total : m->total, available = host ? q->host_available : q->available, margin = host ? q->host_margin : q->margin;
-    plan_parts(m, host, &lines);
+    add_parts(m, host, &lines);
     if (fits >= MEMPLAN_MIN_CTX)
         err_set(e, "a context of %d tokens needs %.2f GiB%s (%s), but %.2f GiB are available, %.2f of them to be left free: --ctx %d fits%s%s",
                 m->n_ctx, gib(total), where, buf_str(&lines), gib(available), gib(margin), fits / MEMPLAN_MIN_CTX * MEMPLAN_MIN_CTX,
@@ -199,6 +215,34 @@ static bool refuse_plan(const struct memory_plan *m, const struct memplan_reques
                 *option ? option : "end other programs or take a smaller model", *option ? " fits" : "");
     buf_free(&lines);
     return false;
+}
+
+/* Returns how many conversations there are by default, and why. */
+static int fitting_sequences(const struct memplan_request *q, int n_ctx, const char **why)
+{
+    static const char no_room[] = "two do not fit with the same context", no_more[] = "another one does not fit with the same context",
+                      most_by_default[] = "the most by default",
+                      half[] = "another one would take more than half of what two leave free";
+    struct memory_plan two, m;
+    struct memplan_request some = *q;
+    some.n_sequences = 2;
+    *why = no_room;
+    if (!fits_with(&some, n_ctx))
+        return 1;
+    fill(&two, &some, n_ctx);
+    const size_t left = limit(q->available, q->margin) - two.total;
+    const size_t host_left = q->discrete ? limit(q->host_available, q->host_margin) - two.host_total : 0;
+    for (*why = most_by_default; some.n_sequences < MEMPLAN_SEQUENCES; some.n_sequences++) {
+        struct memplan_request next = some;
+        next.n_sequences++;
+        fill(&m, &next, n_ctx);
+        const size_t parts = next.n_sequences > FEW_SEQUENCES ? 2 : 1;
+        if (m.total - two.total > left / parts || (q->discrete && m.host_total - two.host_total > host_left / parts)) {
+            *why = parts == 1 ? no_more : half;
+            break;
+        }
+    }
+    return some.n_sequences;
 }
 
 bool memplan_make(struct memory_plan *m, const struct memplan_request *q, struct err *e)
@@ -216,8 +260,10 @@ bool memplan_make(struct memory_plan *m, const struct memplan_request *q, struct
     }
     const int n_ctx = wanted < fits ? wanted : fits;
     struct memplan_request some = *q;
-    some.n_sequences = SEQUENCES;
-    fill(m, q->n_sequences || !fits_with(&some, n_ctx) ? q : &some, n_ctx);
+    const char *why = NULL;
+    some.n_sequences = q->n_sequences ? q->n_sequences : fitting_sequences(q, n_ctx, &why);
+    fill(m, &some, n_ctx);
+    m->n_why = why;
     return true;
 }
 

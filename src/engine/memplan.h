@@ -1,7 +1,6 @@
 /* Every byte the engine will need, decided before the first weight is read.  A machine without swap that runs out of
  * memory freezes, so a plan that does not fit is refused. */
-#ifndef Q35_ENGINE_MEMPLAN_H
-#define Q35_ENGINE_MEMPLAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,8 +12,9 @@ struct kv_recipe;
 struct model_config;
 
 enum { MEMPLAN_MIN_CTX = 256 };         /* a smaller context is of no use as a default */
+enum { MEMPLAN_SEQUENCES = 8 };         /* most conversations by default: a step has rows of so many */
 
-enum { PLAN_MAX_LINES = 10 };
+enum { PLAN_MAX_LINES = 11 };
 
 struct plan_line {
     const char *name;                   /* "weights"; a constant */
@@ -32,7 +32,9 @@ struct memory_plan {
     const char *kv, *kv_why;            /* the recipe's name; why --kv auto took it, or NULL.  Constants */
     int    stretched_from;              /* positions that the model was trained on, where YaRN stretches them; 0: it does not */
     int    n_ctx;                       /* decided: positions of each conversation */
-    int    n_sequences;                 /* decided: conversations resident at once */
+    int    n_sequences;                 /* decided: conversations resident at once, */
+    const char *n_why;                  /* ... why so many, where nobody asked for a number, or NULL; a constant */
+    int    n_snapshots;                 /* decided: states kept for going back, of all conversations */
 };
 
 struct memplan_request {
@@ -45,9 +47,12 @@ struct memplan_request {
     bool   mtp_in_int4;                 /* ... in INT4; else in FP8 */
     int    n_ctx;                       /* positions requested; 0: what fits, at most default_ctx and the model's */
     int    default_ctx;
-    int    n_sequences;                 /* conversations resident at once; 0: two where they fit with the same context, else one */
+    int    n_sequences;                 /* conversations resident at once; 0: as many as fit with the same context, at most MEMPLAN_SEQUENCES.
+                                         * From the fifth on they take at most half of the memory that two leave */
     int    max_rows;                    /* of a prompt chunk */
-    int    n_snapshots;
+    int    picture_tokens;              /* rows of a picture at most, if the model has a vision tower */
+    int    n_snapshots;                 /* states kept for going back, of up to two conversations; */
+    bool   more_snapshots;              /* ... and each further one brings half as many */
     bool   saves;                       /* conversations are saved while the engine runs */
     size_t available, margin;           /* memplan_available(); what to leave to the rest of the machine */
 
@@ -75,10 +80,5 @@ const char *memplan_choose_kv(struct memplan_request *q);
 size_t memplan_available(void);
 /* The size of all *.safetensors of the directory. */
 size_t memplan_weight_bytes(const char *dir);
-
-/* Appends "weights 67.12 GiB, states 144 MiB": the lines of the host's memory, or the others. */
-void plan_parts(const struct memory_plan *p, bool host, struct buf *out);
 /* Appends the whole plan as a line; nothing when nothing was planned. */
 void plan_say(const struct memory_plan *p, struct buf *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* The time that steps and drafts take, measured while answers are under way.  A step of n rows takes the same time for the rows of any answers, so
  * all answers share one struct price.
  * Plain arithmetic: no device, no clock.  {0} is valid: nothing was measured. */
-#ifndef Q35_ENGINE_PRICE_H
-#define Q35_ENGINE_PRICE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -78,5 +77,3 @@ void pace_begin(struct pace *p, int few, double few_ms, int many, double many_ms
 void pace_took(struct pace *p, int rows, double ms);
 /* Rows of the next chunk, 1 to most. */
 int  pace_rows(const struct pace *p, enum pace_wait wait, int most);
-
-#endif

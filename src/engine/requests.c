@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/due.h"
 #include "base/lock.h"
-#include "base/memory.h"
+#include "guide/guide.h"
 
 bool requests_init(struct requests *q, struct err *e)
 {
@@ -18,35 +16,31 @@ bool requests_init(struct requests *q, struct err *e)
     return mailbox_init(&q->events, sizeof(struct event)) || err_set(e, "cannot start the engine: %s", strerror(errno));
 }
 
-void save_order_free(struct save_order *s)
-{
-    if (s)
-        free(s->path);
-    free(s);
-}
-
-static void request_free(struct request *r)
+void request_free(struct request *r)
 {
     if (!r)
         return;
-    free(r->ids);
+    span_buf_free(&r->prompt);
     free(r->bias_ids);
     free(r->bias);
-    free(r->restore);
+    guide_release(r->sampling.guide);
+    free(r->path);
     free(r);
+}
+
+static void free_list(struct request *r)
+{
+    for (struct request *next; r; r = next) {
+        next = r->next;
+        request_free(r);
+    }
 }
 
 void requests_free(struct requests *q)
 {
-    for (struct request *r = q->first, *next; r; r = next) {
-        next = r->next;
-        request_free(r);
-    }
-    free(q->ahead_ids);
-    for (struct save_order *s = q->saves, *next; s; s = next) {
-        next = s->next;
-        save_order_free(s);
-    }
+    free_list(q->first);
+    free_list(q->saves);
+    span_buf_free(&q->ahead_spans);
     mailbox_free(&q->events);
     pthread_cond_destroy(&q->work);
     pthread_mutex_destroy(&q->lock);
@@ -67,123 +61,66 @@ static void post_done(struct requests *q, uint32_t serial, const struct outcome 
 
 /* ---- the owner thread ---- */
 
-static void *copy(const void *p, int n, size_t size)
-{
-    if (n <= 0)
-        return NULL;
-    void *c = memory_alloc((size_t)n * size);
-    return memcpy(c, p, (size_t)n * size);
-}
-
 /* Called under the lock. */
 static void drop_ahead(struct requests *q)
 {
-    free(q->ahead_ids);
-    q->ahead_ids = NULL;
+    span_buf_free(&q->ahead_spans);
     q->ahead_ends = true;
 }
 
-void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos)
+void requests_read_ahead(struct requests *q, const struct beginning *b)
 {
-    struct requests *q = engine_requests(g);
     lock_take(&q->lock, LOCK_REQUESTS);
     drop_ahead(q);
     q->n_ahead++;                       /* saves that were requested before do not wait for this one */
-    if (!q->dead && n_ids > 0) {
-        q->ahead_ids = copy(ids, n_ids, sizeof *ids);
-        q->ahead = (struct beginning){.sequence = sequence, .ids = q->ahead_ids, .n = n_ids, .snapshot_pos = snapshot_pos};
+    if (!q->dead && b->spans.n > 0) {
+        span_buf_add(&q->ahead_spans, b->spans, b->spans.n);
+        q->ahead = *b;
+        q->ahead.spans = spans_of(&q->ahead_spans);
         pthread_cond_signal(&q->work);
     }
     lock_release(&q->lock, LOCK_REQUESTS);
 }
 
-/* Called under the lock. */
-static void add_request(struct requests *q, struct request *r)
-{
-    *q->last = r;
-    q->last = &r->next;
-    drop_ahead(q);
-    pthread_cond_signal(&q->work);
-}
-
-void engine_restore(struct engine *g, uint64_t sequence, const char *path)
-{
-    struct requests *q = engine_requests(g);
-    struct request *r = memory_zeroed(1, sizeof *r);
-    r->restore = memory_strdup(path);
-    r->sequence = sequence;
-    r->due = clock_ns();
-    lock_take(&q->lock, LOCK_REQUESTS);
-    if (!q->dead)
-        add_request(q, r);
-    const bool dead = q->dead;
-    lock_release(&q->lock, LOCK_REQUESTS);
-    if (dead)
-        request_free(r);
-}
-
 /* Appends a save, which replaces an earlier one of its sequence.  Called under the lock. */
-static void add_save(struct requests *q, struct save_order *s)
+static void add_save(struct requests *q, struct request *r)
 {
-    struct save_order **at = &q->saves;
+    struct request **at = &q->saves;
     while (*at) {
-        struct save_order *old = *at;
-        if (old->sequence != s->sequence) {
+        struct request *old = *at;
+        if (old->sequence != r->sequence) {
             at = &old->next;
             continue;
         }
         *at = old->next;
-        save_order_free(old);
+        request_free(old);
     }
-    *at = s;
+    r->after = q->ahead.sequence == r->sequence ? q->n_ahead : 0;
+    *at = r;
 }
 
-void engine_save(struct engine *g, uint64_t sequence, const char *path)
+uint32_t requests_add(struct requests *q, struct request *r)
 {
-    struct requests *q = engine_requests(g);
-    struct save_order *s = memory_zeroed(1, sizeof *s);
-    s->path = memory_strdup(path);
-    s->sequence = sequence;
-    lock_take(&q->lock, LOCK_REQUESTS);
-    s->after = q->ahead.sequence == sequence ? q->n_ahead : 0;
-    if (q->dead)
-        save_order_free(s);
-    else
-        add_save(q, s);
-    pthread_cond_signal(&q->work);
-    lock_release(&q->lock, LOCK_REQUESTS);
-}
-
-uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s)
-{
-    struct requests *q = engine_requests(g);
-    struct request *r = memory_zeroed(1, sizeof *r);
-    r->sequence = sequence;
-    r->ids = copy(ids, n_ids, sizeof *ids);
-    r->n = n_ids;
-    r->snapshot_pos = snapshot_pos;
-    r->bias_ids = copy(s->bias_ids, s->n_bias, sizeof *s->bias_ids);
-    r->bias = copy(s->bias, s->n_bias, sizeof *s->bias);
-    r->stats.n_prompt = n_ids;
-    r->sampling = *s;
-    r->sampling.bias_ids = r->bias_ids;
-    r->sampling.bias = r->bias;
-    r->submitted_ns = clock_ns();
-    r->due = due_ns(r->submitted_ns, s->patience_ms);
-    if (!++q->last_serial)
+    const bool submit = r->kind == REQUEST_SUBMIT;
+    if (submit && !++q->last_serial)
         ++q->last_serial;
-    uint32_t serial = r->serial = q->last_serial;
-
+    const uint32_t serial = r->serial = submit ? q->last_serial : 0;
     lock_take(&q->lock, LOCK_REQUESTS);
     const bool dead = q->dead;
     const struct outcome refused = {.finish = END_FAILED, .why = q->why_dead};
-    if (!dead)
-        add_request(q, r);
-    lock_release(&q->lock, LOCK_REQUESTS);
-    if (dead) {
-        post_done(q, serial, &refused);
-        request_free(r);
+    if (!dead && r->kind == REQUEST_SAVE) {
+        add_save(q, r);
+    } else if (!dead) {
+        *q->last = r;
+        q->last = &r->next;
+        drop_ahead(q);
     }
+    pthread_cond_signal(&q->work);
+    lock_release(&q->lock, LOCK_REQUESTS);
+    if (dead && submit)
+        post_done(q, serial, &refused);
+    if (dead)
+        request_free(r);
     return serial;
 }
 
@@ -197,9 +134,8 @@ static struct request *take_waiting(struct requests *q, struct request **at)
     return r;
 }
 
-void engine_interrupt(struct engine *g, uint32_t serial)
+void requests_interrupt(struct requests *q, uint32_t serial)
 {
-    struct requests *q = engine_requests(g);
     struct outcome o = {.finish = END_INTERRUPTED};
     lock_take(&q->lock, LOCK_REQUESTS);
     drop_ahead(q);
@@ -253,7 +189,7 @@ static struct request *take_next(struct requests *q, requests_may_begin *may, vo
 {
     struct request **best = NULL;
     for (struct request **p = &q->first; *p; p = &(*p)->next)
-        if ((!best || (*p)->due < (*best)->due) && !is_behind(q, *p) && may(arg, (*p)->sequence))
+        if ((!best || (*p)->due < (*best)->due) && !is_behind(q, *p) && may(arg, (*p)->sequence, *p))
             best = p;
     struct request *r = best ? take_waiting(q, best) : NULL;
     if (r) {
@@ -265,12 +201,13 @@ static struct request *take_next(struct requests *q, requests_may_begin *may, vo
 
 /* Takes the first save that may begin, after what was to be read ahead of it; NULL: there is none.  A newer save of the sequence that is being saved
  * may begin, and replaces the older one.  Called under the lock. */
-static struct save_order *take_save(struct requests *q, requests_may_begin *may, void *arg)
+static struct request *take_save(struct requests *q, requests_may_begin *may, void *arg)
 {
-    struct save_order **at = &q->saves;
-    while (*at && ((q->n_saving && (*at)->sequence != q->saving_of) || (q->ahead_ids && (*at)->after == q->n_ahead) || !may(arg, (*at)->sequence)))
+    struct request **at = &q->saves;
+    while (*at && ((q->n_saving && (*at)->sequence != q->saving_of) || (q->ahead_spans.ids.n && (*at)->after == q->n_ahead) ||
+                   !may(arg, (*at)->sequence, NULL)))
         at = &(*at)->next;
-    struct save_order *s = *at;
+    struct request *s = *at;
     if (s) {
         *at = s->next;
         q->n_saving++;
@@ -299,13 +236,13 @@ static bool take_rest(struct requests *q, requests_may_begin *may, void *arg, st
     if (q->rows_wanted) {
         w->rows = true;
         q->rows_wanted = false;
-    } else if (q->ahead_ids && may(arg, q->ahead.sequence)) {
+    } else if (q->ahead_spans.ids.n && may(arg, q->ahead.sequence, NULL)) {
         w->ahead = q->ahead;
-        w->ahead_ids = q->ahead_ids;
-        q->ahead_ids = NULL;
+        w->ahead_spans = q->ahead_spans;
+        q->ahead_spans = (struct span_buf){0};
         q->ahead_ends = false;
     }
-    return w->rows || w->ahead_ids;
+    return w->rows || w->ahead_spans.ids.n;
 }
 
 bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void *arg, struct work *w)
@@ -315,7 +252,7 @@ bool requests_next(struct requests *q, bool busy, requests_may_begin *may, void 
     while (!requests_closing(q) && !(w->request = take_next(q, may, arg)) && !busy && !take_rest(q, may, arg, w))
         pthread_cond_wait(&q->work, &q->lock);
     lock_release(&q->lock, LOCK_REQUESTS);
-    return w->request || w->recheck || w->save || w->rows || w->ahead_ids;
+    return w->request || w->recheck || w->save || w->rows || w->ahead_spans.ids.n;
 }
 
 /* Called under the lock. */
@@ -340,26 +277,26 @@ void requests_put_back(struct requests *q, struct work *w)
             q->last = &r->next;
         q->first = r;
     }
-    if (w->ahead_ids && !q->ahead_ends) {
+    if (w->ahead_spans.ids.n && !q->ahead_ends) {
         q->ahead = w->ahead;
-        q->ahead_ids = w->ahead_ids;
+        q->ahead_spans = w->ahead_spans;
     } else {
-        free(w->ahead_ids);
+        span_buf_free(&w->ahead_spans);
     }
     lock_release(&q->lock, LOCK_REQUESTS);
 }
 
-static bool any_may(void *arg, uint64_t sequence)
+static bool any_may(void *arg, uint64_t sequence, const struct request *r)
 {
-    (void)arg, (void)sequence;
+    (void)arg, (void)sequence, (void)r;
     return true;
 }
 
-struct save_order *requests_last_save(struct requests *q)
+struct request *requests_last_save(struct requests *q)
 {
     lock_take(&q->lock, LOCK_REQUESTS);
     drop_ahead(q);                      /* the engine closes: nothing is read ahead any more */
-    struct save_order *s = take_save(q, any_may, NULL);
+    struct request *s = take_save(q, any_may, NULL);
     lock_release(&q->lock, LOCK_REQUESTS);
     return s;
 }
@@ -411,7 +348,7 @@ void requests_done(struct requests *q, struct request *r, const struct outcome *
     lock_take(&q->lock, LOCK_REQUESTS);
     take_running(q, r);
     lock_release(&q->lock, LOCK_REQUESTS);
-    if (!r->restore && !atomic_load(&r->cancelled))
+    if (r->kind == REQUEST_SUBMIT && !atomic_load(&r->cancelled))
         post_done(q, r->serial, o);
     request_free(r);
 }
@@ -427,7 +364,7 @@ void requests_end(struct requests *q, const struct outcome *o)
     lock_release(&q->lock, LOCK_REQUESTS);
     for (; r; r = next) {
         next = r->next;
-        if (!r->restore)
+        if (r->kind == REQUEST_SUBMIT)
             post_done(q, r->serial, o);
         request_free(r);
     }

@@ -148,19 +148,18 @@ static int64_t restoring_work(void *arg)
 static bool is_wanted(const struct job *j)
 {
     const struct resident *r = &j->out.of;
-    int n, last = 0;
-    const int32_t *ids = checkpoint_ids(j->file, &n);
+    int last = 0;
     for (int i = 0; i < j->n_sections; i++) {
         const struct checkpoint_section *s = &j->sections[i];
         last = !checkpoint_is_rows(s) && s->from > last ? s->from : last;
     }
-    const int common = j->own ? timeline_common(r->tl, ids, n) : 0;
+    const int common = j->own ? spans_common(timeline_spans(r->tl), checkpoint_spans(j->file)) : 0;
     return last && has_room(j) && (common < r->tl->n_run ? common : r->tl->n_run) < last;
 }
 
 static void empty(const struct resident *r)
 {
-    timeline_set(r->tl, NULL, 0, 0);
+    timeline_set(r->tl, (struct spans){0}, 0);
     snapshots_drop_after(r->snaps, r->slot, 0);
     cache_reset(r->cache);
 }
@@ -194,14 +193,14 @@ static bool copy_states(struct job *j, const struct checkpoint_section *s)
 static void become(struct job *j)
 {
     const struct resident *r = &j->out.of;
-    int n;
-    const int32_t *ids = checkpoint_ids(j->file, &n), slot = snapshots_find(r->snaps, r->slot, n);
+    const struct spans s = checkpoint_spans(j->file);
+    const int slot = snapshots_find(r->snaps, r->slot, s.n), pos = slot < 0 ? 0 : r->snaps->pos[slot];
     if (slot < 0) {                     /* other sequences took the slots of all its snapshots */
         empty(r);
         return;
     }
     cache_state_load(r->cache, snapshots_at(r->snaps, slot));
-    timeline_set(r->tl, ids, r->snaps->pos[slot], r->snaps->pos[slot]);
+    timeline_set(r->tl, spans_head(s, pos), pos);
     j->out.n_tokens = r->tl->n_run;
 }
 

@@ -4,8 +4,7 @@
  * The sequence has the tokens of its file when the last section was copied.  Before that it is empty, or as it was, and nobody may use it.
  *
  * All functions are called from the engine thread; restoring_open() and restoring_close() may be called from another one, before and after. */
-#ifndef Q35_ENGINE_RESTORING_H
-#define Q35_ENGINE_RESTORING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ bool restoring_ready(struct restoring *t);                                /* res
 bool restoring_step(struct restoring *t, struct err *fault);
 /* Waits until restoring_step() has something to do (true), or this file is not being read (false). */
 bool restoring_wait(struct restoring *t, const char *path);
-
-#endif

@@ -6,11 +6,9 @@
  * Drafts need no second rule: pick from the target distribution p; a draft d counts as accepted when it is what was picked.
  * That accepts d with probability p(d) and otherwise picks from p without d, renormalised, which is exact.  One random
  * number is drawn per picked id, so a seed gives the same answer at every draft depth. */
-#ifndef Q35_ENGINE_SAMPLER_H
-#define Q35_ENGINE_SAMPLER_H
+#pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -28,5 +26,3 @@ bool sampler_all_banned(struct err *e, int n_ids);
 
 /* The id with the greatest logit, the lowest among equals. */
 int32_t sampler_argmax(const float *logits, int vocab);
-
-#endif

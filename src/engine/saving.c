@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "backend/dev.h"
-#include "base/ids.h"
+#include "base/least.h"
 #include "base/memory.h"
 #include "base/worker.h"
 #include "engine/checkpoint.h"
@@ -38,7 +38,7 @@ struct job {
     char    *path;
     struct fingerprint identity;
     struct resident    of;
-    struct ids         ids;             /* tokens that are to be saved */
+    struct span_buf    spans;           /* tokens that are to be saved */
     struct saved_states states[SAVED_STATES];
     int    n_states;
     size_t state_bytes;                 /* size of one set of states */
@@ -72,7 +72,7 @@ static void add_states_at(const struct resident *r, int pos, struct content *c, 
  * model is as large as the rows of 23,000 tokens. */
 struct content saving_content(const struct resident *r)
 {
-    struct content c = {.ids = r->tl->ids};
+    struct content c = {0};
     int n = 0;
     const bool known = r->rejoins > 0 && r->rejoins < r->tl->n_run;
     if (!known || !r->finished)
@@ -81,7 +81,7 @@ struct content saving_content(const struct resident *r)
         add_states_at(r, r->rejoins, &c, &n);
     if (!n)
         add_states_at(r, r->tl->n_run, &c, &n);
-    c.n = c.pos[0];
+    c.spans = spans_head(timeline_spans(r->tl), c.pos[0]);
     return c;
 }
 
@@ -89,7 +89,7 @@ struct content saving_content(const struct resident *r)
 static struct job *job_open(uint64_t name, const char *path, struct fingerprint identity, const struct resident *r)
 {
     const struct content has = saving_content(r);
-    if (!has.n)
+    if (!has.spans.n)
         return NULL;
     struct job *j = memory_zeroed(1, sizeof *j);
     *j = (struct job){.name = name, .path = memory_strdup(path), .identity = identity, .of = *r, .state_bytes = r->snaps->bytes,
@@ -99,7 +99,7 @@ static struct job *job_open(uint64_t name, const char *path, struct fingerprint 
         memcpy(data, snapshots_at(r->snaps, snapshots_find(r->snaps, r->slot, has.pos[i])), j->state_bytes);
         j->states[j->n_states++] = (struct saved_states){has.pos[i], data};
     }
-    ids_append(&j->ids, has.ids, has.n);
+    span_buf_add(&j->spans, has.spans, has.spans.n);
     return j;
 }
 
@@ -114,25 +114,16 @@ static void job_close(struct job *j)
     }
     for (int i = 0; i < j->n_states; i++)
         free(j->states[i].data);
-    ids_free(&j->ids);
+    span_buf_free(&j->spans);
     free(j->path);
     free(j);
-}
-
-/* Length of the common prefix. */
-static int common_ids(const int32_t *a, int n_a, const int32_t *b, int n_b)
-{
-    int i = 0;
-    while (i < n_a && i < n_b && a[i] == b[i])
-        i++;
-    return i;
 }
 
 /* The number of equal rows, of `common` equal tokens.  If more tokens follow, the last row differs: the MTP block's row of a token depends on the
  * next token. */
 static int rows_that_stay(const struct job *j, int common)
 {
-    return common - (common > 0 && common < j->ids.n);
+    return common - (common > 0 && common < j->spans.ids.n);
 }
 
 /* --- copying, on the engine thread ----------------------------------------------------------------------------------------- */
@@ -141,10 +132,10 @@ static int rows_that_stay(const struct job *j, int common)
 static void leave_out_replaced(struct job *j)
 {
     const struct timeline *t = j->of.tl;
-    int n = common_ids(t->ids, t->n_run, j->ids.data, j->ids.n), n_states = 0;
-    j->ids.n = n > j->n_there ? n : j->n_there;
+    int n = least(t->n_run, spans_common(timeline_spans(t), spans_of(&j->spans))), n_states = 0;
+    span_buf_cut(&j->spans, most(n, j->n_there));
     for (int i = 0; i < j->n_states; i++) {
-        if (j->states[i].pos <= j->ids.n)
+        if (j->states[i].pos <= j->spans.ids.n)
             j->states[n_states++] = j->states[i];
         else
             free(j->states[i].data);
@@ -155,7 +146,7 @@ static void leave_out_replaced(struct job *j)
 /* Copies rows from position `from` on, as many as fit into a piece, but at least one.  NULL when the device failed. */
 static struct piece *copy_piece(const struct job *j, int from, struct err *fault)
 {
-    int to = j->ids.n;
+    int to = j->spans.ids.n;
     while (to - from > 1 && cache_rows_bytes(j->of.cache, from, to) > SAVING_PIECE)
         to = from + (to - from) / 2;
     const size_t bytes = cache_rows_bytes(j->of.cache, from, to);
@@ -180,12 +171,10 @@ static void add_piece(struct job *j, struct piece *p)
 /* Opens the file and drops from it what is not of this sequence.  False: the file lacks rows that it should have, and stays as it is. */
 static bool open_file(struct job *j)
 {
-    int n;
     j->file = checkpoint_edit(j->path, j->identity, &j->why);
     if (!j->file)
         return true;                    /* with the reason in j->why */
-    const int32_t *ids = checkpoint_ids(j->file, &n);
-    j->n_there = rows_that_stay(j, common_ids(ids, n, j->ids.data, j->ids.n));
+    j->n_there = rows_that_stay(j, spans_common(checkpoint_spans(j->file), spans_of(&j->spans)));
     if (j->n_there < j->expected)
         return false;
     if (j->expected >= 0)
@@ -236,7 +225,7 @@ static void finish_file(struct job *j, struct saved *out)
     out->written = j->file ? checkpoint_written(j->file) : 0;
     if (ok) {
         out->bytes = checkpoint_bytes(j->file);
-        out->has = (struct content){.ids = j->ids.data, .n = j->n_there};
+        out->has = (struct content){.spans = spans_head(spans_of(&j->spans), j->n_there)};
         for (int i = 0; i < j->n_states; i++)
             out->has.pos[i] = j->states[i].pos;
     } else if (j->file) {               /* deleted, since on a full disk the conversation itself needs the space */
@@ -271,7 +260,7 @@ static void advance(struct saving *s, struct job *j)
     if (wanted && j->stage == OPENING)
         fits = open_file(j);
     if (wanted && p) {
-        checkpoint_add_rows(j->file, j->ids.data + j->n_there, p->to - j->n_there, p->data, p->bytes, &j->why);
+        checkpoint_add_rows(j->file, spans_of(&j->spans), p->to, p->data, p->bytes, &j->why);
         j->n_there = p->to;
     }
     worker_lock(&s->worker);
@@ -310,7 +299,7 @@ static bool advance_requested(struct saving *s)
         return false;
     if (!j->dropped)
         advance(s, j);
-    if (j->dropped || *j->why.msg || j->n_there == j->ids.n) {
+    if (j->dropped || *j->why.msg || j->n_there == j->spans.ids.n) {
         end_job(s, j, &s->job);
     } else {
         j->stage = WANTS;
@@ -392,7 +381,7 @@ bool saving_step(struct saving *s, struct err *fault)
     if (!j)
         return true;
     leave_out_replaced(j);
-    if (j->n_there < j->ids.n && !(p = copy_piece(j, j->n_there, fault)))
+    if (j->n_there < j->spans.ids.n && !(p = copy_piece(j, j->n_there, fault)))
         return false;
     worker_lock(&s->worker);
     if (p)
@@ -480,7 +469,7 @@ bool saving_evict(struct saving *s, uint64_t name, const char *path, int common,
     bool ok = true;
     j->evicted = true;
     int from = j->expected = rows_that_stay(j, common);
-    const int n = j->ids.n;
+    const int n = j->spans.ids.n;
     enter(s, j);
     while (ok && from < n) {
         struct piece *p = copy_piece(j, from, fault);

@@ -6,8 +6,7 @@
  * before their rows were copied are left out.  A sequence that must leave its place (saving_evict()) is copied at once, as far as its file lacks it.
  *
  * All functions are called from the engine thread; saving_open() and saving_close() may be called from another one, before and after. */
-#ifndef Q35_ENGINE_SAVING_H
-#define Q35_ENGINE_SAVING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,10 +20,10 @@ struct saving;
 
 enum { SAVED_STATES = 2 };              /* most sets of states in a save */
 
-/* The content of a checkpoint file: the first n tokens of a conversation, and the states after some numbers of them; {0}: nothing. */
+/* The content of a checkpoint file: the first tokens of a conversation, and the states after some numbers of them; {0}: nothing. */
 struct content {
-    const int32_t *ids;
-    int n, pos[SAVED_STATES];           /* pos: numbers of tokens; 0: there are fewer sets */
+    struct spans spans;
+    int pos[SAVED_STATES];              /* numbers of tokens; 0: there are fewer sets */
 };
 
 /* The outcome of a save. */
@@ -34,7 +33,7 @@ struct saved {
     bool   evicted;                     /* the save was begun by saving_evict() */
     bool   dropped;                     /* a newer save of the conversation replaced it, or there was nothing to save: the members below are {0} */
     size_t written, bytes;              /* bytes that this save wrote; size of the file now */
-    struct content has;                 /* content of the file now; its ids are valid during the call */
+    struct content has;                 /* content of the file now; its tokens are valid during the call */
     struct err failed;                  /* if not empty: why the save failed.  The file is deleted then, unless another program has it */
 };
 
@@ -77,5 +76,3 @@ bool saving_evict(struct saving *s, uint64_t name, const char *path, int common,
                   struct err *fault);
 bool saving_wait(struct saving *s);                     /* waits until saving_step() has something to do (true) or no save is under way (false) */
 bool saving_writes(struct saving *s, const char *path);         /* a save to that file is under way */
-
-#endif

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-enum { N_NEWEST = 2 };                  /* never evicted while there are more slots */
+enum { N_NEWEST = 3 };                  /* never evicted while there are more slots */
 
 void snapshots_init(struct snapshots *s, int n, int n_seq, size_t bytes, void *mem)
 {

@@ -1,8 +1,7 @@
 /* Which states to keep in memory: one pool of equal slots for all sequences, allocated at open.  A snapshot of position p belongs to the
  * sequence in which it was made (`seq`, from 0 on) and serves every prompt that starts with the same p tokens.  Position 0 is the empty
  * sequence and needs no slot. */
-#ifndef Q35_ENGINE_SNAPSHOT_H
-#define Q35_ENGINE_SNAPSHOT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,8 +30,8 @@ void *snapshots_at(const struct snapshots *s, int slot);
  * A sequence may have all slots as long as nobody else wants them.  One that has less than its share, which is the same for all, takes a
  * slot of the sequence that has the most; one that has its share evicts a snapshot of its own.
  *
- * Of the sequence that loses a slot the two newest positions stay (the one where the next turn will rejoin is among them); of the others
- * goes the one that is nearest to its predecessor, that is the one whose loss costs the fewest tokens to fill again.  Ties go to the lower
+ * Of the sequence that loses a slot the three newest positions stay (before the last message, where the next turn will rejoin, and the end); of the
+ * others goes the one that is nearest to its predecessor, that is the one whose loss costs the fewest tokens to fill again.  Ties go to the lower
  * position, which leaves a long prefill with evenly spread snapshots.
  *
  * States on the way of an answer (for going back into its middle) are worth less: they go first, and take the place of others
@@ -40,5 +39,3 @@ void *snapshots_at(const struct snapshots *s, int slot);
 void *snapshots_claim(struct snapshots *s, int seq, int pos, bool on_way);
 /* The sequence's tokens from `pos` on have changed: forgets what depends on them. */
 void  snapshots_drop_after(struct snapshots *s, int seq, int pos);
-
-#endif

@@ -2,8 +2,7 @@
  *   ROOT/models--ORG--NAME/blobs/HASH               the files, by hash
  *                         /snapshots/COMMIT/PATH    links to them, by name
  *                         /refs/REVISION            a commit */
-#ifndef Q35_FETCH_CACHE_H
-#define Q35_FETCH_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ bool cache_link(const char *folder, const char *commit, const char *path, const 
 bool cache_set_ref(const char *folder, const char *revision, const char *commit, struct err *e);
 /* Makes all directories above the last slash. */
 bool cache_make_parents(const char *path, struct err *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* SHA-256 of large files and git's SHA-1 of small ones, computed while their bytes arrive.  The only user of libcrypto.
  * At a multiple of 64 bytes the state is a few words, so a hash can be saved and continued later. */
-#ifndef Q35_FETCH_DIGEST_H
-#define Q35_FETCH_DIGEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ void digest_end(struct digest *d, char hex[DIGEST_HEX]);        /* nothing may b
 uint64_t digest_save(const struct digest *d, char hex[DIGEST_HEX]);
 /* Restores a state that covers `n` bytes of the file.  False if `hex` is not a state. */
 bool digest_load(struct digest *d, const char *hex, uint64_t n);
-
-#endif

@@ -3,8 +3,7 @@
  * calls read the Hugging Face cache on this machine.  The token is sent only to the hub, never to the target of a redirect.
  *
  * A struct fetch may be used by several threads at once; each call blocks until it is done. */
-#ifndef Q35_FETCH_FETCH_H
-#define Q35_FETCH_FETCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ bool fetch_range(struct fetch *f, const struct fetch_repo *r, const struct fetch
 typedef bool fetch_take(void *arg, const void *bytes, size_t n, struct err *e);
 bool fetch_range_to(struct fetch *f, const struct fetch_repo *r, const struct fetch_file *file, uint64_t offset, uint64_t n,
                     fetch_take *take, void *arg, struct err *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* Successive requests over persistent connections, and the parts of their addresses.  The only user of libcurl.
  * Redirects are not followed here: the caller gets each reply and decides what to send to the next host. */
-#ifndef Q35_FETCH_HTTP_H
-#define Q35_FETCH_HTTP_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -61,5 +60,3 @@ void http_host(const char *url, struct buf *host);      /* "example.org", for me
 int  http_port(const char *url);                        /* 0: not an address */
 /* Appends text; all characters but letters, digits, "-._~" and those of `keep` become %XX. */
 void http_escape(struct buf *out, const char *text, const char *keep);
-
-#endif

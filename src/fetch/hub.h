@@ -1,6 +1,5 @@
 /* The shared parts of a struct fetch: address of the hub, rate limits, idle connections. */
-#ifndef Q35_FETCH_HUB_H
-#define Q35_FETCH_HUB_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,5 +36,3 @@ void hub_note_limits(struct fetch *f, const struct http_reply *r);
 bool hub_back_off(struct fetch *f, int failures, struct err *e);
 /* Describes a refusal in one sentence; true if another attempt may help. */
 bool hub_refusal(const struct fetch *f, const char *url, const struct http_reply *r, const char *what, struct err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* A repository of a hub and its files: plain values, and the options of a struct fetch. */
-#ifndef Q35_FETCH_REPO_H
-#define Q35_FETCH_REPO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ struct fetch_repo {
     struct fetch_file *files;           /* sorted by path */
     int    n_files;
 };
-
-#endif

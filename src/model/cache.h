@@ -1,8 +1,7 @@
 /* The memory of a sequence in a model: KV rows of the full-attention layers and of the MTP block (model/kv.h), and the DeltaNet and convolution
  * states.  KV rows below a position never change; the states exist only for the newest committed position, so a caller that returns to a position
  * later must keep a copy of them (cache_state_save). */
-#ifndef Q35_MODEL_CACHE_H
-#define Q35_MODEL_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +23,7 @@ size_t cache_saved_bytes(const struct model_config *c, const struct kv_recipe *r
  * before.  False with the reason; caches_close() either way. */
 bool caches_open(struct cache **all, struct dev *d, const struct kv_shape *s, struct err *e);
 void caches_close(struct cache **all, int n);
-struct cache *cache_open(struct dev *d, const struct kv_shape *s, struct err *e);       /* one conversation, whatever n_slots says */
+struct cache *cache_open(struct dev *d, const struct kv_shape *s, struct err *e);       /* one conversation, whatever n_slots is */
 void cache_close(struct cache *k);
 const struct kv_recipe *cache_recipe(const struct cache *k);
 
@@ -33,7 +32,15 @@ const struct kv_recipe *cache_recipe(const struct cache *k);
  * and the text after a picture has an offset below zero (docs/model.md).  `at` must stay valid until row n - 1 has been run.  Rows that were run
  * before keep their positions.  The rows of an answer, and the row before it, must not be below n. */
 void cache_set_positions(struct cache *k, const struct rope_position *at, int n, int offset);
-/* Empties the sequence: states zero, nothing staged, positions of text. */
+/* Rows of the vision tower that take the place of the embeddings of tokens first .. first + n - 1. */
+struct picture_rows {
+    int          first, n;
+    const float *rows;                  /* [n, hidden] fp32 in device memory */
+};
+/* Sets the pictures that prompts of the sequence have from now on, in order.  p[n] and the rows must stay valid while tokens of them are run, and the
+ * token before them with its row of the MTP block. */
+void cache_set_pictures(struct cache *k, const struct picture_rows *p, int n);
+/* Empties the sequence: states zero, nothing staged, positions of text, no pictures. */
 void cache_reset(struct cache *k);
 /* Lets the first n rows of the last step_run() join the sequence and drops the others. */
 void cache_accept(struct cache *k, int n);
@@ -47,5 +54,3 @@ int  cache_saved_pos(const struct cache *k, const void *saved);
 size_t cache_rows_bytes(const struct cache *k, int from, int to);
 void   cache_rows_save(struct cache *k, int from, int to, void *dst);
 void   cache_rows_load(struct cache *k, int from, int to, const void *src);
-
-#endif

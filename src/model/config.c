@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "kernels/conv.h"
 #include "kernels/deltanet.h"
+#include "kernels/vision.h"
 #include "model/config.h"
 
 enum { MAX_FILE = 16 << 20, REQUIRED = INT_MIN };
@@ -52,6 +53,19 @@ static const struct int_field int_fields[] = {
     INT("max_position_embeddings",         max_pos,      1, 1 << 26, 32768),
     INT("mtp_num_hidden_layers",           n_mtp,        0, 1, 1),
 };
+static const struct int_field vision_ints[] = {
+    INT("depth",                   vision.depth,       1, MODEL_MAX_LAYERS, REQUIRED),
+    INT("hidden_size",             vision.hidden,      8, 1 << 14, REQUIRED),
+    INT("num_heads",               vision.n_heads,     1, 1024, REQUIRED),
+    INT("intermediate_size",       vision.inter,       8, 1 << 16, REQUIRED),
+    INT("num_position_embeddings", vision.n_positions, 1, 1 << 20, REQUIRED),
+    INT("out_hidden_size",         vision.out,         2, 1 << 16, REQUIRED),
+};
+static const struct int_field vision_ids[] = {
+    INT("image_token_id",          vision.image_id,    0, (1 << 24) - 1, -1),
+    INT("vision_start_token_id",   vision.start_id,    0, (1 << 24) - 1, -1),
+    INT("vision_end_token_id",     vision.end_id,      0, (1 << 24) - 1, -1),
+};
 #undef INT
 
 /* Fields with only one meaning that the forward pass computes.  `allowed` is a JSON list; a missing key is fine. */
@@ -71,6 +85,15 @@ static const struct fixed_field fixed_fields[] = {
     {"mtp_use_dedicated_embeddings", "[false]"},
     {NULL, NULL},
 };
+static const struct fixed_field vision_fixed[] = {
+    {"hidden_act",                  "[\"gelu_pytorch_tanh\"]"},
+    {"in_channels",                 "[3]"},
+    {"patch_size",                  "[16]"},
+    {"temporal_patch_size",         "[2]"},
+    {"spatial_merge_size",          "[2]"},
+    {"deepstack_visual_indexes",    "[[]]"},
+    {NULL, NULL},
+};
 static const struct fixed_field rope_fixed[] = {
     {"truncate",                    "[true]"},
     {"mscale",                      "[]"},
@@ -78,7 +101,7 @@ static const struct fixed_field rope_fixed[] = {
     {NULL, NULL},
 };
 /* The format of a matrix is probed from its tensors; but zeros that are not stored less one, and other packings of the
- * same size, can only be told from here. */
+ * same size, can only be recognised here. */
 static const struct fixed_field quant_fixed[] = {
     {"quant_method",                "[\"auto-round\", \"intel/auto-round\", \"gptq\", \"fp8\"]"},
     {"bits",                        "[4]"},
@@ -149,6 +172,14 @@ static bool read_int(const struct source *s, const json_t *obj, const struct int
         return refuse_field(s, f->key, v, expected);
     }
     *out = (int)n;
+    return true;
+}
+
+static bool read_ints(const struct source *s, const json_t *obj, const struct int_field *fields, size_t n, struct model_config *c)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!read_int(s, obj, &fields[i], (int *)((char *)c + fields[i].at)))
+            return false;
     return true;
 }
 
@@ -297,6 +328,31 @@ static bool check_sizes(const struct source *s, const struct model_config *c)
     return true;
 }
 
+/* Reads the tower's part of the file; a file without it describes a model for text alone. */
+static bool read_vision(const struct source *outer, const json_t *root, struct model_config *c)
+{
+    const json_t *tower = field(root, "vision_config");
+    char where[256];
+    struct source s = {where, outer->e};
+    struct vision_config *v = &c->vision;
+    if (!tower)
+        return true;
+    snprintf(where, sizeof where, "%s: vision_config", outer->where);
+    if (!json_is_object(tower))
+        return refuse_field(outer, "vision_config", tower, "an object");
+    if (!check_fixed(&s, tower, vision_fixed) || !read_ints(&s, tower, vision_ints, sizeof vision_ints / sizeof *vision_ints, c)
+        || !read_ints(outer, root, vision_ids, sizeof vision_ids / sizeof *vision_ids, c))
+        return false;
+    v->side = (int)lround(sqrt(v->n_positions));
+    if (v->side * v->side != v->n_positions)
+        return err_set(s.e, "%s: num_position_embeddings is %d, expected the square of a whole number", where, v->n_positions);
+    if (v->hidden % v->n_heads || v->hidden / v->n_heads % 8 || v->hidden / v->n_heads > PATCH_MAX_DIM)
+        return err_set(s.e, "%s: hidden_size is %d for %d heads, expected heads of a multiple of 8 up to %d", where, v->hidden, v->n_heads,
+                       PATCH_MAX_DIM);
+    return v->out == c->hidden
+        || err_set(s.e, "%s: out_hidden_size is %d, expected hidden_size of the text model, %d", where, v->out, c->hidden);
+}
+
 static void name_model(struct model_config *c)
 {
     bool every[MODEL_MAX_LAYERS + 1] = {0};     /* every[n]: full attention at each n-th layer and only there */
@@ -336,15 +392,15 @@ static bool read_config(const struct source *s, const json_t *root, struct model
         || !check_fixed(s, text, fixed_fields)
         || !read_quantization(s, root) || !read_quantization(s, text))
         return false;
-    for (size_t i = 0; i < sizeof int_fields / sizeof *int_fields; i++)
-        if (!read_int(s, text, &int_fields[i], (int *)((char *)c + int_fields[i].at)))
-            return false;
+    if (!read_ints(s, text, int_fields, sizeof int_fields / sizeof *int_fields, c))
+        return false;
     if (!read_real(s, text, "rms_norm_eps", 1e-12, 0.1, 1e-6, &c->rms_eps)
         || !read_bool(s, text, "tie_word_embeddings", &c->tied)
         || !read_bool(s, root, "tie_word_embeddings", &c->tied)         /* the outer one decides */
         || !check_sizes(s, c)
         || !read_layer_types(s, text, c)
         || !read_rope(s, text, c)
+        || !read_vision(s, root, c)
         || !read_eos(s, field(root, "eos_token_id"), c)
         || !read_eos(s, field(text, "eos_token_id"), c))
         return false;

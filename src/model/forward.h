@@ -1,12 +1,10 @@
 /* The forward pass of the whole model: its memory.  What it computes: model/prompt.h and model/step.h.  One owner thread.
  * The bits of a row do not depend on how many rows share a call of the same kind (but on a GPU short prompt calls round less than long ones), nor on
  * the number of worker threads. */
-#ifndef Q35_MODEL_FORWARD_H
-#define Q35_MODEL_FORWARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/err.h"
 #include "model/cache.h"
@@ -33,5 +31,3 @@ void   forward_overlap(struct forward *f, int n_experts);
 /* Returns the last hidden state of the committed sequence, [hidden] fp32; set by prompt_chunk() and forward_keep_hidden(). */
 const float *forward_last_hidden(const struct cache *k);
 void forward_keep_hidden(struct cache *k, const float *hidden);
-
-#endif

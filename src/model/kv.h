@@ -4,8 +4,7 @@
  * An exact recipe has a row for each position, which stays where it is.  A compressed one has codes for old positions, exact rows for
  * the first ones (sinks), and a ring of exact rows for the newest.  So a row that left the ring exists as codes alone, and a caller
  * that returns to an earlier position must keep a copy of the exact rows before that position: its tail (kv_tail_save). */
-#ifndef Q35_MODEL_KV_H
-#define Q35_MODEL_KV_H
+#pragma once
 
 #include <stddef.h>
 
@@ -54,5 +53,3 @@ void   kv_tail_load(const struct kv *k, int slot, int pos, const void *src);
 size_t kv_saved_bytes(const struct kv *k, int from, int to);
 void   kv_save(const struct kv *k, int slot, int from, int to, void *dst);
 void   kv_load(const struct kv *k, int slot, int from, int to, const void *src);
-
-#endif

@@ -1,6 +1,5 @@
 /* How keys and values are stored: the rows of config/kv_recipes.def. */
-#ifndef Q35_MODEL_KV_RECIPE_H
-#define Q35_MODEL_KV_RECIPE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ enum kv_memory { KV_HOST, KV_OWN, KV_SHARED };
 const struct kv_recipe *kv_recipe_auto(enum kv_memory memory, int n_ctx, const char **why);
 
 static inline bool kv_recipe_compresses(const struct kv_recipe *r) { return r->keys != KV_EXACT; }
-
-#endif

@@ -51,6 +51,20 @@ static void linear(struct forward *f, float *y, const float *x, const struct wei
     }
 }
 
+/* x = the embeddings of tokens pos .. pos+n-1, or of pictures among them the rows of the tower. */
+static void embed_tokens(struct forward *f, const struct cache *k, const int32_t *ids, int n, int pos)
+{
+    const size_t H = (size_t)f->cfg->hidden;
+    f->dev->copy(f->dev, f->ids, ids, (size_t)n * sizeof *ids);
+    RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
+    for (int i = 0; i < k->n_pictures; i++) {
+        const struct picture_rows *p = &k->pictures[i];
+        const int from = most(p->first, pos), to = least(p->first + p->n, pos + n);
+        if (from < to)
+            f->dev->copy(f->dev, f->x + (size_t)(from - pos) * H, p->rows + (size_t)(from - p->first) * H, (size_t)(to - from) * H * sizeof *f->x);
+    }
+}
+
 static void norm(struct forward *f, float *y, const float *x, const float *w, int n)
 {
     RUN(f->dev, rmsnorm, .y = y, .x = x, .w = w, .n_rows = n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps);
@@ -159,15 +173,15 @@ void prompt_run(struct forward *f, struct cache *k, const int32_t *ids, int n, i
     CHECK(n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
     const struct pass p = pass_of(f, k, n, pos);
     state_end_steps(&k->state);
-    f->dev->copy(f->dev, f->ids, ids, (size_t)n * sizeof *ids);
-    RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
+    embed_tokens(f, k, ids, n, pos);
     for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
         layer_block(&p, &f->w->layers[i], full, delta);
         *(c->full[i] ? &full : &delta) += 1;
     }
     norm(f, f->hidden, f->x, f->w->norm, n);
     f->newest = f->hidden;
-    state_ran_prompt(&k->state, pos + n);
+    CHECK(!k->state.n_staged);
+    k->state.pos = pos + n;
 }
 
 /* x = fc [norm(embed(next)) ; norm(hidden)], one full-attention layer with a KV layer of its own, norm. */
@@ -177,8 +191,7 @@ void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const i
     const struct mtp_weights *w = &f->w->mtp;
     size_t H = (size_t)c->hidden;
     CHECK(w->present && n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
-    f->dev->copy(f->dev, f->ids, next_ids, (size_t)n * sizeof *next_ids);
-    RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
+    embed_tokens(f, k, next_ids, n, pos + 1);
     RUN(f->dev, rmsnorm, .y = f->h2, .x = f->x, .w = w->norm_embedding, .n_rows = n, .dim = c->hidden, .eps = c->rms_eps,
         .y_group = 2 * H);
     RUN(f->dev, rmsnorm, .y = f->h2 + H, .x = hidden, .w = w->norm_hidden, .n_rows = n, .dim = c->hidden, .eps = c->rms_eps,

@@ -1,7 +1,6 @@
 /* A chunk of a prompt through the model: the layer loop in its plain form.  Formulas: docs/model.md.
  * Rows are tokens at consecutive positions.  All functions only queue operations; nothing is read back. */
-#ifndef Q35_MODEL_PROMPT_H
-#define Q35_MODEL_PROMPT_H
+#pragma once
 
 #include "model/forward.h"
 
@@ -20,5 +19,3 @@ void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const i
 void prompt_chunk(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp);
 /* logits [n, vocab] fp32 of n rows of hidden states after a final norm. */
 void prompt_head(struct forward *f, enum head h, const float *hidden, int n, float *logits);
-
-#endif

@@ -1,6 +1,5 @@
 #include "model/quantize.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,11 +1,10 @@
 /* Formats made at load from dense matrices: INT4 and FP8 as published checkpoints have them, INT8 in one piece or in two planes, which no checkpoint
  * holds (kernels/tensor.h).  Results live in the arena. */
-#ifndef Q35_MODEL_QUANTIZE_H
-#define Q35_MODEL_QUANTIZE_H
+#pragma once
 
 #include <stdbool.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "kernels/tensor.h"
 
 /* True if a matrix can be in INT4: it has whole groups of 128 columns, and zero points for whole groups of 8 rows. */
@@ -26,5 +25,3 @@ struct weight quantize_planes(const struct weight *dense, struct arena *a);
 /* Makes FP8: per block of 128 x 128 numbers, scale = max|block| / 448 (F32), fp8 = E4M3 of number / scale, rounded to even.  Lives in the arena. */
 struct weight quantize_fp8(const struct weight *dense, struct arena *a);
 size_t quantize_fp8_bytes(int rows, int cols);           /* bytes that such a matrix takes */
-
-#endif

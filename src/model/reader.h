@@ -1,7 +1,6 @@
 /* Byte ranges of files into memory, by several threads at once, past the page cache where the file system allows it (O_DIRECT).
  * Called from one owner thread; blocks come in any order. */
-#ifndef Q35_MODEL_READER_H
-#define Q35_MODEL_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void reader_give_back(struct reader *r, int buffer);
 bool reader_is_direct(const struct reader *r);          /* no file fell back to the page cache so far */
 /* Stops after the reads that are under way. */
 void reader_close(struct reader *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* Rotary frequencies of a checkpoint: plain, or stretched by YaRN for contexts beyond the trained one. */
-#ifndef Q35_MODEL_ROPE_H
-#define Q35_MODEL_ROPE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ void rope_frequencies(float *freq, const struct model_config *c);
 /* Makes room for n_ctx positions where the model was trained on fewer: YaRN with a factor of 2, or else 4, which is the most that its
  * publisher gives.  Changes nothing where its own positions are enough.  False with what would be possible. */
 bool rope_stretch(struct model_config *c, int n_ctx, struct err *e);
-
-#endif

@@ -2,15 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/grow.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/mapped.h"
 #include "base/memory.h"
 
@@ -240,7 +239,7 @@ static bool read_header(struct safetensors *s, struct cursor *c, uint64_t data_a
         if (!read_entry(c, &t, &dtype, range) || !check_entry(c, &t, dtype, range, data_at, data_bytes))
             return false;
         t.hash = safetensors_hash(t.name);
-        s->tensors = grow(s->tensors, s->n_tensors, &cap, sizeof *s->tensors);
+        s->tensors = memory_grow(s->tensors, s->n_tensors, &cap, sizeof *s->tensors);
         s->tensors[s->n_tensors++] = t;
     } while (take(c, ','));
     if (!need(c, '}', "}"))
@@ -319,18 +318,11 @@ bool safetensors_parse(struct safetensors *s, const char *json, size_t len, uint
 
 static bool read_bytes(const struct safetensors *s, void *dst, uint64_t offset, uint64_t n, struct err *e)
 {
-    for (uint64_t done = 0; done < n;) {
-        ssize_t r = pread(s->fd, (char *)dst + done, n - done, (off_t)(offset + done));
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return err_set(e, "cannot read %s: %s", s->path, strerror(errno));
-        if (r == 0)
-            return err_set(e, "%s has shrunk: it had %llu bytes when it was opened and now ends before byte %llu", s->path,
+    if (file_read_at(s->fd, dst, n, offset))
+        return true;
+    return errno ? err_set(e, "cannot read %s: %s", s->path, strerror(errno))
+                 : err_set(e, "%s has shrunk: it had %llu bytes when it was opened and now ends before byte %llu", s->path,
                            (unsigned long long)s->size, (unsigned long long)(offset + n));
-        done += (uint64_t)r;
-    }
-    return true;
 }
 
 static bool open_file(struct safetensors *s, struct err *e)
@@ -422,7 +414,7 @@ bool safetensors_populate(const struct safetensors *s, uint64_t offset, uint64_t
     CHECK(offset <= s->size && n <= s->size - offset);
     if (!n || !madvise((void *)(uintptr_t)(s->map + begin), offset + n - begin, MADV_POPULATE_READ))
         return true;
-    /* An older kernel, or a file that has shrunk: reading tells which, and fills the page cache at least. */
+    /* An older kernel, or a file that has shrunk: reading finds out which, and fills the page cache at least. */
     char *scratch = memory_alloc(SCRATCH);
     bool ok = true;
     for (uint64_t done = 0; done < n && ok; done += SCRATCH)

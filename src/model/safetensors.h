@@ -1,8 +1,7 @@
 /* One safetensors file: its header checked, its bytes mapped.  Name -> dtype, shape, byte range; no meaning attached.
  * The file is mapped read-only and must not shrink while it is open: reading a page that is gone kills the process
- * (SIGBUS; base/mapped.h tells which file it was).  safetensors_read() and safetensors_populate() report that instead. */
-#ifndef Q35_MODEL_SAFETENSORS_H
-#define Q35_MODEL_SAFETENSORS_H
+ * (SIGBUS; base/mapped.h reports which file it was).  safetensors_read() and safetensors_populate() report that instead. */
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ void safetensors_drop_header(struct safetensors *s);
 uint64_t    safetensors_hash(const char *name);
 const char *dtype_name(enum dtype t);
 size_t      dtype_bytes(enum dtype t);          /* of one element; 0 for DT_NONE and DT_OTHER */
-
-#endif

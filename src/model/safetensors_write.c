@@ -2,16 +2,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/file.h"
+#include "base/least.h"
 #include "base/memory.h"
+#include "base/worker.h"
 
-enum { JOB = 8 << 20, ALIGN = 4096, MAX_THREADS = 64 };
+enum { JOB = 8 << 20, ALIGN = 4096, LEAST_THREADS = 4 };
 
 struct file {
     struct file_out *out;
@@ -24,10 +25,6 @@ struct writer {
     struct file  *files;
     int           n_files;
     const struct write_options *o;
-    atomic_ullong next;                 /* job: a piece of JOB bytes, counted through all files */
-    atomic_bool   failed;
-    pthread_mutex_t lock;               /* guards e */
-    struct err   *e;                    /* of the first failure */
 };
 
 uint64_t tensor_out_bytes(const struct tensor_out *t)
@@ -124,75 +121,48 @@ static bool write_job(const struct writer *w, const struct file *f, uint64_t beg
             return false;
     }
     memset(buf + (end - begin), 0, length - (end - begin));
-    for (uint64_t done = 0; done < length;) {
-        ssize_t n = pwrite(f->fd, buf + done, length - done, (off_t)(begin + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return err_set(e, "cannot write %s: %s", f->out->path, strerror(n < 0 ? errno : ENOSPC));
-        done += (uint64_t)n;
-    }
-    return true;
+    return file_write_at(f->fd, buf, length, begin) || err_set(e, "cannot write %s: %s", f->out->path, strerror(errno));
 }
 
 static uint64_t n_jobs(const struct file *f) { return (f->out->bytes + JOB - 1) / JOB; }
 
-static void *work(void *arg)
+/* Writes a piece of JOB bytes, counted through all files. */
+static bool work(void *arg, uint64_t job, void *buf, struct err *e)
 {
-    struct writer *w = arg;
-    void *buf = NULL;
-    CHECK(!posix_memalign(&buf, ALIGN, JOB));
-    while (!atomic_load(&w->failed)) {
-        uint64_t job = atomic_fetch_add(&w->next, 1);
-        int i = 0;
-        while (i < w->n_files && job >= n_jobs(&w->files[i]))
-            job -= n_jobs(&w->files[i++]);
-        if (i == w->n_files)
-            break;
-        uint64_t begin = job * JOB, bytes = w->files[i].out->bytes, end = begin + JOB < bytes ? begin + JOB : bytes;
-        struct err e = {0};
-        if (!write_job(w, &w->files[i], begin, end, buf, &e)) {
-            pthread_mutex_lock(&w->lock);
-            if (!atomic_exchange(&w->failed, true))
-                err_set(w->e, "%s", e.msg);
-            pthread_mutex_unlock(&w->lock);
-        }
-    }
-    free(buf);
-    return NULL;
+    const struct writer *w = arg;
+    const struct file *f = w->files;
+    for (; job >= n_jobs(f); f++)
+        job -= n_jobs(f);
+    const uint64_t begin = job * JOB, bytes = f->out->bytes;
+    return write_job(w, f, begin, begin + JOB < bytes ? begin + JOB : bytes, buf, e);
 }
 
-static bool write_data(struct writer *w)
+static bool write_data(struct writer *w, struct err *e)
 {
-    pthread_t threads[MAX_THREADS];
-    int n = 0, usable = (int)sysconf(_SC_NPROCESSORS_ONLN), wanted = w->o->n_threads > 0 ? w->o->n_threads : usable > 4 ? usable : 4;
-    while (n < wanted && n < MAX_THREADS && !pthread_create(&threads[n], NULL, work, w))
-        n++;
-    if (!n)
-        work(w);
-    for (int i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
-    return !atomic_load(&w->failed);
+    struct worker_jobs j = {.n_threads = w->o->n_threads, .scratch = JOB, .job = work, .arg = w};
+    if (j.n_threads <= 0)
+        j.n_threads = most((int)sysconf(_SC_NPROCESSORS_ONLN), LEAST_THREADS);
+    for (int i = 0; i < w->n_files; i++)
+        j.n += n_jobs(&w->files[i]);
+    return worker_run_jobs(&j, e);
 }
 
 bool safetensors_write(struct file_out *files, int n_files, const struct write_options *o, struct err *e)
 {
-    struct writer w = {.files = memory_zeroed((size_t)n_files + 1, sizeof *w.files), .n_files = n_files, .o = o, .e = e};
+    struct writer w = {.files = memory_zeroed((size_t)n_files + 1, sizeof *w.files), .n_files = n_files, .o = o};
     bool ok = true;
-    pthread_mutex_init(&w.lock, NULL);
     for (int i = 0; i < n_files; i++)
         w.files[i] = (struct file){.out = &files[i], .fd = -1};
     for (int i = 0; i < n_files; i++)
         lay_out(&w.files[i]);
     for (int i = 0; i < n_files && ok; i++)
         ok = open_file(&w.files[i], e);
-    ok = ok && write_data(&w);
+    ok = ok && write_data(&w, e);
     for (int i = 0; i < n_files; i++) {
         if (!close_file(&w.files[i], ok, e))
             ok = false;
         buf_free(&w.files[i].head);
     }
-    pthread_mutex_destroy(&w.lock);
     free(w.files);
     return ok;
 }

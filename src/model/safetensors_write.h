@@ -1,7 +1,6 @@
 /* Writes safetensors files: several at once, by several threads, past the page cache where the file system allows it (O_DIRECT).  The
  * bytes depend on the tensors and their order alone. */
-#ifndef Q35_MODEL_SAFETENSORS_WRITE_H
-#define Q35_MODEL_SAFETENSORS_WRITE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ struct write_options {
 bool safetensors_write(struct file_out *files, int n_files, const struct write_options *o, struct err *e);
 
 uint64_t tensor_out_bytes(const struct tensor_out *t);
-
-#endif

@@ -1,13 +1,12 @@
 /* The states of one conversation that depend on all of its tokens: those of the DeltaNet layers (recurrent state, window of the convolution), and
- * the last hidden state, which the MTP block needs.  Only this file knows which copy is the committed one, and which rows it lacks.
+ * the last hidden state, which the MTP block needs.  Only cache.c depends on which copy is committed, and which rows that lacks.
  *
  * Two forms.  For prompts the states are those of `pos`, in `state` and `window`.  For steps the rings hold the newest raw rows by position, and
  * the recurrent states lie in `state` or `other`, by parity: each step first applies the rows that were accepted before it and writes the
  * result to the other copy (kernels/step.h), so rows that were not accepted are never undone.
  *
  * For src/model only; everybody else has model/cache.h. */
-#ifndef Q35_MODEL_STATE_H
-#define Q35_MODEL_STATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,10 +32,10 @@ struct state {
     struct dev                *dev;
     const struct model_config *cfg;
     struct delta_state *delta;          /* [n_delta] */
-    float *last_hidden;                 /* [hidden], the last of the state_bytes() bytes of `memory` */
-    void  *memory;                      /* owned by the caller of state_open() */
+    float *last_hidden;                 /* [hidden], the last of the cache_state_bytes() bytes of `memory` */
+    void  *memory;                      /* state_slot_bytes() of device memory */
     int    pos;                         /* committed: position after the accepted rows */
-    int    n_staged;                    /* rows of the last step, before state_accept() */
+    int    n_staged;                    /* rows of the last step, before cache_accept() */
     int    n_accepted;                  /* accepted rows that the committed copy lacks */
     bool   stepping;                    /* in the form for steps */
     int    parity;                      /* when stepping: 1 when the committed copy is `other` */
@@ -44,29 +43,15 @@ struct state {
     struct step_live     *live;         /* device memory, owned by who runs the steps */
 };
 
-size_t state_bytes(const struct model_config *c);       /* of one copy, as it is saved */
-size_t state_step_bytes(const struct model_config *c);  /* rings and the second copy */
-size_t state_slot_bytes(const struct model_config *c);  /* of both */
+size_t state_slot_bytes(const struct model_config *c);  /* of the states and of what steps need besides (model/cache.h) */
 
-/* Opens the states in state_slot_bytes() of device memory that are zero. */
-void state_open(struct state *s, struct dev *d, const struct model_config *c, void *memory);
-void state_close(struct state *s);
-void state_reset(struct state *s);                      /* back to the empty sequence */
-/* Copy the states to and from state_bytes() bytes of host memory. Saving needs the form for prompts.  Loading drops what is staged. */
-void state_save(const struct state *s, void *dst);
-void state_load(struct state *s, const void *src, int pos);
-
-/* Change between the forms; no effect in the form that is asked for.  Ending applies the accepted rows. */
+/* Change between the forms; no effect if the states have that form.  Ending applies the accepted rows. */
 void state_begin_steps(struct state *s, const struct weights *w, struct step_live *live, int pos);
 void state_end_steps(struct state *s);
 
-/* Notes that a prompt chunk has moved the states to pos. */
-void state_ran_prompt(struct state *s, int pos);
-
-/* Steps that the host decides on, one by one, in this order: */
-struct step_live state_next_step(const struct state *s);        /* what the device must know of the next step */
+/* Steps that the host decides on, one by one, in this order, then cache_accept(): */
+struct step_live state_next_step(const struct state *s);        /* what the device needs for the next step */
 void state_ran_step(struct state *s, int n);            /* it has run n rows */
-void state_accept(struct state *s, int n);              /* the first n of them count */
 
 /* Takes over what steps that the device ran by itself left in `live`, except for the last `back` (0 to 2) steps, which accepted tokens[0] tokens (the
  * last one) and tokens[1].  Returns the row of step_pick's last_hidden that has the hidden state before the position. */
@@ -102,6 +87,8 @@ struct cache {
     const struct kv_rows *kv;           /* [n_full, then the MTP block's] */
     struct state          state;
     struct positions      positions;
+    const struct picture_rows *pictures;        /* [n_pictures], the caller's (cache_set_pictures) */
+    int                   n_pictures;
 };
 
 /* Returns the offset of the rows of a step, which are text. */
@@ -110,5 +97,3 @@ static inline struct rope_position cache_rope_offset(const struct cache *k)
     const int offset = k->positions.offset;
     return (struct rope_position){offset, offset, offset};
 }
-
-#endif

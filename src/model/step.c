@@ -17,7 +17,7 @@ static void project_out(struct forward *f, const struct step_rows *r, const stru
          .rows = r->rows, .n_rows = r->n, .eps = f->cfg->rms_eps);
 }
 
-/* stream += o_proj(sigmoid(gate) * attention(q, k, v)).  The first launch norms the stream (or joins the MTP block's halves: `in` says which) and
+/* stream += o_proj(sigmoid(gate) * attention(q, k, v)).  The first launch norms the stream (or joins the MTP block's halves: `in` selects which) and
  * projects it to q with gate, k and v; the second norms and turns these, stores k and v in layer kv_layer of the KV cache, attends and gates. */
 static void attention_step(struct forward *f, const struct step_rows *r, const struct layer_weights *l, struct step_project_args in,
                            int kv_layer)
@@ -113,18 +113,11 @@ void step_layers(struct forward *f, const struct step_rows *r)
     }
 }
 
-void step_hidden(struct forward *f, int n)
-{
-    struct step_space *u = &f->step;
-    STEP(f->dev, step_norm, .h = u->hidden, .stream = u->stream, .norm = f->w->norm, .n_rows = n, .hidden = f->cfg->hidden,
-         .eps = f->cfg->rms_eps);
-}
-
 static struct step_logits_args head_args(const struct step_head *h, float eps)
 {
     return (struct step_logits_args){
         .logits = h->logits, .tile_max = h->tile_max, .w = *h->w, .sampling = h->sampling, .seen = h->seen, .bias = h->bias,
-        .drafts = h->drafts, .n_ids = h->n_ids, .estimate = h->estimate, .scratch = h->scratch, .eps = eps,
+        .drafts = h->drafts, .n_ids = h->n_ids, .estimate = h->estimate, .whole = h->whole, .scratch = h->scratch, .eps = eps,
     };
 }
 
@@ -179,7 +172,8 @@ void step_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int
     memcpy(live.ids, ids, (size_t)n * sizeof *ids);
     f->dev->copy(f->dev, u->live, &live, sizeof live);
     step_layers(f, &(struct step_rows){.k = k, .live = u->live, .n = n});
-    step_hidden(f, n);
+    STEP(f->dev, step_norm, .h = u->hidden, .stream = u->stream, .norm = f->w->norm, .n_rows = n, .hidden = f->cfg->hidden,
+         .eps = f->cfg->rms_eps);
     state_ran_step(&k->state, n);
     f->newest = u->hidden;
 }

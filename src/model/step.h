@@ -1,7 +1,6 @@
 /* A decode step through the model: the layer loop in fused operations (kernels/step.h), which the stepper makes graphs of.  All functions only
  * queue operations; nothing is read back. */
-#ifndef Q35_MODEL_STEP_H
-#define Q35_MODEL_STEP_H
+#pragma once
 
 #include "backend/dev.h"
 #include "model/forward.h"
@@ -13,12 +12,10 @@ struct step_rows {
     const struct step_row *rows;        /* [n] device memory: the slot of each row; NULL: all rows are of one conversation */
     int               n;
 };
-/* Runs the rows, whose tokens are live->ids, through all layers, up to the final norm, which step_hidden() or step_output() adds. */
+/* Runs the rows, whose tokens are live->ids, through all layers, up to the final norm, which step_run() or step_output() adds. */
 void step_layers(struct forward *f, const struct step_rows *r);
 /* True if the device can run steps of up to max_rows rows with these weights; else the reason.  Runs no step. */
 bool step_check(struct forward *f, int max_rows, struct err *e);
-/* Runs the final norm alone, into the work space. */
-void step_hidden(struct forward *f, int n);
 /* Logits of the rows from `hidden` [n, hidden], hidden states after the final norm.  hidden NULL: from the result of step_layers(), whose final norm
  * is also written to the work space. */
 struct step_head {
@@ -30,6 +27,7 @@ struct step_head {
     const int32_t *drafts;
     int n_ids;
     bool estimate;                      /* for a head in two planes: uses the upper plane alone */
+    bool whole;                         /* for a head in two planes: all of its bytes */
     void *scratch;                      /* STEP_LOGITS_SCRATCH bytes */
 };
 void step_output(struct forward *f, const struct step_head *h, const struct step_rows *r, const float *hidden);
@@ -42,7 +40,5 @@ void step_mtp(struct forward *f, const struct step_rows *r, const int32_t *next,
 void step_mtp_output(struct forward *f, const struct step_head *h, const struct step_rows *r, const int32_t *row, const int32_t *n_valid);
 
 /* Runs a step of one conversation by itself: ids[0..n-1], n <= STEP_ROWS, at positions pos..pos+n-1.  The states are those of position pos until
- * cache_accept() says how many rows count.  The result is forward_hidden(). */
+ * cache_accept() sets how many rows count.  The result is forward_hidden(). */
 void step_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos);
-
-#endif

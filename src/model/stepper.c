@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/memory.h"
-#include "base/patience.h"
 #include "model/prompt.h"
 #include "model/state.h"
 #include "model/step.h"
@@ -33,6 +32,9 @@ struct slot_memory {
     struct step_drafts *made;           /* host memory: the newest drafts */
     float   *behind;                    /* [MTP_BEHIND, hidden] inputs of the MTP rows that were left out: hidden states */
     int32_t *behind_next;               /* [MTP_BEHIND] ... and the token after each position */
+    /* as they were before the newest pick, of an answer under a guide */
+    struct step_live     *live_before;
+    struct step_sampling *sampling_before;
 };
 
 /* The graphs of one conversation; NULL: not recorded yet. */
@@ -62,6 +64,11 @@ struct stepper_slot {
     bool fresh;                         /* the newest pick's rows were not run; their inputs are in f->step.hidden and live->mtp_next */
     int  n_behind, behind_pos;          /* the inputs of these rows are in m.behind */
     struct step_live live;              /* the device's copy at the last stepper_end() */
+
+    /* of an answer under a guide */
+    uint8_t *seen;                      /* [vocab] the device's copy without the tokens of the newest result; NULL: no guide */
+    struct step_result newest;          /* its result, if newest.n > 0 */
+    uint32_t masked;                    /* rows of the newest pick that have masks */
 };
 
 struct stepper {
@@ -79,6 +86,8 @@ struct stepper {
     float *logits, *tile_max, *draft_logits, *draft_max;
     void  *pick_scratch, *head_scratch;
     struct step_row *rows, *draft_rows; /* [STEP_ROWS] device memory: those of the newest step of several conversations, and of its drafts */
+    struct step_row *masked_row;        /* [1] device memory: the row whose logits are completed */
+    uint32_t *masks;                    /* [STEP_ROWS, step_mask_words(vocab)] of the pick that is made once more */
     struct slot_memory first;           /* of slot 0, which the memory of the other slots follows at equal distances */
     struct dev_graph *together[STEP_ROWS];              /* [rows - 1] steps of several conversations */
     struct dev_graph *mtp_together[STEP_ROWS];          /* [rows - 1] the MTP block over the first rows of such a step */
@@ -88,8 +97,9 @@ struct stepper {
     int    n_parts, n_made;             /* n_parts: 0 if that was of one conversation; n_made: drafts after a step of several */
     struct stepper_slot *drafting;      /* the conversation whose MTP rows are in the work space of steps */
     struct stepper_counts counts;
-    /* for_step, for_whole: [rows - 1], the latter of steps that are launched with drafts in one; for_drafts: [drafts - 1] */
-    struct patience for_first, for_step[STEP_ROWS], for_whole[STEP_ROWS], for_drafts[MAX_DEPTH];
+    /* for_again: of picks that are made once more; for_step, for_whole: [rows - 1], the latter of steps that are launched with drafts in one;
+     * for_drafts: [drafts - 1] */
+    struct patience for_again, for_first, for_step[STEP_ROWS], for_whole[STEP_ROWS], for_drafts[MAX_DEPTH];
 };
 
 /* ---- memory ---- */
@@ -108,6 +118,8 @@ static size_t share_out(struct stepper *s, char *memory, const struct model_conf
         {&m->live, n * sizeof *m->live}, {&m->sampling, n * sizeof *m->sampling},
         {&m->seen, n * vocab}, {&m->bias, n * vocab * 4}, {&m->last_hidden, n * 3 * hidden * 4},
         {&m->behind, n * behind * hidden * 4}, {&m->behind_next, n * behind * 4},
+        {&s->masked_row, sizeof *s->masked_row}, {&s->masks, rows * (size_t)step_mask_words(c->vocab) * sizeof *s->masks},
+        {&m->live_before, n * sizeof *m->live}, {&m->sampling_before, n * sizeof *m->sampling},
     };
     size_t at = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
@@ -148,7 +160,8 @@ static bool open_memory(struct stepper *s, struct err *e)
     for (size_t i = 0; i < n; i++)
         s->slots[i].m = (struct slot_memory){
             m->live + i, m->sampling + i, m->seen + i * vocab, m->bias + i * vocab, m->last_hidden + i * 3 * hidden, m->results + i * STEP_RESULTS,
-            m->made + i, m->behind + i * MTP_BEHIND * hidden, m->behind_next + i * MTP_BEHIND};
+            m->made + i, m->behind + i * MTP_BEHIND * hidden, m->behind_next + i * MTP_BEHIND,
+            m->live_before + i, m->sampling_before + i};
     return true;
 }
 
@@ -191,8 +204,10 @@ void stepper_close(struct stepper *s)
     struct err ignored;
     struct dev *d = s->dev;
     d->finish(d, &ignored);
-    for (int i = 0; i < s->n_slots; i++)
+    for (int i = 0; i < s->n_slots; i++) {
         free_graphs(d, &s->slots[i].graphs);
+        free(s->slots[i].seen);
+    }
     for (int i = 0; i < STEP_ROWS; i++) {
         d->graph_free(d, s->together[i]);
         d->graph_free(d, s->mtp_together[i]);
@@ -402,7 +417,99 @@ void stepper_begin(struct stepper_slot *o, const struct step_sampling *how, cons
     o->n_launched = o->n_taken = o->n_made = o->n_tokens = o->n_behind = 0;
     o->fresh = false;
     s->drafting = NULL;
+    free(o->seen);
+    o->seen = NULL;
 }
+
+/* ---- picks that are made once more ---- */
+
+void stepper_guard(struct stepper_slot *o, bool on)
+{
+    struct stepper *s = o->s;
+    struct err ignored;                 /* a fault of the device is reported by the next wait */
+    if (on == (o->seen != NULL))
+        return;
+    CHECK(o->n_taken == o->n_launched);
+    free(o->seen);
+    o->seen = on ? memory_zeroed((size_t)s->vocab, 1) : NULL;
+    if (!on)
+        return;
+    o->newest.n = 0;
+    s->dev->copy(s->dev, o->seen, o->m.seen, (size_t)s->vocab);
+    s->dev->finish(s->dev, &ignored);
+}
+
+/* Keeps what the next pick will change, if it may be made once more. */
+static void keep_before(struct stepper_slot *o)
+{
+    struct stepper *s = o->s;
+    if (!o->seen)
+        return;
+    CHECK(o->n_taken == o->n_launched);
+    for (int i = 0; i < o->newest.n; i++)
+        o->seen[o->newest.ids[i]] = STEP_IN_TEXT | STEP_IN_ANSWER;
+    o->newest.n = 0;
+    o->masked = 0;
+    s->dev->copy(s->dev, o->m.live_before, o->m.live, sizeof *o->m.live);
+    s->dev->copy(s->dev, o->m.sampling_before, o->m.sampling, sizeof *o->m.sampling);
+}
+
+/* Takes the newest pick back.  The hidden state that it kept is overwritten by the next pick, since there is only one pick under way.  Drafts that
+ * were queued after it are waited for: new ones will have the same serial. */
+static void put_back(struct stepper_slot *o)
+{
+    struct stepper *s = o->s;
+    struct step_drafts void_ones;
+    struct err ignored;                 /* a device that has failed reports it at the next wait, too */
+    stepper_drafts(o, &void_ones, &ignored);
+    o->m.made->serial = 0;
+    s->dev->copy(s->dev, o->m.live, o->m.live_before, sizeof *o->m.live);
+    s->dev->copy(s->dev, o->m.sampling, o->m.sampling_before, sizeof *o->m.sampling);
+    for (int i = 0; i < o->newest.n; i++)
+        s->dev->copy(s->dev, o->m.seen + o->newest.ids[i], &o->seen[o->newest.ids[i]], 1);
+    o->n_tokens -= o->newest.n;
+    o->newest.n = 0;
+    o->n_taken--;
+    o->n_made = 0;
+    o->fresh = s->mtp;                  /* its MTP rows are run again, if they were run for drafts */
+    s->drafting = NULL;
+    o->m.results[(o->n_taken + 1) % STEP_RESULTS].serial = 0;
+}
+
+/* Makes the row's logits whole: those of ids that were not wanted are only estimates, with a head in two planes. */
+static void complete_row(struct stepper_slot *o, int row, const float *hidden)
+{
+    struct stepper *s = o->s;
+    const struct slot_memory *m = &s->first;
+    const int slot = (int)(o - s->slots), at = o->at + row;
+    const struct step_row r = {.slot = slot, .index = row, .first = o->at};
+    const struct step_head h = {
+        .w = s->head, .logits = s->logits + (size_t)at * (size_t)s->vocab, .tile_max = s->tile_max + (size_t)at * (size_t)step_maxima(s->vocab),
+        .sampling = m->sampling, .seen = m->seen, .bias = m->bias, .drafts = m->live->ids + 1, .whole = true, .scratch = s->head_scratch};
+    if (s->head->format != WEIGHT_PLANES)
+        return;
+    s->dev->copy(s->dev, s->masked_row, &r, sizeof r);
+    step_output(s->f, &h, &(struct step_rows){.k = s->slots[0].k, .live = m->live, .rows = s->masked_row, .n = 1}, hidden + row * s->hidden);
+}
+
+void stepper_pick_again(struct stepper_slot *o, int row, const uint32_t *mask)
+{
+    struct stepper *s = o->s;
+    const bool first = o->n_launched == 1;
+    const size_t at = (size_t)o->at, words = (size_t)step_mask_words(s->vocab);
+    const float *hidden = first ? o->m.last_hidden : s->f->step.hidden + at * (size_t)s->hidden;
+    CHECK(o->seen && o->n_taken == o->n_launched && row >= 0 && row < o->rows);
+    put_back(o);
+    complete_row(o, row, hidden);
+    o->masked |= 1u << row;
+    s->dev->copy(s->dev, s->masks + (size_t)row * words, mask, words * sizeof *mask);
+    STEP(s->dev, step_pick, .logits = s->logits + at * (size_t)s->vocab, .tile_max = s->tile_max + at * (size_t)step_maxima(s->vocab),
+         .live = o->m.live, .sampling = o->m.sampling, .seen = o->m.seen, .bias = o->m.bias, .results = o->m.results, .hidden = hidden,
+         .last_hidden = o->m.last_hidden, .scratch = s->pick_scratch, .n_rows = o->rows, .vocab = s->vocab, .width = s->hidden, .first = first,
+         .mask = s->masks, .masked = o->masked);
+}
+
+/* ---- steps ---- */
 
 void stepper_step(struct stepper_slot *o, int rows)
 {
@@ -410,6 +517,7 @@ void stepper_step(struct stepper_slot *o, int rows)
     const bool first = o->n_launched == 0;
     CHECK(o->n_launched - o->n_taken < STEP_RESULTS && rows >= 1 && rows <= s->max_depth + 1);
     keep_all_fresh(s);
+    keep_before(o);
     launch(s, &(struct recipe){.o = o, .step_rows = rows, .first = first, .to = -1});
     if (first)                          /* the MTP block finds its input where a step would leave it */
         s->dev->copy(s->dev, s->f->step.hidden, o->m.last_hidden, (size_t)s->hidden * sizeof(float));
@@ -427,6 +535,7 @@ static void join_step(struct stepper_slot *o, int at, int rows, int of)
 {
     const struct stepper *s = o->s;
     CHECK(rows >= 1 && rows <= s->max_depth + 1 && o->n_launched > 0 && o->n_launched - o->n_taken < STEP_RESULTS);
+    keep_before(o);
     o->n_launched++;
     o->n_made = 0;
     o->rows = rows;
@@ -553,7 +662,7 @@ void stepper_launch(struct stepper_slot *o)
             stepper_draft(o, n);
         return;
     }
-    CHECK(o->n_launched - o->n_taken < STEP_RESULTS);
+    CHECK(!o->seen && o->n_launched - o->n_taken < STEP_RESULTS);
     keep_all_fresh(s);
     s->drafting = o;
     launch(s, &(struct recipe){.o = o, .step_rows = n + 1, .mtp_rows = n + 1, .to = n - 1});
@@ -605,7 +714,7 @@ static bool await_serial(struct stepper *s, const volatile int32_t *serial, int3
 static struct patience *patience_for(const struct stepper_slot *o)
 {
     struct stepper *s = o->s;
-    return !o->n_taken ? &s->for_first : o->whole ? &s->for_whole[o->of - 1] : &s->for_step[o->of - 1];
+    return o->seen && o->masked ? &s->for_again : !o->n_taken ? &s->for_first : o->whole ? &s->for_whole[o->of - 1] : &s->for_step[o->of - 1];
 }
 
 bool stepper_wait(struct stepper_slot *o, struct step_result *out, struct err *e)
@@ -618,6 +727,8 @@ bool stepper_wait(struct stepper_slot *o, struct step_result *out, struct err *e
     memcpy(out, r, sizeof *out);
     o->tokens[o->n_taken % STEP_RESULTS] = out->n;
     o->n_tokens += out->n;
+    if (o->seen)
+        o->newest = *out;
     o->n_taken++;
     return true;
 }

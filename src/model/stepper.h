@@ -1,7 +1,6 @@
 /* The stepper decodes: a whole step, from token ids to the next token ids, is recorded once for each number of rows and then only launched.  A GPU
  * writes results into host memory by itself, so that it need not wait for the host.  One owner thread. */
-#ifndef Q35_MODEL_STEPPER_H
-#define Q35_MODEL_STEPPER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,6 +32,13 @@ struct stepper_slot *stepper_slot(struct stepper *s, int i);
  * presence penalty too.  At most `depth` drafts a step; depth <= max_depth. */
 void stepper_begin(struct stepper_slot *o, const struct step_sampling *how, const int32_t *prompt, int n_prompt, int n_answer_prefix, int pos,
                    const int32_t *bias_ids, const float *bias, int n_bias, int depth);
+/* For an answer whose next picks may be refused by a guide, when no result is outstanding: keeps what stepper_pick_again() needs, from the next
+ * pick on until stepper_guard() with `on` false.  Such an answer has at most one result outstanding, and no drafts are queued with its steps in one
+ * (stepper_launch()). */
+void stepper_guard(struct stepper_slot *o, bool on);
+/* Takes back the newest pick, whose result was taken, with the drafts that were queued after it, and makes it once more: its row `row` among the
+ * ids of the mask, step_mask_words(vocab) words, and rows that were masked before as they were.  The result is waited for as that of any pick. */
+void stepper_pick_again(struct stepper_slot *o, int row, const uint32_t *mask);
 /* Queues the next pick and, after it, as many drafts as stepper_begin() allowed. The first pick of an answer uses the prompt's last hidden state;
  * each later one is a step that verifies the drafts.  Never waits.  At most STEP_RESULTS results may be outstanding. */
 void stepper_launch(struct stepper_slot *o);
@@ -82,5 +88,3 @@ void stepper_resume(struct stepper_slot *o);
  * `overlap`: experts that each row shares with the row before, -1: as routed.  *distinct: distinct experts per layer in the last step, on average.
  * False when the device failed. */
 bool stepper_measure(struct stepper *s, int rows, int pos, int n_steps, int overlap, double *ms_per_step, double *distinct, struct err *e);
-
-#endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "backend/dev.h"
-#include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/memory.h"
@@ -221,18 +220,21 @@ static void place_moe(struct place *p, struct moe_weights *m, const struct model
         place_expert(p, &m->experts[i], routed, c->hidden, c->moe_inter);
 }
 
-static void place_layer(struct place *p, struct layer_weights *l, const struct model_config *c, bool full, enum weight_format f,
-                        enum weight_format shared)
+/* The formats of a layer's matrices: attention and out projections, the other large ones, the shared expert. */
+struct layer_form { enum weight_format attention, f, shared; };
+
+static void place_layer(struct place *p, struct layer_weights *l, const struct model_config *c, bool full, struct layer_form form)
 {
+    const enum weight_format f = form.f, a = form.attention;
     int query = c->n_q_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim, value = config_lin_value_dim(c);
     l->full = full;
     l->norm_in = vector(p, RANDOM_NORM, c->hidden);
     l->norm_post = vector(p, RANDOM_NORM, c->hidden);
     if (full) {
-        l->attn.q = linear_weight(p, f, 2 * query, c->hidden);
-        l->attn.k = linear_weight(p, f, kv, c->hidden);
-        l->attn.v = linear_weight(p, f, kv, c->hidden);
-        l->attn.o = linear_weight(p, f, c->hidden, query);
+        l->attn.q = linear_weight(p, a, 2 * query, c->hidden);
+        l->attn.k = linear_weight(p, a, kv, c->hidden);
+        l->attn.v = linear_weight(p, a, kv, c->hidden);
+        l->attn.o = linear_weight(p, a, c->hidden, query);
         l->attn.q_norm = vector(p, RANDOM_NORM, c->head_dim);
         l->attn.k_norm = vector(p, RANDOM_NORM, c->head_dim);
     } else {
@@ -240,21 +242,21 @@ static void place_layer(struct place *p, struct layer_weights *l, const struct m
         l->delta.z = linear_weight(p, f, value, c->hidden);
         l->delta.a = linear_weight(p, f, c->lin_v_heads, c->hidden);
         l->delta.b = linear_weight(p, f, c->lin_v_heads, c->hidden);
-        l->delta.out = linear_weight(p, f, c->hidden, value);
+        l->delta.out = linear_weight(p, a, c->hidden, value);
         l->delta.conv = vector(p, RANDOM_CONV, config_conv_dim(c) * c->conv_kernel);
         l->delta.a_log = vector(p, RANDOM_A_LOG, c->lin_v_heads);
         l->delta.dt_bias = vector(p, RANDOM_DT_BIAS, c->lin_v_heads);
         l->delta.norm = vector(p, RANDOM_GATED_NORM, c->lin_v_dim);
     }
-    place_moe(p, &l->moe, c, f, shared);
+    place_moe(p, &l->moe, c, f, form.shared);
 }
 
 /* Fills slab `i`: the layers, then the MTP block, then what no layer owns. */
-static void place_slab(struct place *p, struct weights *w, const struct model_config *c, int i, unsigned heads, enum mtp_form mtp)
+static void place_slab(struct place *p, struct weights *w, const struct model_config *c, int i, const struct synthetic_form *form)
 {
-    const enum weight_format other = mtp == MTP_STORED ? WEIGHT_DENSE : WEIGHT_FP8, block = mtp == MTP_INT4 ? WEIGHT_INT4 : other;
+    const enum weight_format other = form->mtp == MTP_STORED ? WEIGHT_DENSE : WEIGHT_FP8, block = form->mtp == MTP_INT4 ? WEIGHT_INT4 : other;
     if (i < c->n_layers) {
-        place_layer(p, &w->layers[i], c, c->full[i], WEIGHT_INT4, WEIGHT_FP8);
+        place_layer(p, &w->layers[i], c, c->full[i], (struct layer_form){form->quality ? WEIGHT_FP8 : WEIGHT_INT4, WEIGHT_INT4, WEIGHT_FP8});
     } else if (i == c->n_layers) {
         w->mtp.present = c->n_mtp;
         if (!c->n_mtp)
@@ -263,40 +265,81 @@ static void place_slab(struct place *p, struct weights *w, const struct model_co
         w->mtp.norm_embedding = vector(p, RANDOM_NORM, c->hidden);
         w->mtp.norm_hidden = vector(p, RANDOM_NORM, c->hidden);
         w->mtp.norm = vector(p, RANDOM_NORM, c->hidden);
-        place_layer(p, &w->mtp.layer, c, true, block, other);
+        place_layer(p, &w->mtp.layer, c, true, (struct layer_form){block, block, other});
     } else {
         size_t table = (size_t)c->vocab * (size_t)c->hidden * 2;
         w->norm = vector(p, RANDOM_NORM, c->hidden);
         w->embed = (struct weight){.format = WEIGHT_DENSE, .dtype = DT_BF16, .rows = c->vocab, .cols = c->hidden, .data = piece(p, table)};
         if (p->base)
             fill(p, w->embed.data, table, FILL_BF16, 0, RANDOM_WIDTH);
-        if (heads & HEAD_BF16)
+        if (form->heads & HEAD_BF16)
             w->head = matrix(p, WEIGHT_DENSE, c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
-        if (heads & HEAD_INT8)
+        if (form->heads & HEAD_INT8)
             w->head_int8 = matrix(p, WEIGHT_INT8, c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
-        if (heads & HEAD_PLANES)
+        if (form->heads & HEAD_PLANES)
             w->head_planes = matrix(p, WEIGHT_PLANES, c->vocab, c->hidden, RANDOM_HEAD / sqrtf((float)c->hidden));
     }
 }
 
-static bool make_slab(struct synthetic *s, struct weights *w, const struct model_config *c, int i, unsigned heads, enum mtp_form mtp, uint64_t seed,
+/* Makes a dense matrix of any number of columns.  Those that fill its last group are multiplied with zeros. */
+static struct weight tower_matrix(struct place *p, int rows, int cols)
+{
+    const size_t bytes = pack_data_bytes(WEIGHT_DENSE, rows, cols);
+    const struct weight w = packed_view(WEIGHT_DENSE, rows, cols, piece(p, bytes));
+    if (p->base)
+        fill(p, w.data, bytes, FILL_BF16, 0, RANDOM_WIDTH / sqrtf((float)cols));
+    return w;
+}
+
+static void place_tower(struct place *p, struct vision_weights *v, const struct vision_config *c)
+{
+    const size_t table = (size_t)c->n_positions * (size_t)c->hidden * 2;
+    v->positions = (struct weight){.format = WEIGHT_DENSE, .dtype = DT_BF16, .rows = c->n_positions, .cols = c->hidden, .data = piece(p, table)};
+    if (p->base)
+        fill(p, v->positions.data, table, FILL_BF16, 0, RANDOM_WIDTH);
+    v->patch = tower_matrix(p, c->hidden, PATCH_NUMBERS);
+    v->patch_b = vector(p, RANDOM_NORM, c->hidden);
+    for (int i = 0; i < c->depth; i++) {
+        struct vision_block_weights *b = &v->blocks[i];
+        b->norm1_w = vector(p, RANDOM_GATED_NORM, c->hidden);
+        b->norm1_b = vector(p, RANDOM_NORM, c->hidden);
+        b->norm2_w = vector(p, RANDOM_GATED_NORM, c->hidden);
+        b->norm2_b = vector(p, RANDOM_NORM, c->hidden);
+        b->qkv = tower_matrix(p, 3 * c->hidden, c->hidden);
+        b->qkv_b = vector(p, RANDOM_NORM, 3 * c->hidden);
+        b->proj = tower_matrix(p, c->hidden, c->hidden);
+        b->proj_b = vector(p, RANDOM_NORM, c->hidden);
+        b->fc1 = tower_matrix(p, c->inter, c->hidden);
+        b->fc1_b = vector(p, RANDOM_NORM, c->inter);
+        b->fc2 = tower_matrix(p, c->hidden, c->inter);
+        b->fc2_b = vector(p, RANDOM_NORM, c->hidden);
+    }
+    v->norm_w = vector(p, RANDOM_GATED_NORM, c->hidden);
+    v->norm_b = vector(p, RANDOM_NORM, c->hidden);
+    v->fc1 = tower_matrix(p, 4 * c->hidden, 4 * c->hidden);
+    v->fc1_b = vector(p, RANDOM_NORM, 4 * c->hidden);
+    v->fc2 = tower_matrix(p, c->out, 4 * c->hidden);
+    v->fc2_b = vector(p, RANDOM_NORM, c->out);
+}
+
+static bool make_slab(struct synthetic *s, struct weights *w, const struct model_config *c, int i, const struct synthetic_form *form, uint64_t seed,
                       struct err *e)
 {
     struct place p = {.s = s, .seed = random_key(seed, (uint64_t)i)};
-    place_slab(&p, w, c, i, heads, mtp);
+    place_slab(&p, w, c, i, form);
     size_t bytes = p.used;
     p = (struct place){.s = s, .seed = p.seed, .base = s->dev->alloc_weights(s->dev, bytes)};
     if (!p.base)
         return err_set(e, "no memory for synthetic weights: %zu MiB asked for with %zu MiB there; try fewer --layers", bytes >> 20,
                        s->dev->available(s->dev) >> 20);
     s->slabs[s->n_slabs++] = p.base;
-    place_slab(&p, w, c, i, heads, mtp);
+    place_slab(&p, w, c, i, form);
     CHECK(p.used == bytes);
     w->stats.bytes += bytes;
     return true;
 }
 
-struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, enum mtp_form mtp, uint64_t seed,
+struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, const struct synthetic_form *form, uint64_t seed,
                                  struct err *e)
 {
     *w = (struct weights){0};
@@ -306,11 +349,11 @@ struct synthetic *synthetic_open(struct weights *w, const struct model_config *c
     }
     struct synthetic *s = memory_zeroed(1, sizeof *s);
     s->dev = d;
-    s->slabs = arena_array(&s->host, (size_t)c->n_layers + 2, sizeof *s->slabs);
+    s->slabs = arena_array(&s->host, (size_t)c->n_layers + 3, sizeof *s->slabs);
     w->layers = arena_array(&s->host, (size_t)c->n_layers, sizeof *w->layers);
     bool ok = true;
     for (int i = 0; i < c->n_layers + 2 && ok; i++)
-        ok = make_slab(s, w, c, i, heads, mtp, seed, e);
+        ok = make_slab(s, w, c, i, form, seed, e);
     if (ok && d->finish(d, e))
         return s;
     synthetic_close(s);
@@ -318,13 +361,32 @@ struct synthetic *synthetic_open(struct weights *w, const struct model_config *c
     return NULL;
 }
 
-size_t synthetic_bytes(const struct model_config *c, unsigned heads, enum mtp_form mtp)
+bool synthetic_add_vision(struct synthetic *s, struct weights *w, struct model_config *c, uint64_t seed, struct err *e)
+{
+    const struct vision_config published = {.depth = 27, .hidden = 1152, .n_heads = 16, .inter = 4304, .n_positions = 2304, .side = 48,
+                                            .out = c->hidden, .image_id = -1, .start_id = -1, .end_id = -1};
+    struct place p = {.s = s, .seed = random_key(seed, (uint64_t)c->n_layers + 2)};
+    CHECK(!w->vision.present);
+    w->vision.blocks = arena_array(&s->host, (size_t)published.depth, sizeof *w->vision.blocks);
+    place_tower(&p, &w->vision, &published);
+    const size_t bytes = p.used;
+    p = (struct place){.s = s, .seed = p.seed, .base = s->dev->alloc_weights(s->dev, bytes)};
+    if (!p.base)
+        return err_set(e, "no memory for a synthetic vision tower: %zu MiB asked for", bytes >> 20);
+    s->slabs[s->n_slabs++] = p.base;
+    place_tower(&p, &w->vision, &published);
+    w->vision.present = true;
+    c->vision = published;
+    return s->dev->finish(s->dev, e);
+}
+
+size_t synthetic_bytes(const struct model_config *c, const struct synthetic_form *form)
 {
     struct synthetic s = {0};
     struct weights w = {.layers = arena_array(&s.host, (size_t)c->n_layers, sizeof *w.layers)};
     struct place p = {.s = &s};
     for (int i = 0; i < c->n_layers + 2; i++)
-        place_slab(&p, &w, c, i, heads, mtp);
+        place_slab(&p, &w, c, i, form);
     arena_free(&s.host);
     return p.used;
 }

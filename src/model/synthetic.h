@@ -1,7 +1,6 @@
 /* Models of random weights in a real geometry: speed can be measured without a checkpoint.  Weights are scaled so that activations keep their
  * usual size through all layers, and each token's experts win clearly while tokens choose different ones. */
-#ifndef Q35_MODEL_SYNTHETIC_H
-#define Q35_MODEL_SYNTHETIC_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -22,13 +21,21 @@ bool synthetic_config(struct model_config *c, const char *name, int n_layers, st
 /* Writes the same as the text of a config.json. */
 bool synthetic_config_json(struct buf *out, const char *name, int n_layers, struct err *e);
 
-/* Makes weights in device memory, in the layout of kernels/pack.h: INT4 with FP8 shared experts, the MTP block in that form.  Fills *w, whose memory
- * the result owns; `heads` are bits of enum head; the same seed gives the same weights.  NULL with the reason: no GPU behind `d`, or no room. */
-struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, enum mtp_form mtp, uint64_t seed,
+struct synthetic_form {
+    unsigned      heads;                /* bits of enum head */
+    enum mtp_form mtp;
+    bool          quality;              /* attention and out projections in FP8, as `build-hybrid --quality` has them */
+};
+
+/* Makes weights in device memory, in the layout of kernels/pack.h: INT4 with FP8 shared experts.  Fills *w, whose memory the result owns; the same
+ * seed gives the same weights.  NULL with the reason: no GPU behind `d`, or no room. */
+struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, const struct synthetic_form *form, uint64_t seed,
                                  struct err *e);
+/* Adds the published vision tower, with random weights, and enters it in *c. */
+bool synthetic_add_vision(struct synthetic *s, struct weights *w, struct model_config *c, uint64_t seed, struct err *e);
 void synthetic_close(struct synthetic *s);
 /* Returns the device memory that the weights will take. */
-size_t synthetic_bytes(const struct model_config *c, unsigned heads, enum mtp_form mtp);
+size_t synthetic_bytes(const struct model_config *c, const struct synthetic_form *form);
 
 /* ---- what random weights look like, on a device or in a file ---- */
 
@@ -60,5 +67,3 @@ static inline void random_floats(float *dst, enum random_vector kind, size_t n, 
         }
     }
 }
-
-#endif

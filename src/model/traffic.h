@@ -1,7 +1,6 @@
 /* Bytes that decode steps move: weights, states and KV rows.  A step's time follows them, since memory is its limit.
  * Plain arithmetic on the shapes of a model. */
-#ifndef Q35_MODEL_TRAFFIC_H
-#define Q35_MODEL_TRAFFIC_H
+#pragma once
 
 #include "model/config.h"
 #include "model/kv.h"
@@ -31,5 +30,3 @@ double traffic_distinct(const struct traffic *t, double rows);
 double traffic_step(const struct traffic *t, int rows, int pos, double distinct);
 /* Returns the bytes of a run of the MTP block over rows that read `distinct` experts; its KV rows are not counted. */
 double traffic_mtp(const struct traffic *t, double distinct);
-
-#endif

@@ -5,23 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/buf.h"
-#include "base/grow.h"
 #include "base/err.h"
 #include "base/memory.h"
 #include "kernels/number.h"
 #include "model/quantize.h"
 #include "model/shards.h"
-#include "model/store.h"
 
-enum { MAX_STEM = 192, MAX_NAME = 256, GROUP = 128, BLOCK = 128 };
+enum { MAX_STEM = 192, MAX_NAME = 256, GROUP = 128, FP8_BLOCK = 128 };
 
 /* ---- which tensors a model has.  Sizes are named, so that a table holds for every geometry. */
 
 enum dim {
     ONE, HIDDEN, HIDDEN2, QUERY_GATE, QUERY, KV, HEAD_DIM, CONV, VALUE, VALUE_HEADS, VALUE_DIM, TAPS, EXPERTS, INTER, INTER2,
-    SHARED, VOCAB, N_DIMS
+    SHARED, VOCAB, TOWER, TOWER3, TOWER4, TOWER_INTER, TOWER_OUT, POSITIONS, N_DIMS
 };
 
 static void fill_dims(int d[N_DIMS], const struct model_config *c)
@@ -43,7 +40,15 @@ static void fill_dims(int d[N_DIMS], const struct model_config *c)
     d[INTER2] = 2 * c->moe_inter;
     d[SHARED] = c->shared_inter;
     d[VOCAB] = c->vocab;
+    d[TOWER] = c->vision.hidden;
+    d[TOWER3] = 3 * c->vision.hidden;
+    d[TOWER4] = 4 * c->vision.hidden;
+    d[TOWER_INTER] = c->vision.inter;
+    d[TOWER_OUT] = c->vision.out;
+    d[POSITIONS] = c->vision.n_positions;
 }
+
+#define TOWER_PREFIX "model.visual."
 
 /* A struct weight at `at`; its tensors are NAME.weight, or NAME.qweight and so on.  `dense`: in 16 or 32 bits only. */
 struct matrix_slot {
@@ -62,6 +67,8 @@ struct vector_slot {
 #define LAYER(member)  offsetof(struct layer_weights, member)
 #define EXPERT(member) offsetof(struct expert_weights, member)
 #define MTP(member)    offsetof(struct mtp_weights, member)
+#define TOWER(member)  offsetof(struct vision_weights, member)
+#define BLOCK(member)  offsetof(struct vision_block_weights, member)
 #define COUNT(a)       (int)(sizeof(a) / sizeof *(a))
 
 static const struct vector_slot layer_vectors[] = {
@@ -111,6 +118,34 @@ static const struct vector_slot mtp_vectors[] = {
 static const struct matrix_slot mtp_matrices[] = {
     {"fc", MTP(fc), HIDDEN, HIDDEN2, false},
 };
+static const struct vector_slot vision_vectors[] = {
+    {"patch_embed.proj.bias",  TOWER(patch_b), 1, {TOWER}},
+    {"merger.norm.weight",     TOWER(norm_w),  1, {TOWER}},
+    {"merger.norm.bias",       TOWER(norm_b),  1, {TOWER}},
+    {"merger.linear_fc1.bias", TOWER(fc1_b),   1, {TOWER4}},
+    {"merger.linear_fc2.bias", TOWER(fc2_b),   1, {TOWER_OUT}},
+};
+static const struct matrix_slot vision_matrices[] = {
+    {"pos_embed",         TOWER(positions), POSITIONS, TOWER,  true},
+    {"merger.linear_fc1", TOWER(fc1),       TOWER4,    TOWER4, true},
+    {"merger.linear_fc2", TOWER(fc2),       TOWER_OUT, TOWER4, true},
+};
+static const struct vector_slot block_vectors[] = {
+    {"norm1.weight",        BLOCK(norm1_w), 1, {TOWER}},
+    {"norm1.bias",          BLOCK(norm1_b), 1, {TOWER}},
+    {"norm2.weight",        BLOCK(norm2_w), 1, {TOWER}},
+    {"norm2.bias",          BLOCK(norm2_b), 1, {TOWER}},
+    {"attn.qkv.bias",       BLOCK(qkv_b),   1, {TOWER3}},
+    {"attn.proj.bias",      BLOCK(proj_b),  1, {TOWER}},
+    {"mlp.linear_fc1.bias", BLOCK(fc1_b),   1, {TOWER_INTER}},
+    {"mlp.linear_fc2.bias", BLOCK(fc2_b),   1, {TOWER}},
+};
+static const struct matrix_slot block_matrices[] = {
+    {"attn.qkv",       BLOCK(qkv),  TOWER3,      TOWER,       true},
+    {"attn.proj",      BLOCK(proj), TOWER,       TOWER,       true},
+    {"mlp.linear_fc1", BLOCK(fc1),  TOWER_INTER, TOWER,       true},
+    {"mlp.linear_fc2", BLOCK(fc2),  TOWER,       TOWER_INTER, true},
+};
 static const struct vector_slot model_vectors[] = {
     {"norm.weight", offsetof(struct weights, norm), 1, {HIDDEN}},
 };
@@ -132,7 +167,7 @@ struct binder {
     weights_say          *say;          /* NULL: the first fault ends it */
     void                 *arg;
     int  dims[N_DIMS];
-    bool in_mtp;
+    bool in_mtp, in_vision;
     int  n_missing;
     char missing[MAX_NAME];             /* the first one */
     char name[MAX_NAME];                /* of the tensor in hand */
@@ -146,7 +181,7 @@ static struct shard_tensor *find(struct binder *b, const char *stem, const char 
 
 static void add_range(struct weights_store *st, const struct shard_tensor *t)
 {
-    st->ranges = grow(st->ranges, st->n_ranges, &st->cap, sizeof *st->ranges);
+    st->ranges = memory_grow(st->ranges, st->n_ranges, &st->cap, sizeof *st->ranges);
     st->ranges[st->n_ranges++] = (struct range){t->file, t->t->offset, t->t->bytes};
 }
 
@@ -181,6 +216,8 @@ static struct shard_tensor *take(struct binder *b, const char *stem, const char 
     t->taken = true;
     b->w->stats.n_tensors++;
     b->w->stats.n_mtp += b->in_mtp;
+    b->w->stats.n_vision += b->in_vision;
+    b->w->stats.vision_bytes += b->in_vision ? t->t->bytes : 0;
     b->w->stats.bytes += t->t->bytes;
     add_range(b->st, t);
     return t;
@@ -199,7 +236,7 @@ enum { FLOATS = 1 << DT_F32 | 1 << DT_F16 | 1 << DT_BF16 };
 /* True if a tensor has the shape that the arguments list.  `note` is added to the message. */
 static bool fits(struct binder *b, const struct shard_tensor *t, unsigned allowed, const char *note, int n_dims, ...)
 {
-    uint64_t want[3];
+    uint64_t want[TENSOR_MAX_DIMS];
     va_list ap;
     va_start(ap, n_dims);
     for (int i = 0; i < n_dims; i++)
@@ -278,7 +315,7 @@ static bool bind_fp8(struct binder *b, const char *stem, struct weight *w)
     if (!q)
         return true;
     if (!fits(b, q, BIT(DT_F8_E4M3), "", 2, w->rows, w->cols)
-        || !fits(b, s, FLOATS, note, 2, (w->rows + BLOCK - 1) / BLOCK, (w->cols + BLOCK - 1) / BLOCK))
+        || !fits(b, s, FLOATS, note, 2, (w->rows + FP8_BLOCK - 1) / FP8_BLOCK, (w->cols + FP8_BLOCK - 1) / FP8_BLOCK))
         return false;
     w->scale_dtype = s->t->dtype;
     b->w->stats.n_fp8++;
@@ -422,10 +459,10 @@ static bool bind_layer(struct binder *b, const char *prefix, bool full, struct l
         && bind_experts(b, prefix, &l->moe);
 }
 
-static bool has_mtp(const struct shards *s)
+static bool has_names(const struct shards *s, const char *prefix)
 {
     for (int i = 0; i < s->n; i++)
-        if (!strncmp(s->list[i].name, "mtp.", 4))
+        if (!strncmp(s->list[i].name, prefix, strlen(prefix)))
             return true;
     return false;
 }
@@ -434,12 +471,49 @@ static bool has_mtp(const struct shards *s)
 static bool bind_mtp(struct binder *b)
 {
     struct mtp_weights *m = &b->w->mtp;
-    if (!b->c->n_mtp || !has_mtp(&b->st->shards))
+    if (!b->c->n_mtp || !has_names(&b->st->shards, "mtp."))
         return true;
     m->present = b->in_mtp = true;
-    return bind_vectors(b, "mtp.", mtp_vectors, COUNT(mtp_vectors), m)
+    const bool ok = bind_vectors(b, "mtp.", mtp_vectors, COUNT(mtp_vectors), m)
         && bind_matrices(b, "mtp.", mtp_matrices, COUNT(mtp_matrices), m)
         && bind_layer(b, "mtp.layers.0.", true, &m->layer);
+    b->in_mtp = false;
+    return ok;
+}
+
+/* Binds the matrix of patches, which is stored as a convolution [hidden, channels, frames, 16, 16]. */
+static bool bind_patches(struct binder *b, struct weight *w)
+{
+    struct shard_tensor *t = take(b, TOWER_PREFIX, "patch_embed.proj.weight");
+    const int hidden = b->c->vision.hidden;
+    if (!t)
+        return true;
+    if (!fits(b, t, FLOATS, "", 5, hidden, 3, 2, 16, 16))
+        return b->say;
+    *w = (struct weight){.format = WEIGHT_DENSE, .dtype = t->t->dtype, .rows = hidden, .cols = 3 * 2 * 16 * 16, .data = data(b, t)};
+    b->w->stats.n_dense++;
+    return w->data;
+}
+
+/* Binds the vision tower, which like the MTP block is there as a whole or not at all. */
+static bool bind_vision(struct binder *b)
+{
+    struct vision_weights *v = &b->w->vision;
+    const int depth = b->c->vision.depth;
+    if (!depth || !has_names(&b->st->shards, TOWER_PREFIX))
+        return true;
+    v->present = b->in_vision = true;
+    v->blocks = arena_array(&b->st->copies, (size_t)depth, sizeof *v->blocks);
+    bool ok = bind_patches(b, &v->patch) && bind_vectors(b, TOWER_PREFIX, vision_vectors, COUNT(vision_vectors), v)
+        && bind_matrices(b, TOWER_PREFIX, vision_matrices, COUNT(vision_matrices), v);
+    for (int i = 0; i < depth && ok; i++) {
+        char block[MAX_STEM];
+        snprintf(block, sizeof block, TOWER_PREFIX "blocks.%d.", i);
+        ok = bind_vectors(b, block, block_vectors, COUNT(block_vectors), &v->blocks[i])
+            && bind_matrices(b, block, block_matrices, COUNT(block_matrices), &v->blocks[i]);
+    }
+    b->in_vision = false;
+    return ok;
 }
 
 static bool bind_model(struct binder *b)
@@ -460,14 +534,14 @@ static bool bind_model(struct binder *b)
         if (!bind_layer(b, layer, b->c->full[i], &w->layers[i]))
             return false;
     }
-    return bind_mtp(b);
+    return bind_mtp(b) && bind_vision(b);
 }
 
 /* ---- what is left over */
 
 static bool is_unneeded(const struct model_config *c, const char *name)
 {
-    return !strncmp(name, "model.visual.", 13)
+    return (!c->vision.depth && !strncmp(name, TOWER_PREFIX, strlen(TOWER_PREFIX)))
         || (c->tied && !strcmp(name, "lm_head.weight"))
         || (!c->n_mtp && !strncmp(name, "mtp.", 4));
 }

@@ -1,16 +1,17 @@
 /* Every tensor of a checkpoint bound to its slot.  The shards are memory-mapped and the views point into them; only vectors
  * (norms, A_log, dt_bias, conv taps) and misaligned tensors are copied, as fp32 where small.  The CPU works with that;
  * weights_upload() (model/upload.h) puts device memory in its place. */
-#ifndef Q35_MODEL_WEIGHTS_H
-#define Q35_MODEL_WEIGHTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
+#include "backend/dev.h"
 #include "base/err.h"
+#include "base/memory.h"
 #include "kernels/tensor.h"
 #include "model/config.h"
+#include "model/shards.h"
 
 struct moe_weights {
     struct weight router;                       /* [E, H] dense */
@@ -46,6 +47,23 @@ struct mtp_weights {
     struct layer_weights layer;                 /* full attention */
 };
 
+/* The vision tower; all matrices dense. */
+struct vision_block_weights {
+    const float  *norm1_w, *norm1_b, *norm2_w, *norm2_b;        /* [hidden] */
+    struct weight qkv, proj, fc1, fc2;          /* rows of qkv: all q, head by head, all k, all v */
+    const float  *qkv_b, *proj_b, *fc1_b, *fc2_b;
+};
+struct vision_weights {
+    bool present;
+    struct weight patch;                        /* [hidden, 1536]: channel, frame, y, x */
+    struct weight positions;                    /* [side * side, hidden], on a GPU not packed */
+    const float  *patch_b;
+    struct vision_block_weights *blocks;        /* [depth] */
+    const float  *norm_w, *norm_b;              /* [hidden] */
+    struct weight fc1, fc2;                     /* [4 hidden, 4 hidden], [out, 4 hidden] */
+    const float  *fc1_b, *fc2_b;
+};
+
 /* How the output head is stored: bits, so that a set of heads is their sum. */
 enum head {
     HEAD_BF16 = 1,                              /* as in the checkpoint */
@@ -66,10 +84,12 @@ struct weights_stats {
     int    n_files;
     size_t file_bytes;                          /* of all of them, unneeded tensors and stale copies included */
     int    n_tensors;                           /* bound to a slot */
-    int    n_skipped;                           /* known and not needed: vision tower */
+    int    n_skipped;                           /* known and not needed: a vision tower that is left out */
+    int    n_vision;                            /* of n_tensors, those of the vision tower */
     int    n_stale;                             /* stored in a shard that the index does not name for them */
     int    n_mtp;                               /* of n_tensors, those of the MTP block */
     size_t bytes;                               /* mapped bytes of the bound tensors */
+    size_t vision_bytes;                        /* of these, those of the vision tower */
     int    n_int4, n_fp8, n_dense;              /* matrices by format */
 };
 
@@ -79,6 +99,7 @@ struct weights {
     const float  *norm;                         /* [H] */
     struct layer_weights *layers;               /* [n_layers] */
     struct mtp_weights mtp;
+    struct vision_weights vision;
     struct weights_stats stats;
     struct weights_store *store;                /* owns mappings and copies */
 };
@@ -103,7 +124,7 @@ bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t to
 
 /* Converts the matrices of the MTP block to `form`, once. */
 void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_form form);
-/* Returns the format that this matrix of the block gets; router and gate are not asked for. */
+/* Returns the format that this matrix of the block gets; for all but router and gate. */
 enum weight_format weights_mtp_format(const struct model_config *c, enum mtp_form form, enum mtp_part part, const struct weight *w);
 /* Memory that these take beside the checkpoint, if that has all of them in 16 or 32 bits. */
 size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form);
@@ -115,4 +136,20 @@ static inline const struct weight *weights_head(const struct weights *w, enum he
     return h == HEAD_INT8 ? &w->head_int8 : h == HEAD_PLANES ? &w->head_planes : &w->head;
 }
 
-#endif
+/* ---- inside, for weights.c and upload.c: what the views of a struct weights point into ---- */
+
+/* Bytes of one file that bound tensors occupy. */
+struct range {
+    int      file;
+    uint64_t offset, bytes;
+};
+
+struct weights_store {
+    struct shards shards;               /* the mappings; none any more when the weights lie on a device */
+    struct arena  copies;
+    struct range *ranges;
+    int           n_ranges, cap;
+    struct dev   *dev;                  /* owns the slabs */
+    void        **slabs;
+    int           n_slabs;
+};

@@ -1,6 +1,5 @@
 /* Inside of the forward pass: its device memory, for prompts (model/prompt.c) and for steps (model/step.c). */
-#ifndef Q35_MODEL_WORKSPACE_H
-#define Q35_MODEL_WORKSPACE_H
+#pragma once
 
 #include "backend/dev.h"
 #include "model/state.h"
@@ -52,5 +51,3 @@ struct forward {
     const float *newest;                /* hidden states of the last run: `hidden`, or those of a step */
     struct step_space step;
 };
-
-#endif

@@ -9,12 +9,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "option/flags.h"
 #include "option/paths.h"
 
 /* --- a key in a file --------------------------------------------------------------------------------------------- */
 
-enum { RANDOM_BYTES = 24, LONGEST_KEY = 4096 };
+enum { RANDOM_BYTES = 24, LONGEST_KEY = 4096, LONGEST_KEY_FILE = 1 << 20 };
 
 /* Writes a file with a random key. */
 static bool make_key(const char *path, struct err *e)
@@ -48,19 +49,43 @@ static bool is_private_key(int fd, const char *path, struct err *e)
     return S_ISREG(st.st_mode) || err_set(e, "the key file %s is not a file", path);
 }
 
-bool key_read(const char *path, bool makes, struct buf *key, struct err *e)
+bool key_file_read(const char *path, bool makes, struct buf *text, struct err *e)
 {
     if (makes && access(path, F_OK) && errno == ENOENT && !make_key(path, e))
         return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_set(e, "cannot read the key file %s: %s", path, strerror(errno));
-    bool ok = is_private_key(fd, path, e) && file_read_fd(key, fd, path, LONGEST_KEY, e);
+    const bool ok = is_private_key(fd, path, e) && file_read_fd(text, fd, path, LONGEST_KEY_FILE, e);
     close(fd);
-    if (ok)
-        key->len = strcspn(buf_str(key), "\r\n");
-    if (ok && key->len)
-        key->data[key->len] = 0;
+    return ok;
+}
+
+/* The key of the first line that is no comment, which may have a name before it (serve/keys.h). */
+static struct text first_key(struct text all)
+{
+    struct text line = {0};
+    while (all.n && (!line.n || line.p[0] == '#')) {
+        const char *end = memchr(all.p, '\n', all.n);
+        const size_t n = end ? (size_t)(end - all.p) : all.n, past = end ? n + 1 : n;
+        line = text_trim((struct text){all.p, n});
+        all = (struct text){all.p + past, all.n - past};
+    }
+    size_t from = line.n && line.p[0] != '#' ? line.n : 0;
+    line.n = from;
+    while (from && line.p[from - 1] != ' ' && line.p[from - 1] != '\t')
+        from--;
+    return (struct text){line.p + from, line.n - from};
+}
+
+bool key_read(const char *path, struct buf *key, struct err *e)
+{
+    struct buf text = {0};
+    bool ok = key_file_read(path, false, &text, e);
+    const struct text found = ok ? first_key((struct text){buf_str(&text), text.len}) : (struct text){0};
+    buf_add(key, found.p, found.n);
+    buf_free(&text);
+    ok = ok && (key->len <= LONGEST_KEY || err_set(e, "the key in %s has more than %d characters", path, LONGEST_KEY));
     for (size_t i = 0; ok && i < key->len; i++)
         if (key->data[i] <= ' ' || key->data[i] > '~')
             ok = err_set(e, "the key file %s holds a key with characters that cannot be sent", path);
@@ -145,7 +170,7 @@ static bool read_key(const struct option_endpoint *s, struct endpoint *ep, struc
         return true;
     }
     paths_expand(&ep->key_from, file);
-    return key_read(ep->key_from.data, false, &ep->key, e);
+    return key_read(ep->key_from.data, &ep->key, e);
 }
 
 /* Sets the file of the authorities to trust. */

@@ -1,6 +1,5 @@
 /* The server of the option `endpoint`: an address, or an [endpoint NAME] section of the config file.  Also keys in files. */
-#ifndef Q35_OPTION_ENDPOINT_H
-#define Q35_OPTION_ENDPOINT_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -25,8 +24,7 @@ bool endpoint_is_socket(const char *url, const char **path);
 void endpoint_unused(const struct options *o, struct buf *out);
 void endpoint_free(struct endpoint *ep);
 
-/* Reads the first line of a file that its owner alone can read: the key for another server, or the one that clients of our server send over TCP.
- * If there is no such file and `makes` is set, makes one with a random key. */
-bool key_read(const char *path, bool makes, struct buf *key, struct err *e);
-
-#endif
+/* Reads the key for a server: the last word of the first line that is no comment, in a file that its owner alone can read. */
+bool key_read(const char *path, struct buf *key, struct err *e);
+/* Reads such a file whole.  If there is none and `makes` is set, makes one with a random key. */
+bool key_file_read(const char *path, bool makes, struct buf *text, struct err *e);

@@ -1,6 +1,5 @@
 /* Command lines, of the chat and of sub-commands: the flags, the kinds of values that they take, and the name that a mistyped one may mean. */
-#ifndef Q35_OPTION_FLAGS_H
-#define Q35_OPTION_FLAGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,5 +72,3 @@ struct flags {
 int flags_next(struct flags *f, struct err *e);
 bool flags_same(const char *name, const char *other);           /* true for equal names; a dash equals an underscore */
 void flags_add_dashed(struct buf *out, const char *name);       /* "top-p" for "top_p" */
-
-#endif

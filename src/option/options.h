@@ -1,8 +1,7 @@
 /* Everything a user can choose.  One table, config/options.def, gives the command line, the config file, /set, --help
  * and --print-config.  Later sources win: default, config file, environment, command line, /set.
  * Values are text that was checked when it was set. */
-#ifndef Q35_OPTION_OPTIONS_H
-#define Q35_OPTION_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -108,5 +107,3 @@ const char *options_help_of(enum option_id id);
 void options_explain(const struct options *o, enum option_id id, struct buf *out);     /* one line: value, origin, help */
 /* Prints a config file: values that differ from the default, the others as comments (file.c). */
 void options_print(const struct options *o, struct buf *out);
-
-#endif

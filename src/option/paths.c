@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 /* Appends $XDG_NAME, or $HOME/otherwise.  A relative XDG path is ignored, as the specification demands. */
 static bool xdg(struct buf *path, const char *name, const char *otherwise)
 {
@@ -28,29 +30,13 @@ bool paths_config(struct buf *path)
     return true;
 }
 
-/* Makes every directory above the last slash. */
-static bool make_parents(char *path, struct err *e)
-{
-    for (char *p = path + 1; (p = strchr(p, '/')); p++) {
-        *p = 0;
-        int r = mkdir(path, 0700);
-        if (r && errno != EEXIST)
-            err_set(e, "cannot make %s: %s", path, strerror(errno));
-        bool ok = !r || errno == EEXIST;
-        *p = '/';
-        if (!ok)
-            return false;
-    }
-    return true;
-}
-
 bool paths_config_beside(const char *name, struct buf *path, struct err *e)
 {
     buf_reset(path);
     if (!xdg(path, "XDG_CONFIG_HOME", ".config"))
         return err_set(e, "no place for %s: neither XDG_CONFIG_HOME nor HOME is set", name);
     buf_addf(path, "/q35chat/%s", name);
-    return make_parents(path->data, e);
+    return file_make_parents(path->data, e);
 }
 
 bool paths_state(struct buf *path, const char *name, struct err *e)
@@ -59,7 +45,7 @@ bool paths_state(struct buf *path, const char *name, struct err *e)
     if (!xdg(path, "XDG_STATE_HOME", ".local/state"))
         return err_set(e, "no place to keep %s: neither XDG_STATE_HOME nor HOME is set", name);
     buf_addf(path, "/q35chat/%s", name);
-    return make_parents(path->data, e);
+    return file_make_parents(path->data, e);
 }
 
 bool paths_machine(struct buf *path)

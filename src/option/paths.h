@@ -1,6 +1,5 @@
 /* Places on this machine: XDG directories and the bundled demo model. */
-#ifndef Q35_OPTION_PATHS_H
-#define Q35_OPTION_PATHS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ bool paths_models(struct buf *path);                    /* the directory for mod
 void paths_expand(struct buf *out, const char *path);   /* appends it, with HOME for "~/" */
 /* Finds the directory of the demo model; false with the places that were searched in `looked`. */
 bool paths_demo(struct buf *dir, struct buf *looked);
-
-#endif

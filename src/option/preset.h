@@ -1,6 +1,5 @@
 /* The sampling values in force: those of the user, else of the chosen preset, else the checkpoint's defaults. */
-#ifndef Q35_OPTION_PRESET_H
-#define Q35_OPTION_PRESET_H
+#pragma once
 
 #include <float.h>
 
@@ -20,5 +19,3 @@ void preset_describe(const struct options *o, const struct model_info *info, str
 void preset_explain(const struct options *o, const struct model_info *info, enum option_id id, struct buf *out);
 /* Appends "thinking, temperature 0.6", or "greedy". */
 void preset_name(const struct options *o, const struct model_info *info, struct buf *out);
-
-#endif

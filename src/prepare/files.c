@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,23 +13,22 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/worker.h"
 
 /* ---- hashes ---- */
 
-enum { PIECE = 1 << 20, MAX_THREADS = 16 };
+enum { PIECE = 1 << 20 };
 
 struct hashing {
-    struct hash_job *jobs;
-    int              n;
-    atomic_int       next;
-    atomic_bool      failed;
-    atomic_ullong   *done;
-    pthread_mutex_t  lock;              /* guards e */
-    struct err      *e;
+    struct hash_job   *jobs;
+    atomic_ullong     *done;
+    struct worker_jobs work;
 };
 
-static bool hash_one(struct hash_job *j, struct hashing *p, uint8_t *buf, struct err *e)
+static bool hash_one(void *arg, uint64_t i, void *buf, struct err *e)
 {
+    struct hashing *p = arg;
+    struct hash_job *j = &p->jobs[i];
     struct stat st;
     int fd = open(j->path, O_RDONLY | O_CLOEXEC);
     bool ok = fd >= 0 && !fstat(fd, &st);
@@ -38,7 +36,7 @@ static bool hash_one(struct hash_job *j, struct hashing *p, uint8_t *buf, struct
     if (!ok)
         err_set(e, "cannot open %s: %s", j->path, strerror(errno));
     struct digest *d = digest_open(!j->git, end - at);
-    while (ok && at < end && !atomic_load(&p->failed)) {
+    while (ok && at < end && !atomic_load(&p->work.failed)) {
         ssize_t r = pread(fd, buf, end - at < PIECE ? end - at : PIECE, (off_t)at);
         if (r < 0 && errno == EINTR)
             continue;
@@ -57,37 +55,11 @@ static bool hash_one(struct hash_job *j, struct hashing *p, uint8_t *buf, struct
     return ok;
 }
 
-static void *hash_thread(void *arg)
-{
-    struct hashing *p = arg;
-    uint8_t *buf = memory_alloc(PIECE);
-    for (int i; !atomic_load(&p->failed) && (i = atomic_fetch_add(&p->next, 1)) < p->n;) {
-        struct err e = {0};
-        if (!hash_one(&p->jobs[i], p, buf, &e)) {
-            pthread_mutex_lock(&p->lock);
-            if (!atomic_exchange(&p->failed, true))
-                err_set(p->e, "%s", e.msg);
-            pthread_mutex_unlock(&p->lock);
-        }
-    }
-    free(buf);
-    return NULL;
-}
-
 bool hash_jobs(struct hash_job *jobs, int n, atomic_ullong *done, struct err *e)
 {
-    struct hashing p = {.jobs = jobs, .n = n, .done = done, .e = e};
-    pthread_t threads[MAX_THREADS];
-    int n_threads = 0, usable = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    pthread_mutex_init(&p.lock, NULL);
-    while (n_threads < MAX_THREADS && n_threads < usable && n_threads < n && !pthread_create(&threads[n_threads], NULL, hash_thread, &p))
-        n_threads++;
-    if (!n_threads)
-        hash_thread(&p);
-    for (int i = 0; i < n_threads; i++)
-        pthread_join(threads[i], NULL);
-    pthread_mutex_destroy(&p.lock);
-    return !atomic_load(&p.failed);
+    struct hashing p = {.jobs = jobs, .done = done, .work = {.n = (uint64_t)n, .scratch = PIECE, .job = hash_one}};
+    p.work.arg = &p;
+    return worker_run_jobs(&p.work, e);
 }
 
 void hash_text(const void *bytes, size_t n, char hex[DIGEST_HEX])

@@ -1,6 +1,5 @@
 /* Files of a checkpoint: hashes of them and of their parts, and second names without copying bytes if the file system allows it. */
-#ifndef Q35_PREPARE_FILES_H
-#define Q35_PREPARE_FILES_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -30,5 +29,3 @@ bool place_file(const char *from, const char *to, bool own, enum placing *how, s
 
 /* Syncs the entries of the directory to disk. */
 bool place_sync_dir(const char *dir, struct err *e);
-
-#endif

@@ -3,8 +3,7 @@
  * get_open() lists the files, finds those that exist and checks the free space; get_run() downloads the rest.  A connection takes the
  * next range of the file with the fewest connections, so that most files arrive in order and are hashed from memory.  One thread writes
  * the journals.  If a run ends early, for any reason, the next run continues it. */
-#ifndef Q35_PREPARE_GET_H
-#define Q35_PREPARE_GET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,7 +40,7 @@ struct get_repo {
     const char *dir;                    /* directory of its files */
 };
 
-/* Checks a word for get_options.what; asks no server.  False with the reason: it cannot name a repository. */
+/* Checks a word for get_options.what; contacts no server.  False with the reason: it cannot name a repository. */
 bool get_is_name(const char *what, struct err *e);
 
 struct get;
@@ -57,5 +56,3 @@ int  get_n_files(const struct get *g);
 void get_look(struct get *g, int file, struct get_file *out);   /* its current state */
 int  get_n_repos(const struct get *g);
 void get_repo(const struct get *g, int i, struct get_repo *out);
-
-#endif

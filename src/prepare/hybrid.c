@@ -24,8 +24,26 @@
 #include "prepare/files.h"
 #include "prepare/provenance.h"
 
-enum { BLOCK = 128, N_PROJECTIONS = 3, MAX_NAME = 320 };
-static const char *const projections[N_PROJECTIONS] = {"gate_proj", "up_proj", "down_proj"};
+enum { BLOCK = 128, MAX_NAME = 320 };
+
+/* The modules of a layer whose matrices come from the FP8 release. */
+static const struct {
+    const char *name;
+    enum { EVERY_LAYER, FULL_ATTENTION, DELTANET } layers;
+    bool        quality;                /* only with --quality */
+} modules[] = {
+    {"mlp.shared_expert.gate_proj", EVERY_LAYER,    false},
+    {"mlp.shared_expert.up_proj",   EVERY_LAYER,    false},
+    {"mlp.shared_expert.down_proj", EVERY_LAYER,    false},
+    {"self_attn.q_proj",            FULL_ATTENTION, true},
+    {"self_attn.k_proj",            FULL_ATTENTION, true},
+    {"self_attn.v_proj",            FULL_ATTENTION, true},
+    {"self_attn.o_proj",            FULL_ATTENTION, true},
+    {"linear_attn.out_proj",        DELTANET,       true},
+};
+enum { N_MODULES = sizeof modules / sizeof *modules };
+
+static const char *const fp8_files[2] = {HYBRID_FP8_FILE, HYBRID_QUALITY_FILE};                /* [quality] */
 
 #define REQUEST_FILE ".request.json"    /* describes the sources of OUT.part */
 
@@ -37,12 +55,12 @@ struct hybrid_origin {
     struct hybrid *b;
 };
 
-/* One shared-expert matrix, or its scale. */
+/* One matrix of the FP8 release and its scale. */
 struct hybrid_matrix {
-    const char          *name;
-    struct tensor_out    out;
-    struct hybrid_origin origin;
-    bool                 scale;
+    const char          *stem;          /* what the names of its tensors in the INT4 checkpoint begin with */
+    bool                 quality;
+    struct tensor_out    part[2];       /* STEM.weight, STEM.weight_scale_inv */
+    struct hybrid_origin origin[2];
 };
 
 struct hybrid_plan_file {
@@ -60,7 +78,7 @@ struct hybrid {
     struct shards    s;
     struct headers   donor;
     struct arena     memory;
-    struct hybrid_matrix *moved;        /* [2 a matrix]: the matrix, its scale */
+    struct hybrid_matrix *moved;
     int              n_moved;
     struct hybrid_plan_file *files;
     int              n_files, cap_files;
@@ -75,17 +93,12 @@ static const char *base_name(const char *path)
     return strrchr(path, '/') + 1;
 }
 
-static char *copy_or_null(const char *s)
-{
-    return s ? memory_strdup(s) : NULL;
-}
-
 /* Adds a row to the report.  how: "written", "hard link" and the like. */
 static void add_to_report(struct hybrid *b, const char *name, uint64_t bytes, const char *how)
 {
     struct hybrid_report *r = b->r;
     r->files = memory_resized(r->files, (size_t)(r->n_files + 1) * sizeof *r->files);
-    r->files[r->n_files++] = (struct hybrid_file){copy_or_null(name), bytes, how};
+    r->files[r->n_files++] = (struct hybrid_file){memory_strdup(name), bytes, how};
 }
 
 /* Returns the directory of OUT. */
@@ -104,28 +117,56 @@ static struct safetensors *find_shard(struct hybrid *b, const char *name)
     return NULL;
 }
 
-/* Returns the moved matrix of that name, followed by its scale; NULL: the tensor does not move. */
-static struct hybrid_matrix *find_moved(struct hybrid *b, const char *name)
+/* Returns the matrix that takes the place of the tensor of that name in the INT4 checkpoint; NULL: the tensor stays.  *first (may be NULL) is true
+ * for one of the old matrix's tensors. */
+static struct hybrid_matrix *find_moved(struct hybrid *b, const char *name, bool *first)
 {
-    for (int i = 0; i < b->n_moved && strstr(name, ".shared_expert."); i++)
-        if (!strcmp(b->moved[i].name, name))
+    static const char *const parts[] = {"weight", "qweight", "qzeros", "scales", "g_idx"};
+    const char *dot = strrchr(name, '.');
+    int part = 0, n_parts = sizeof parts / sizeof *parts;
+    while (dot && part < n_parts && strcmp(dot + 1, parts[part]))
+        part++;
+    if (!dot || part == n_parts || strstr(name, ".experts."))
+        return NULL;
+    for (int i = 0; i < b->n_moved; i++)
+        if (!strncmp(b->moved[i].stem, name, (size_t)(dot - name)) && !b->moved[i].stem[dot - name]) {
+            if (first)
+                *first = part <= 1;
             return &b->moved[i];
+        }
     return NULL;
 }
 
 /* ---- which matrices move */
 
-static bool refuse_format(struct hybrid *b, const struct shard_tensor *t, const char *what)
+/* Finds the matrix in the INT4 checkpoint and its shape.  False with the reason: it is FP8 already, or a shared expert that is not in 16 bits. */
+static bool find_old(struct hybrid *b, const char *stem, bool quality, uint64_t *rows, uint64_t *cols)
 {
-    return err_set(b->e, "%s: tensor %s: the shared expert is %s, expected 16 bits: this is not the INT4 checkpoint that a hybrid is made from",
-                   shards_file(&b->s, t)->path, t->name, what);
+    char name[MAX_NAME];
+    snprintf(name, sizeof name, "%s.weight", stem);
+    const struct shard_tensor *t = shards_find(&b->s, name);
+    snprintf(name, sizeof name, "%s.weight_scale_inv", stem);
+    const struct shard_tensor *scale = shards_find(&b->s, name);
+    if (!t) {
+        snprintf(name, sizeof name, "%s.qweight", stem);
+        t = shards_find(&b->s, name);
+        CHECK(t || !"weights_open() has seen it");
+        *rows = t->t->shape[1], *cols = t->t->shape[0] * 8;
+    } else
+        *rows = t->t->shape[0], *cols = t->t->shape[1];
+    const char *found = scale ? "FP8 already" : !quality && text_ends(text_of(t->name), ".qweight") ? "INT4" : NULL;
+    if (!found)
+        return true;
+    t = scale ? scale : t;
+    return err_set(b->e, "%s: tensor %s: the matrix is %s, expected %s: this is not the INT4 checkpoint that a hybrid is made from",
+                   shards_file(&b->s, t)->path, t->name, found, quality ? "INT4 or 16 bits" : "16 bits");
 }
 
 /* Checks that the donor's tensors of one matrix fit the INT4 checkpoint. */
-static bool check_donor(struct hybrid *b, const struct tensor *old, const char *file, const struct tensor *w, const char *scale_file,
+static bool check_donor(struct hybrid *b, uint64_t rows, uint64_t cols, const char *file, const struct tensor *w, const char *scale_file,
                         const struct tensor *s)
 {
-    uint64_t rows = old->shape[0], cols = old->shape[1], across = (cols + BLOCK - 1) / BLOCK, down = (rows + BLOCK - 1) / BLOCK;
+    uint64_t across = (cols + BLOCK - 1) / BLOCK, down = (rows + BLOCK - 1) / BLOCK;
     const char *dir = b->fp8->name;
     if (w->dtype != DT_F8_E4M3 || w->n_dims != 2 || w->shape[0] != rows || w->shape[1] != cols)
         return err_set(b->e, "%s/%s: tensor %s is %s of %d dimensions [%llu, %llu], expected F8_E4M3 [%llu, %llu] as in %s", dir, file, w->name,
@@ -138,53 +179,34 @@ static bool check_donor(struct hybrid *b, const struct tensor *old, const char *
     return true;
 }
 
-static void add_moved(struct hybrid *b, const char *name, const struct tensor *t, const char *file, bool scale)
+/* Adds the matrix of a module of one layer, whose tensors the donor names with another prefix. */
+static bool add_matrix(struct hybrid *b, const char *prefix, const char *donor_prefix, int layer, int module)
 {
-    struct hybrid_matrix *m = &b->moved[b->n_moved++];
-    m->name = arena_strdup(&b->memory, name);
-    m->scale = scale;
-    m->origin = (struct hybrid_origin){b->fp8, file, t->offset, b};
-    m->out = (struct tensor_out){.name = m->name, .dtype = t->dtype, .n_dims = t->n_dims, .source = &m->origin};
-    memcpy(m->out.shape, t->shape, sizeof m->out.shape);
-    b->r->fp8_bytes += t->bytes;
-}
-
-static bool add_matrix(struct hybrid *b, const char *prefix, const char *donor_prefix, int layer, const char *projection)
-{
-    char name[MAX_NAME], at[MAX_NAME], stem[200];
-    const char *file, *scale_file;
-    snprintf(stem, sizeof stem, "layers.%d.mlp.shared_expert.%s", layer, projection);
-    snprintf(name, sizeof name, "%s%s.weight", prefix, stem);
-    const struct shard_tensor *old = shards_find(&b->s, name);
-    CHECK(old || !"weights_open() has seen it");
-    snprintf(at, sizeof at, "%s%s.weight", donor_prefix, stem);
-    const struct tensor *w = headers_find(&b->donor, at, &file, b->e);
-    if (!w)
-        return false;
-    snprintf(at, sizeof at, "%s%s.weight_scale_inv", donor_prefix, stem);
-    const struct tensor *s = headers_find(&b->donor, at, &scale_file, b->e);
-    if (!s || !check_donor(b, old->t, file, w, scale_file, s))
-        return false;
-    add_moved(b, name, w, file, false);
-    snprintf(name, sizeof name, "%s%s.weight_scale_inv", prefix, stem);
-    add_moved(b, name, s, scale_file, true);
-    b->r->n_matrices++;
-    return true;
-}
-
-static bool is_still_16_bit(struct hybrid *b, const char *prefix)
-{
+    static const char *const endings[2] = {"weight", "weight_scale_inv"};
+    const struct tensor *t[2];
+    const char *file[2];
+    uint64_t rows, cols;
     char name[MAX_NAME];
-    for (int l = 0; l < b->c.n_layers; l++)
-        for (int i = 0; i < N_PROJECTIONS; i++) {
-            const struct shard_tensor *t;
-            snprintf(name, sizeof name, "%slayers.%d.mlp.shared_expert.%s.weight_scale_inv", prefix, l, projections[i]);
-            if ((t = shards_find(&b->s, name)))
-                return refuse_format(b, t, "FP8 already");
-            snprintf(name, sizeof name, "%slayers.%d.mlp.shared_expert.%s.qweight", prefix, l, projections[i]);
-            if ((t = shards_find(&b->s, name)))
-                return refuse_format(b, t, "INT4");
-        }
+    struct hybrid_matrix *m = &b->moved[b->n_moved];
+    m->stem = arena_printf(&b->memory, "%slayers.%d.%s", prefix, layer, modules[module].name);
+    m->quality = modules[module].quality;
+    if (!find_old(b, m->stem, m->quality, &rows, &cols))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "%slayers.%d.%s.%s", donor_prefix, layer, modules[module].name, endings[i]);
+        if (!(t[i] = headers_find(&b->donor, name, &file[i], b->e)))
+            return false;
+    }
+    if (!check_donor(b, rows, cols, file[0], t[0], file[1], t[1]))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        m->origin[i] = (struct hybrid_origin){b->fp8, file[i], t[i]->offset, b};
+        m->part[i] = (struct tensor_out){.name = arena_printf(&b->memory, "%s.%s", m->stem, endings[i]), .dtype = t[i]->dtype, .n_dims = t[i]->n_dims,
+                                         .source = &m->origin[i]};
+        memcpy(m->part[i].shape, t[i]->shape, sizeof t[i]->shape);
+        b->r->fp8_bytes += t[i]->bytes;
+    }
+    b->n_moved++;
     return true;
 }
 
@@ -196,13 +218,13 @@ static bool plan_matrices(struct hybrid *b)
     char name[MAX_NAME];
     snprintf(name, sizeof name, "%slayers.0.mlp.shared_expert.gate_proj.weight", prefixes[0]);
     const char *donor_prefix = prefixes[b->donor.index && !headers_list(&b->donor, name) ? 1 : 0];
-    b->moved = arena_array(&b->memory, (size_t)b->c.n_layers * N_PROJECTIONS * 2, sizeof *b->moved);
-    if (!is_still_16_bit(b, prefix))
-        return false;
+    b->moved = arena_array(&b->memory, (size_t)b->c.n_layers * N_MODULES, sizeof *b->moved);
     for (int l = 0; l < b->c.n_layers; l++)
-        for (int i = 0; i < N_PROJECTIONS; i++)
-            if (!add_matrix(b, prefix, donor_prefix, l, projections[i]))
+        for (int i = 0; i < N_MODULES; i++)
+            if ((!modules[i].quality || b->o->quality) && modules[i].layers != (b->c.full[l] ? DELTANET : FULL_ATTENTION)
+                && !add_matrix(b, prefix, donor_prefix, l, i))
                 return false;
+    b->r->n_matrices = b->n_moved;
     return true;
 }
 
@@ -230,14 +252,15 @@ static bool fingerprint_fp8(struct hybrid *b)
 {
     struct buf text = {0};
     bool ok = true;
-    for (int i = 0; i < b->n_moved && ok; i++) {
-        const struct hybrid_matrix *m = &b->moved[i];
-        uint64_t n = tensor_out_bytes(&m->out);
-        buf_addf(&text, "%s %s %llu %llu\n", m->name, m->origin.file, (unsigned long long)m->origin.at, (unsigned long long)n);
-        if (!m->scale)
+    for (int i = 0; i < b->n_moved * 2 && ok; i++) {
+        const struct tensor_out *t = &b->moved[i / 2].part[i % 2];
+        const struct hybrid_origin *o = &b->moved[i / 2].origin[i % 2];
+        const uint64_t n = tensor_out_bytes(t);
+        buf_addf(&text, "%s %s %llu %llu\n", t->name, o->file, (unsigned long long)o->at, (unsigned long long)n);
+        if (i % 2 == 0)                 /* the matrix itself */
             continue;
         buf_reserve(&text, n);
-        ok = source_read(b->fp8, m->origin.file, m->origin.at, n, text.data + text.len, b->e);
+        ok = source_read(b->fp8, o->file, o->at, n, text.data + text.len, b->e);
         text.len += ok ? n : 0;
     }
     hash_text(buf_str(&text), text.len, b->p.fp8.fingerprint);
@@ -248,9 +271,10 @@ static bool fingerprint_fp8(struct hybrid *b)
 /* Records the sources with fingerprints: two builds with equal ones make the same hybrid. */
 static bool plan_provenance(struct hybrid *b)
 {
-    b->p = (struct provenance){.program = copy_or_null(b->o->program), .layout = copy_or_null(b->o->compact ? "compact" : "linked")};
-    b->p.int4 = (struct provenance_origin){.repo = copy_or_null(b->int4.repo), .commit = copy_or_null(b->int4.commit)};
-    b->p.fp8 = (struct provenance_origin){.repo = copy_or_null(b->fp8->repo), .commit = copy_or_null(b->fp8->commit)};
+    static const char *const layouts[2][2] = {{"linked", "linked quality"}, {"compact", "compact quality"}};
+    b->p = (struct provenance){.program = memory_strdup(b->o->program), .layout = memory_strdup(layouts[b->o->compact][b->o->quality])};
+    b->p.int4 = (struct provenance_origin){.repo = memory_strdup(b->int4.repo), .commit = memory_strdup(b->int4.commit)};
+    b->p.fp8 = (struct provenance_origin){.repo = memory_strdup(b->fp8->repo), .commit = memory_strdup(b->fp8->commit)};
     return fingerprint_int4(b) && fingerprint_fp8(b);
 }
 
@@ -262,7 +286,7 @@ static bool must_be_rewritten(struct hybrid *b, int file)
     const struct safetensors *f = &b->s.files[file];
     for (int i = 0; i < f->n_tensors; i++) {
         const struct shard_tensor *t = shards_find(&b->s, f->tensors[i].name);
-        if (t->t != &f->tensors[i] || find_moved(b, t->name))
+        if (t->t != &f->tensors[i] || find_moved(b, t->name, NULL))
             return true;
     }
     return false;
@@ -308,7 +332,7 @@ static bool plan_files(struct hybrid *b)
     for (int k = 0; k < b->s.n_files; k++)
         for (int i = 0; i < b->s.files[k].n_tensors; i++) {
             const struct tensor *t = &b->s.files[k].tensors[i];
-            if (shards_find(&b->s, t->name)->t != t || find_moved(b, t->name))
+            if (shards_find(&b->s, t->name)->t != t || find_moved(b, t->name, NULL))
                 b->r->stale_bytes += t->bytes;
         }
     return true;
@@ -447,9 +471,8 @@ static enum hybrid_found find_out(struct hybrid *b)
         if (!there)
             err_set(b->e, "%s is there and holds no " PROVENANCE_FILE ", so q35chat did not build it: choose another --out", b->out);
     } else if (!provenance_same_sources(&p, &b->p)) {
-        bool other = strcmp(p.layout, b->p.layout);
-        err_set(b->e, "%s holds a hybrid that was built %s: remove it, or choose another --out", b->out,
-                !other ? "from other checkpoints" : b->o->compact ? "without --compact" : "with --compact");
+        err_set(b->e, "%s holds a hybrid that was built %s (%s; now %s): remove it, or choose another --out", b->out,
+                strcmp(p.layout, b->p.layout) ? "with other options" : "from other checkpoints", p.layout, b->p.layout);
     } else if (files_are_there(b, &p)) {
         drop_request(b->out);
         found = HYBRID_FINISHED;
@@ -493,17 +516,20 @@ static bool write_file(struct hybrid *b, const char *name, struct tensor_out **t
     return ok;
 }
 
-static bool write_fp8_file(struct hybrid *b)
+/* Writes the matrices of the shared experts, or those of the others, and their scales. */
+static bool write_fp8_file(struct hybrid *b, bool quality)
 {
-    struct tensor_out **list = memory_alloc((size_t)b->n_moved * sizeof(*list));
-    for (int i = 0; i < b->n_moved; i++)
-        list[i] = &b->moved[i].out;
-    bool ok = write_file(b, HYBRID_FP8_FILE, list, b->n_moved);
+    struct tensor_out **list = memory_alloc((size_t)b->n_moved * 2 * sizeof(*list));
+    int n = 0;
+    for (int i = 0; i < b->n_moved * 2; i++)
+        if (b->moved[i / 2].quality == quality)
+            list[n++] = &b->moved[i / 2].part[i % 2];
+    bool ok = write_file(b, fp8_files[quality], list, n);
     free(list);
     return ok;
 }
 
-/* Writes a shard in its old order, without unused copies, with FP8 matrices and scales in place of the 16-bit ones. */
+/* Writes a shard in its old order, without unused copies, with FP8 matrices and their scales in place of the old ones. */
 static bool rewrite_shard(struct hybrid *b, struct safetensors *f)
 {
     struct tensor_out **list = memory_alloc(((size_t)f->n_tensors * 2 + 1) * sizeof(*list)),
@@ -513,12 +539,13 @@ static bool rewrite_shard(struct hybrid *b, struct safetensors *f)
     int n = 0;
     for (int i = 0; i < f->n_tensors && ok; i++) {
         const struct tensor *t = &f->tensors[i];
-        struct hybrid_matrix *m = find_moved(b, t->name);
+        bool first;
+        struct hybrid_matrix *m = find_moved(b, t->name, &first);
         if (shards_find(&b->s, t->name)->t != t)
             continue;
         if (m) {
-            list[n++] = &m[0].out;
-            list[n++] = &m[1].out;
+            for (int k = 0; k < 2 && first; k++)
+                list[n++] = &m->part[k];
             continue;
         }
         ok = dtype_bytes(t->dtype) || err_set(b->e, "%s: tensor %s has a dtype that q35chat cannot write: leave --compact out", f->path, t->name);
@@ -555,14 +582,13 @@ static bool write_index(struct hybrid *b)
     int n = 0;
     for (int i = 0; i < b->s.n; i++) {
         const struct shard_tensor *t = &b->s.list[i];
-        const struct hybrid_matrix *m = find_moved(b, t->name);
+        bool first;
+        const struct hybrid_matrix *m = find_moved(b, t->name, &first);
         const char *file = base_name(shards_file(&b->s, t)->path);
-        list[n++] = (struct index_entry){t->name, m && !b->o->compact ? HYBRID_FP8_FILE : file, m ? tensor_out_bytes(&m->out) : t->t->bytes};
-        if (m) {                        /* its scale is in the same file */
-            list[n] = list[n - 1];
-            list[n].tensor = m[1].name;
-            list[n++].bytes = tensor_out_bytes(&m[1].out);
-        }
+        if (!m)
+            list[n++] = (struct index_entry){t->name, file, t->t->bytes};
+        for (int k = 0; k < 2 && m && first; k++)
+            list[n++] = (struct index_entry){m->part[k].name, b->o->compact ? file : fp8_files[m->quality], tensor_out_bytes(&m->part[k])};
     }
     bool ok = index_write(b->part, list, n, b->e);
     free(list);
@@ -574,15 +600,16 @@ static bool write_index(struct hybrid *b)
 /* Records hashes of the moved tensors, read back from the disk. */
 static bool record_tensors(struct hybrid *b, const struct shards *made)
 {
-    struct hash_job *jobs = memory_zeroed((size_t)b->n_moved, sizeof *jobs);
-    for (int i = 0; i < b->n_moved; i++) {
-        const struct shard_tensor *t = shards_find(made, b->moved[i].name);
+    const int n = 2 * b->n_moved;
+    struct hash_job *jobs = memory_zeroed((size_t)n, sizeof *jobs);
+    for (int i = 0; i < n; i++) {
+        const struct shard_tensor *t = shards_find(made, b->moved[i / 2].part[i % 2].name);
         CHECK(t);                       /* the index has just been written */
         jobs[i] = (struct hash_job){.path = shards_file(made, t)->path, .at = t->t->offset, .bytes = t->t->bytes};
     }
-    bool ok = hash_jobs(jobs, b->n_moved, NULL, b->e);
-    for (int i = 0; i < b->n_moved && ok; i++)
-        provenance_add_tensor(&b->p, b->moved[i].name, jobs[i].bytes, jobs[i].hex);
+    bool ok = hash_jobs(jobs, n, NULL, b->e);
+    for (int i = 0; i < n && ok; i++)
+        provenance_add_tensor(&b->p, b->moved[i / 2].part[i % 2].name, jobs[i].bytes, jobs[i].hex);
     free(jobs);
     return ok;
 }
@@ -651,7 +678,9 @@ static bool build(struct hybrid *b)
     bool ok = start_out(b, &lock);
     for (int i = 0; i < b->n_files && ok; i++)
         ok = b->files[i].rewritten ? rewrite_shard(b, find_shard(b, b->files[i].name)) : put_file(b, &b->files[i]);
-    ok = ok && (b->o->compact || write_fp8_file(b)) && write_index(b) && remove_others(b, b->r) && check_made(b) && record_files(b)
+    for (int quality = 0; quality <= b->o->quality && ok && !b->o->compact; quality++)
+        ok = write_fp8_file(b, quality);
+    ok = ok && write_index(b) && remove_others(b, b->r) && check_made(b) && record_files(b)
         && write_provenance(b) && finish_out(b);
     if (lock >= 0)
         close(lock);
@@ -667,8 +696,12 @@ static void report_plan(struct hybrid *b)
         add_to_report(b, b->files[i].name, f ? f->size : stat(path, &st) ? 0 : (uint64_t)st.st_size,
                     b->files[i].rewritten ? "to be written" : b->files[i].small ? "to be copied" : "to be linked");
     }
-    if (!b->o->compact)
-        add_to_report(b, HYBRID_FP8_FILE, b->r->fp8_bytes, "to be written");
+    for (int quality = 0; quality <= b->o->quality && !b->o->compact; quality++) {
+        uint64_t bytes = 0;
+        for (int i = 0; i < b->n_moved * 2; i++)
+            bytes += b->moved[i / 2].quality == quality ? tensor_out_bytes(&b->moved[i / 2].part[i % 2]) : 0;
+        add_to_report(b, fp8_files[quality], bytes, "to be written");
+    }
 }
 
 static bool open_all(struct hybrid *b)
@@ -684,8 +717,7 @@ static bool build_all(struct hybrid *b)
     if (!open_all(b) || !plan_matrices(b) || !plan_provenance(b))
         return false;
     switch (find_out(b)) {
-    case HYBRID_IN_THE_WAY:
-        return false;
+    case HYBRID_IN_THE_WAY: return false;
     case HYBRID_FINISHED:
         b->r->state = HYBRID_THERE;
         return true;

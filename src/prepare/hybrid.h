@@ -1,7 +1,6 @@
-/* The hybrid checkpoint: an INT4 checkpoint with the shared experts of the official FP8 release.  Of that release only the matrices of the
- * shared experts and their scales are read, by byte range. */
-#ifndef Q35_PREPARE_HYBRID_H
-#define Q35_PREPARE_HYBRID_H
+/* The hybrid checkpoint: an INT4 checkpoint with the shared experts of the official FP8 release; for quality also with its attention and the out
+ * projections of DeltaNet, which suffer most from four bits.  Of that release only these matrices and their scales are read, by byte range. */
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,11 +8,13 @@
 #include "base/err.h"
 #include "prepare/source.h"
 
-#define HYBRID_FP8_FILE "model_shared_experts_fp8.safetensors"
+#define HYBRID_FP8_FILE     "model_shared_experts_fp8.safetensors"
+#define HYBRID_QUALITY_FILE "model_attention_fp8.safetensors"
 
 struct hybrid_options {
     const char *out;                    /* the directory to make */
     const char *program;                /* "q35chat 0.1.0" */
+    bool quality;                       /* attention and out projections too */
     bool compact;                       /* rewrite the shards without unused copies, FP8 in place of the old matrices */
     bool dry_run;
     bool hash;                          /* record the hash of every file; reads all files */
@@ -41,5 +42,3 @@ struct hybrid_report {
  * same sources completes it.  False with the reason; *r can be freed either way. */
 bool hybrid_build(const char *int4_dir, struct source *fp8, const struct hybrid_options *o, struct hybrid_report *r, struct err *e);
 void hybrid_report_free(struct hybrid_report *r);
-
-#endif

@@ -34,7 +34,7 @@ struct sheet {
     struct model_config c;
     struct weights      w;
     struct row         *layers;         /* followed by the MTP block */
-    struct part         embed, head;
+    struct part         embed, head, tower;
     size_t              vectors;
     size_t              token, token_int8;      /* bytes of weights that a token reads, with the head as stored or in INT8 */
     double              gb_s;
@@ -157,7 +157,8 @@ static void fill_sheet(struct sheet *s)
         add_weight(&mtp->mixer, &w->mtp.fc);
         matrices += row_total(mtp);
     }
-    s->vectors = w->stats.bytes - matrices - total(&s->embed) - total(&s->head);
+    s->tower.bytes[WEIGHT_DENSE] = w->stats.vision_bytes;
+    s->vectors = w->stats.bytes - matrices - total(&s->embed) - total(&s->head) - w->stats.vision_bytes;
     s->token += s->vectors;
     s->token_int8 = s->token + (size_t)c->vocab * ((size_t)c->hidden + 2);
     s->token += weight_bytes(&w->head);
@@ -216,7 +217,8 @@ static void print_facts(const struct sheet *s, struct buf *out)
     buf_addf(out, "model    %s: %d layers (%d attention, %d DeltaNet), hidden %d, %d of %d experts a token, vocabulary %d, %d positions\n", c->name,
              c->n_layers, c->n_full, c->n_delta, c->hidden, c->top_k, c->n_experts, c->vocab, c->max_pos);
     buf_addf(out, "files    %d, %.2f MB\n", t->n_files, mb(t->file_bytes));
-    buf_addf(out, "tensors  %d bound (%d of the MTP block), %d skipped, %d stale copies\n", t->n_tensors, t->n_mtp, t->n_skipped, t->n_stale);
+    buf_addf(out, "tensors  %d bound (%d of the MTP block, %d of the vision tower), %d skipped, %d stale copies\n", t->n_tensors, t->n_mtp,
+             t->n_vision, t->n_skipped, t->n_stale);
     buf_addf(out, "matrices %d INT4, %d FP8, %d in 16 or 32 bits%s\n", t->n_int4, t->n_fp8, t->n_dense,
              s->w.mtp.present ? "" : "; no MTP block: no drafting with it");
 }
@@ -255,7 +257,8 @@ static void print_parts(const struct sheet *s, struct buf *out)
     const struct { const char *name; const struct part *p; size_t read; } rows[] = {
         {"embedding", &s->embed, 0}, {"head", &s->head, weight_bytes(&s->w.head)}, {"attention", &attention, attention.read},
         {"DeltaNet", &delta, delta.read}, {"router", &router, router.read}, {"shared expert", &shared, shared.read},
-        {"experts", &experts, experts.read}, {"MTP block", &mtp, 0}, {"vectors", &vectors, s->vectors},
+        {"experts", &experts, experts.read}, {"MTP block", &mtp, 0}, {"vision tower", &s->tower, 0},
+        {"vectors", &vectors, s->vectors},
     };
     buf_addf(out, "\n%-14s %12s %12s %12s %12s %12s\n", "MB", "INT4", "FP8", "16/32 bit", "all", "a token");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -381,11 +384,12 @@ static void print_json(const struct sheet *s, struct buf *out)
         json_array_append_new(memory, json_pack("{s:s, s:i, s:I, s:I, s:b}", "kv", plans[i].kv, "context", plans[i].n_ctx, "kv_bytes",
                                                 (json_int_t)plans[i].kv_bytes, "bytes", (json_int_t)plans[i].total, "fits", plans[i].fits));
     json_t *root = json_pack(
-        "{s:s, s:{s:i, s:I}, s:{s:i, s:i, s:i, s:i}, s:{s:i, s:i, s:i}, s:o, s:o, s:{s:I, s:I, s:I, s:f, s:s?, s:f, s:f}, s:I, s:o}",
+        "{s:s, s:{s:i, s:I}, s:{s:i, s:i, s:i, s:i, s:i}, s:{s:i, s:i, s:i}, s:o, s:o, s:I, s:{s:I, s:I, s:I, s:f, s:s?, s:f, s:f}, s:I, s:o}",
         "model", c->name, "files", "n", t->n_files, "bytes", (json_int_t)t->file_bytes,
-        "tensors", "bound", t->n_tensors, "mtp", t->n_mtp, "skipped", t->n_skipped, "stale", t->n_stale,
+        "tensors", "bound", t->n_tensors, "mtp", t->n_mtp, "vision", t->n_vision, "skipped", t->n_skipped, "stale", t->n_stale,
         "matrices", "int4", t->n_int4, "fp8", t->n_fp8, "dense", t->n_dense,
         "layers", layers, "mtp", s->w.mtp.present ? layer_json(&s->layers[c->n_layers]) : json_null(),
+        "vision_bytes", (json_int_t)t->vision_bytes,
         "token", "weight_bytes", (json_int_t)s->token, "weight_bytes_int8_head", (json_int_t)s->token_int8,
         "state_bytes", (json_int_t)(2 * cache_state_bytes(c)), "gb_s", s->gb_s, "measured_by", s->reader,
         "ceiling_tok_s", ceiling(s, s->token), "ceiling_tok_s_int8_head", ceiling(s, s->token_int8),

@@ -1,6 +1,5 @@
 /* The contents of a checkpoint by layer, the bytes that a step reads, the speed limit that follows, and the memory that it needs. */
-#ifndef Q35_PREPARE_INSPECT_H
-#define Q35_PREPARE_INSPECT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -14,5 +13,3 @@ struct inspect_options {
 
 /* Appends tables, or one JSON object. */
 bool inspect_run(const char *dir, const struct inspect_options *o, struct buf *out, struct err *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* The models on this machine: in q35chat's own directory, in the Hugging Face cache, and the demo.  --model accepts their names. */
-#ifndef Q35_PREPARE_MODELS_H
-#define Q35_PREPARE_MODELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ bool models_fits(const struct models_item *item, struct memory_plan *plan, struc
 
 /* Finds the directory of --model: a directory, a name, or a part of a name or geometry that only one complete model has. */
 bool models_resolve(const char *given, struct buf *dir, struct err *e);
-
-#endif

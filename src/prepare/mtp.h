@@ -1,6 +1,5 @@
 /* Repairs a checkpoint whose index lost the MTP block, which makes the drafts. */
-#ifndef Q35_PREPARE_MTP_H
-#define Q35_PREPARE_MTP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ struct mtp_report {
 /* If DIR lacks the tensors, they are copied from `from` (NULL: not possible) to model_extra_tensors.safetensors.  The index then lists
  * them.  On failure DIR is unchanged. */
 bool mtp_add(const char *dir, struct source *from, struct mtp_report *r, struct err *e);
-
-#endif

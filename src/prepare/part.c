@@ -119,24 +119,29 @@ static bool read_journal(struct part *p)
     return ok;
 }
 
-/* Removes the journal, and the temporary one that a kill may have left. */
-static void drop_journal(const char *journal)
+/* Removes the journal, and the temporary one that a kill may have left.  False, with errno, if the journal is still there. */
+static bool drop_journal(const char *journal)
 {
     struct buf fresh = {0};
     buf_addf(&fresh, "%s.new", journal);
     unlink(fresh.data);
-    unlink(journal);
     buf_free(&fresh);
+    return !unlink(journal) || errno == ENOENT;
 }
 
 /* --- opening and closing --------------------------------------------------------------------------------------------- */
 
+/* Begins with an empty file.  It gets its size when the old journal is gone for good: a journal beside a file of the right size is believed. */
 static bool start_over(struct part *p, uint64_t range_bytes, struct err *e)
 {
     set_ranges(p, range_bytes);
     p->total = p->hashed = p->saved = 0;
-    drop_journal(p->journal.data);
-    if (ftruncate(p->fd, 0) || ftruncate(p->fd, (off_t)p->f->bytes))
+    if (ftruncate(p->fd, 0))
+        return err_set(e, "cannot empty %s: %s", p->path.data, strerror(errno));
+    if (!drop_journal(p->journal.data))
+        return err_set(e, "cannot remove %s: %s", p->journal.data, strerror(errno));
+    file_sync_name(p->journal.data);
+    if (ftruncate(p->fd, (off_t)p->f->bytes))
         return err_set(e, "cannot make %s as large as %" PRIu64 " bytes: %s", p->path.data, p->f->bytes, strerror(errno));
     return true;
 }
@@ -260,21 +265,6 @@ uint64_t part_bytes(struct part *p)
 
 /* --- bytes ------------------------------------------------------------------------------------------------------------ */
 
-static bool write_at(const struct part *p, const char *bytes, size_t n, uint64_t at, struct err *e)
-{
-    while (n) {
-        ssize_t k = pwrite(p->fd, bytes, n, (off_t)at);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return err_set(e, "cannot write %s: %s; what was downloaded stays; run the same command to continue", p->path.data, strerror(errno));
-        bytes += k;
-        at += (uint64_t)k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
 /* Adds `n` bytes at `hashed` to the hash.  The caller has set `hashing`. */
 static void hash(struct part *p, const void *bytes, size_t n)
 {
@@ -294,8 +284,8 @@ bool part_write(struct part *p, int range, const void *bytes, size_t n, struct e
     pthread_mutex_lock(&p->lock);
     uint64_t at = (uint64_t)range * p->range_bytes + p->got[range];
     pthread_mutex_unlock(&p->lock);
-    if (!write_at(p, bytes, n, at, e))
-        return false;
+    if (!file_write_at(p->fd, bytes, n, at))
+        return err_set(e, "cannot write %s: %s; what was downloaded stays; run the same command to continue", p->path.data, strerror(errno));
     pthread_mutex_lock(&p->lock);
     p->got[range] += n;
     p->total += n;

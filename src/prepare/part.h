@@ -4,8 +4,7 @@
  * range and the state of the hash.  It is written after the bytes that it describes are on disk, so it is also right after a power cut.
  * Bytes that arrive in order are hashed from memory; bytes that arrive early are read back.  Any thread may call these functions,
  * except open and close. */
-#ifndef Q35_PREPARE_PART_H
-#define Q35_PREPARE_PART_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ void     part_drop(const char *final);
 /* Bytes on disk of an unfinished download of `final`. */
 uint64_t part_left(const char *final);
 extern const char part_suffix[];        /* ".q35part" */
-
-#endif

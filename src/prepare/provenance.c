@@ -11,16 +11,11 @@
 
 enum { MAX_FILE = 16 << 20, FORMAT = 1 };
 
-static char *copy_text(const char *s)
-{
-    return s ? memory_strdup(s) : NULL;
-}
-
 static void add_item(struct provenance_item **list, int *n, const char *name, uint64_t bytes, const char *sha256)
 {
     *list = memory_resized(*list, (size_t)(*n + 1) * sizeof **list);
     struct provenance_item *p = &(*list)[(*n)++];
-    *p = (struct provenance_item){.name = copy_text(name), .bytes = bytes};
+    *p = (struct provenance_item){.name = memory_strdup(name), .bytes = bytes};
     snprintf(p->sha256, sizeof p->sha256, "%s", sha256 ? sha256 : "");
 }
 
@@ -102,8 +97,8 @@ static bool read_origin(struct provenance_origin *o, const json_t *j)
     const char *hash = json_string_value(fingerprint);
     if (!json_is_object(j) || !is_text_or_null(repo) || !is_text_or_null(commit) || !is_hash_or_null(fingerprint))
         return false;
-    o->repo = copy_text(json_string_value(repo));
-    o->commit = copy_text(json_string_value(commit));
+    o->repo = memory_strdup(json_string_value(repo));
+    o->commit = memory_strdup(json_string_value(commit));
     snprintf(o->fingerprint, sizeof o->fingerprint, "%s", hash ? hash : "");
     return true;
 }
@@ -124,8 +119,8 @@ static bool read_items(struct provenance_item **list, int *n, const json_t *j)
 /* Returns the name of the first field that is missing or is not what provenance_print() writes; NULL: all is read. */
 static const char *read_fields(struct provenance *p, const json_t *root)
 {
-    p->program = copy_text(json_string_value(json_object_get(root, "program")));
-    p->layout = copy_text(json_string_value(json_object_get(root, "layout")));
+    p->program = memory_strdup(json_string_value(json_object_get(root, "program")));
+    p->layout = memory_strdup(json_string_value(json_object_get(root, "layout")));
     return json_integer_value(json_object_get(root, "format")) != FORMAT                ? "format"
          : !p->program                                                                  ? "program"
          : !p->layout                                                                   ? "layout"

@@ -1,7 +1,6 @@
 /* q35chat-provenance.json: the sources and files of a checkpoint that q35chat built.  It has no time and no path, so the same sources
  * give the same bytes. */
-#ifndef Q35_PREPARE_PROVENANCE_H
-#define Q35_PREPARE_PROVENANCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void provenance_add_tensor(struct provenance *p, const char *name, uint64_t byte
 /* True if both have the same sources and layout. */
 bool provenance_same_sources(const struct provenance *a, const struct provenance *b);
 const struct provenance_item *provenance_find(const struct provenance_item *list, int n, const char *name);     /* NULL: not there */
-
-#endif

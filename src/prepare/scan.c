@@ -2,16 +2,13 @@
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/worker.h"
 #include "kernels/number.h"
-
-enum { MAX_THREADS = 16 };
 
 float scan_value(const void *data, enum dtype t, uint64_t i)
 {
@@ -133,32 +130,21 @@ double scan_mean(const void *data, enum dtype dtype, uint64_t n)
     return k ? sum / (double)k : 0;
 }
 
-/* ---- all tensors, by several threads ---- */
-
 struct pass {
-    const struct shards *s;
     void (*each)(void *arg, int i);
     void *arg;
-    atomic_int next;
 };
 
-static void *pass_thread(void *arg)
+static bool pass_one(void *arg, uint64_t i, void *scratch, struct err *e)
 {
-    struct pass *p = arg;
-    for (int i; (i = atomic_fetch_add(&p->next, 1)) < p->s->n;)
-        p->each(p->arg, i);
-    return NULL;
+    const struct pass *p = arg;
+    (void)scratch, (void)e;
+    p->each(p->arg, (int)i);
+    return true;
 }
 
 void scan_each_tensor(const struct shards *s, void (*each)(void *arg, int i), void *arg)
 {
-    struct pass p = {.s = s, .each = each, .arg = arg};
-    pthread_t threads[MAX_THREADS];
-    int n = 0, usable = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    while (n < MAX_THREADS && n < usable && !pthread_create(&threads[n], NULL, pass_thread, &p))
-        n++;
-    if (!n)
-        pass_thread(&p);
-    for (int i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
+    struct pass p = {each, arg};
+    worker_run_jobs(&(struct worker_jobs){.n = (uint64_t)s->n, .job = pass_one, .arg = &p}, NULL);
 }

@@ -1,6 +1,5 @@
 /* The values of float tensors: how many, NaN and infinity, the range of magnitudes; and a pass over all tensors by several threads. */
-#ifndef Q35_PREPARE_SCAN_H
-#define Q35_PREPARE_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ double scan_mean(const void *data, enum dtype dtype, uint64_t n);       /* mean 
 
 /* Calls `each` for every tensor i of the shards, on several threads at once. */
 void scan_each_tensor(const struct shards *s, void (*each)(void *arg, int i), void *arg);
-
-#endif

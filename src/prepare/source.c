@@ -78,22 +78,15 @@ static bool dir_size(struct source *s, const char *file, uint64_t *bytes, struct
 static bool dir_read(struct source *s, const char *file, uint64_t at, uint64_t n, void *dst, struct err *e)
 {
     struct stat st;
-    bool ok = true;
     int fd = open_in(s, file, &st, e);
     if (fd < 0)
         return false;
-    for (uint64_t done = 0; done < n && ok;) {
-        ssize_t r = pread(fd, (char *)dst + done, n - done, (off_t)(at + done));
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            ok = err_set(e, "cannot read %s/%s: %s", s->name, file, strerror(errno));
-        else if (r == 0)
-            ok = err_set(e, "%s/%s has %llu bytes, expected at least %llu: the file is cut short", s->name, file, (unsigned long long)st.st_size,
-                         (unsigned long long)(at + n));
-        else
-            done += (uint64_t)r;
-    }
+    const bool ok = file_read_at(fd, dst, n, at);
+    if (!ok && errno)
+        err_set(e, "cannot read %s/%s: %s", s->name, file, strerror(errno));
+    else if (!ok)
+        err_set(e, "%s/%s has %llu bytes, expected at least %llu: the file is cut short", s->name, file, (unsigned long long)st.st_size,
+                (unsigned long long)(at + n));
     close(fd);
     return ok;
 }

@@ -1,7 +1,6 @@
 /* The files of a checkpoint, read by byte range from a local directory or a repository, the tensors in them, and the index of their names.
  * Any thread may read. */
-#ifndef Q35_PREPARE_SOURCE_H
-#define Q35_PREPARE_SOURCE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -78,5 +77,3 @@ struct repos_row {
 extern const struct repos_row repos_rows[];             /* ends with a NULL name */
 bool repos_is_name(const char *word);
 bool repos_is_weight(const char *path);                 /* a file that `small` leaves out */
-
-#endif

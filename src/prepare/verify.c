@@ -295,6 +295,15 @@ static void check_mtp(struct verify_report *r, const struct model_config *c, con
                 "there is no tensor of the MTP block (mtp....), so no tokens are drafted");
 }
 
+static void check_vision(struct verify_report *r, const struct model_config *c, const struct weights *w)
+{
+    if (!c->vision.depth || w->vision.present)
+        return;
+    add_finding(r, (struct finding){NOTE, "no-vision", .expected = "the tower, since config.json has a vision_config",
+                .remedy = "fetch the files that have it, if pictures are wanted"},
+                "there is no tensor of the vision tower (model.visual....), so the model sees no pictures");
+}
+
 static void count_stale(struct verify_report *r, const struct shards *s)
 {
     uint64_t bytes = 0;
@@ -812,6 +821,7 @@ static bool check_contents(struct check *k, const struct model_config *c, bool f
     bool ok = weights_check(&w, c, k->dir, add_weights_fault, k->r, e);
     if (ok) {
         check_mtp(k->r, c, &w);
+        check_vision(k->r, c, &w);
         count_formats(k->r, c, &w);
     }
     weights_close(&w);

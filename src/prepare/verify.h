@@ -1,6 +1,5 @@
 /* Checks a checkpoint as far as possible without running it.  Each fault is one sentence. */
-#ifndef Q35_PREPARE_VERIFY_H
-#define Q35_PREPARE_VERIFY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void verify_free(struct verify_report *r);
 /* One line: "FAULT  file: tensor t: found, expected ...: remedy". */
 struct buf;
 void verify_sentence(const struct finding *f, struct buf *out);
-
-#endif

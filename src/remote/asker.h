@@ -1,8 +1,7 @@
 /* An asker sends requests to another q35chat over its unix socket: POSTs, one after the other, on its own thread.  A reply consists of lines, each a
  * JSON object, which are posted to a mailbox of struct asker_event as they come; several askers may share one mailbox.  Called from one owner thread.
  * Only asker_close() waits for the other program, a tenth of a second at most. */
-#ifndef Q35_REMOTE_ASKER_H
-#define Q35_REMOTE_ASKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void asker_close(struct asker *a);      /* requests that were not sent yet are d
 void asker_ask(struct asker *a, uint32_t tag, const char *path, struct buf *body, int silence_s);
 /* Ends the request of that tag within a tenth of a second, or drops it if it was not sent yet. */
 void asker_stop(struct asker *a, uint32_t tag);
-
-#endif

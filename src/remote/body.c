@@ -7,9 +7,8 @@
 
 #include <jansson.h>
 
+#include "base/base64.h"
 #include "base/memory.h"
-
-enum { SHORT = 7 };                     /* digits of a number */
 
 static json_t *string_of(struct text t)
 {
@@ -48,6 +47,45 @@ static json_t *calls_of(const struct body *b, int at)
     return list;
 }
 
+/* Appends a part: {"type": TYPE, KEY: value}. */
+static void add_part(json_t *parts, const char *type, const char *key, json_t *value)
+{
+    json_t *part = memory_got(json_object());
+    set(part, "type", json_string(type));
+    set(part, key, value);
+    json_array_append_new(parts, part);
+}
+
+/* Returns the address of a picture: its bytes in base64. */
+static json_t *data_address(struct text picture)
+{
+    struct buf address = {0};
+    buf_addf(&address, "data:image/%s;base64,", text_starts(picture, "\xff\xd8") ? "jpeg" : "png");
+    base64_add(&address, picture);
+    json_t *image = memory_got(json_object());
+    set(image, "url", string_of((struct text){address.data, address.len}));
+    buf_free(&address);
+    return image;
+}
+
+/* Returns the content: a text, or a list of parts if there are pictures. */
+static json_t *content_of(const struct message *m)
+{
+    if (!m->n_media || !m->pictures)
+        return string_of(m->content);
+    json_t *parts = memory_got(json_array());
+    size_t from = 0;
+    for (int i = 0; i < m->n_media; i++) {
+        if (m->media[i] > from)
+            add_part(parts, "text", "text", string_of((struct text){m->content.p + from, m->media[i] - from}));
+        add_part(parts, "image_url", "image_url", data_address(m->pictures[i].bytes));
+        from = m->media[i] + strlen(MEDIA_IMAGE);
+    }
+    if (m->content.n > from)
+        add_part(parts, "text", "text", string_of((struct text){m->content.p + from, m->content.n - from}));
+    return parts;
+}
+
 /* Results without an id come in the order of the calls in the answer before them. */
 struct asked {
     int message, n_results;
@@ -59,7 +97,7 @@ static json_t *message_of(const struct body *b, int at, struct asked *asked)
     const struct message *m = &b->messages[at];
     json_t *o = memory_got(json_object());
     set(o, "role", json_string(roles[m->role]));
-    set(o, "content", string_of(m->content));
+    set(o, "content", content_of(m));
     if (m->role == ROLE_ASSISTANT && m->has_reasoning && m->reasoning.n && b->reasoning_name)
         set(o, b->reasoning_name, string_of(m->reasoning));
     if (m->n_calls)
@@ -113,23 +151,31 @@ static bool is_cut(float top_p)
     return top_p > 0 && top_p < 1;
 }
 
+/* Returns a float with 7 digits; for a q35chat with 9, which give the same float again. */
+static json_t *real_of(const struct body *b, float x)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, b->dialect->own ? "%.9g" : "%.7g", (double)x);
+    return json_real(strtod(digits, NULL));
+}
+
 static void set_sampling(json_t *o, const struct body *b)
 {
     const struct dialect *d = b->dialect;
     const struct sampling *s = b->sampling;
-    set(o, "temperature", json_real((double)s->temperature));
+    set(o, "temperature", real_of(b, s->temperature));
     if (s->temperature > 0 || d->own)
         set(o, "seed", json_integer((json_int_t)(s->seed & INT64_MAX)));
     if (d->says_off || is_cut(s->top_p))
-        set(o, "top_p", json_real(is_cut(s->top_p) ? (double)s->top_p : 1));
+        set(o, "top_p", real_of(b, is_cut(s->top_p) ? s->top_p : 1));
     if (d->extended && (d->says_off || s->top_k > 0))
         set(o, "top_k", json_integer(s->top_k > 0 ? s->top_k : 0));
     if (d->extended && (d->says_off || s->min_p > 0))
-        set(o, "min_p", json_real((double)s->min_p));
+        set(o, "min_p", real_of(b, s->min_p));
     if (s->presence_penalty != 0 || d->own)
-        set(o, "presence_penalty", json_real((double)s->presence_penalty));
+        set(o, "presence_penalty", real_of(b, s->presence_penalty));
     if (d->repetition && (d->says_off || (s->repetition_penalty > 0 && s->repetition_penalty != 1)))
-        set(o, d->repetition, json_real(s->repetition_penalty > 0 ? (double)s->repetition_penalty : 1));
+        set(o, d->repetition, real_of(b, s->repetition_penalty > 0 ? s->repetition_penalty : 1));
     if (s->max_tokens > 0 || d->own)
         set(o, d->max_tokens, json_integer(s->max_tokens > 0 ? s->max_tokens : -1));
     if (d->own)                         /* stop strings are found here */
@@ -185,10 +231,100 @@ static void set_manner(json_t *o, const struct body *b)
     }
 }
 
-/* Appends the object as JSON.  digits: of its numbers; with 9 each float is read back as the same. */
-static void write_json(const json_t *o, size_t digits, struct buf *out)
+/* ---- the form of the answer ---- */
+
+bool body_takes_form(const struct dialect *d, enum form_kind kind)
 {
-    char *text = memory_got(json_dumps(o, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(digits)));
+    return (kind == FORM_PATTERN ? d->pattern : kind == FORM_CHOICES ? d->choices : kind == FORM_CALLS ? NULL : d->schema) != NULL;
+}
+
+/* Returns {"type": "json_schema", "json_schema": {...}}, or {"type": "json_object", "schema": {...}}; any object without a schema. */
+static json_t *format_of(const struct form *f, const char *type, json_t *schema)
+{
+    json_t *format = memory_got(json_object()), *inner = format;
+    const bool named = f->kind == FORM_SCHEMA && !strcmp(type, "json_schema");
+    set(format, "type", json_string(named ? type : "json_object"));
+    if (named) {
+        inner = memory_got(json_pack("{s:s, s:b}", "name", "answer", "strict", !f->loose));
+        set(format, "json_schema", inner);
+    }
+    if (f->kind == FORM_SCHEMA)
+        set(inner, "schema", json_incref(schema));
+    return format;
+}
+
+/* Appends the text with a backslash before each of these characters. */
+static void add_escaped(struct buf *out, struct text t, const char *special)
+{
+    for (size_t i = 0; i < t.n; i++) {
+        if (t.p[i] && strchr(special, t.p[i]))
+            buf_addc(out, '\\');
+        buf_addc(out, t.p[i]);
+    }
+}
+
+/* Returns the choices as a list, a regular expression or a grammar, whichever the field takes. */
+static json_t *choices_for(const struct form *f, const char *field)
+{
+    const bool regex = !strcmp(field, "regex"), grammar = !strcmp(field, "grammar");
+    struct buf all = {0};
+    json_t *list = memory_got(json_array());
+    buf_adds(&all, grammar ? "root ::= " : "(");
+    for (int i = 0; i < f->n_choices; i++) {
+        buf_adds(&all, !i ? "" : grammar ? " | " : "|");
+        buf_adds(&all, grammar ? "\"" : "");
+        add_escaped(&all, f->choices[i], grammar ? "\"\\" : "\\^$.|?*+()[]{}");
+        buf_adds(&all, grammar ? "\"" : "");
+        json_array_append_new(list, string_of(f->choices[i]));
+    }
+    buf_adds(&all, grammar ? "" : ")");
+    json_t *v = regex || grammar ? string_of((struct text){all.data, all.len}) : json_incref(list);
+    json_decref(list);
+    buf_free(&all);
+    return v;
+}
+
+/* Sets "FIELD", or "MEMBER" of an object "FIELD". */
+static void set_member(json_t *o, const char *path, json_t *value)
+{
+    const char *dot = strchr(path, '.');
+    struct buf field = {0};
+    buf_add(&field, path, dot ? (size_t)(dot - path) : strlen(path));
+    if (dot) {
+        json_t *inner = memory_got(json_object());
+        set(inner, dot + 1, value);
+        value = inner;
+    }
+    set(o, field.data, value);
+    buf_free(&field);
+}
+
+/* False: the schema is not JSON. */
+static bool set_form(json_t *o, const struct body *b, struct err *e)
+{
+    const struct form *f = b->form;
+    const struct dialect *d = b->dialect;
+    if (!f || f->kind == FORM_ANY || !body_takes_form(d, f->kind))
+        return true;
+    json_t *schema = f->kind == FORM_SCHEMA ? json_loadb(f->text.p, f->text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
+    if (f->kind == FORM_SCHEMA && !schema)
+        return err_set(e, "the schema is not JSON");
+    if (f->kind == FORM_JSON || f->kind == FORM_SCHEMA)
+        set(o, "response_format", format_of(f, d->schema, schema));
+    else if (f->kind == FORM_PATTERN)
+        set_member(o, d->pattern, string_of(f->text));
+    else
+        set_member(o, d->choices, choices_for(f, d->choices));
+    if (d->own)
+        set(o, "schema_prompt", json_false());          /* the messages have the words already, if they shall */
+    json_decref(schema);
+    return true;
+}
+
+static void write_json(const json_t *o, struct buf *out)
+{
+    enum { DIGITS = 15 };               /* of a number in a schema, as far as a double has them */
+    char *text = memory_got(json_dumps(o, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(DIGITS)));
     buf_adds(out, text);
     free(text);
 }
@@ -196,7 +332,7 @@ static void write_json(const json_t *o, size_t digits, struct buf *out)
 bool body_write(const struct body *b, struct buf *out, struct err *e)
 {
     json_t *tools = tools_of(b, e), *o = memory_got(json_object());
-    bool ok = tools && set_bias(o, b, e);
+    bool ok = tools && set_bias(o, b, e) && set_form(o, b, e);
     if (ok) {
         set(o, "model", json_string(b->model));
         set(o, "stream", json_true());
@@ -205,7 +341,7 @@ bool body_write(const struct body *b, struct buf *out, struct err *e)
         if (b->n_tools)
             json_object_set_nocheck(o, "tools", tools);
         set(o, "messages", messages_of(b));
-        write_json(o, b->dialect->own ? 9 : SHORT, out);
+        write_json(o, out);
     }
     json_decref(tools);
     json_decref(o);
@@ -229,7 +365,7 @@ bool body_drop(struct buf *json, const char *name)
     bool there = !json_object_del(o, name);
     if (there) {
         buf_reset(json);
-        write_json(o, SHORT, json);
+        write_json(o, json);
     }
     json_decref(o);
     return there;

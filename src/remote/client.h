@@ -1,7 +1,6 @@
 /* A client of an OpenAI-compatible server, with its own thread: it requests the list of models, then one answer after another.  Called from one
  * owner thread.  Only client_close() waits for the server, a tenth of a second at most. */
-#ifndef Q35_REMOTE_CLIENT_H
-#define Q35_REMOTE_CLIENT_H
+#pragma once
 
 #include "base/err.h"
 #include "remote/completion.h"
@@ -59,5 +58,3 @@ void client_stop(struct client *c);                             /* the answer un
 const struct remote_model *client_model(const struct client *c);
 /* The name of the field in which reasoning came last; NULL: none came yet. */
 const char *client_reasoning_name(const struct client *c);
-
-#endif

@@ -8,8 +8,7 @@
  * - blank lines before the reasoning, and before the text after it (vLLM, transformers), belong to the template and are dropped;
  * - the figures come in a last chunk without choices, in every chunk, as `timings` (llama.cpp), or not at all;
  * - an error may come in the middle, as an event or a chunk, as an object or a text. */
-#ifndef Q35_REMOTE_COMPLETION_H
-#define Q35_REMOTE_COMPLETION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ struct stats completion_stats(const struct completion *c);      /* negative figu
 const char *completion_reasoning_name(const struct completion *c);
 /* Makes one sentence for a person of a body with an error, in any of the forms that servers use. */
 void completion_error(const char *body, size_t n, struct err *e);
-
-#endif

@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 static const struct dialect dialects[] = {
-#define DIALECT(n, o, t, r, m, e, s, c, p, i, x, own) {n, o, THINKING_##t, r, m, e, s, c, p, i, CONTEXT_##x, own},
+#define DIALECT(n, o, t, r, m, e, s, c, p, i, x, ...) {n, o, THINKING_##t, r, m, e, s, c, p, i, CONTEXT_##x, __VA_ARGS__},
 #include "config/dialects.def"
 };
 enum { N_DIALECTS = sizeof dialects / sizeof *dialects };

@@ -1,6 +1,5 @@
 /* Dialects of servers, the rows of config/dialects.def, and reading a server's list of models. */
-#ifndef Q35_REMOTE_DIALECT_H
-#define Q35_REMOTE_DIALECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +16,7 @@ struct dialect {
     const char *repetition, *max_tokens;
     bool extended, says_off, continues, progress, interrupts;
     enum dialect_context context;
+    const char *schema, *pattern, *choices;
     bool own;
 };
 
@@ -46,5 +46,3 @@ void models_assume(const char *wanted, struct remote_model *m);
 void remote_model_free(struct remote_model *m);
 /* The size of the context in the body of /props; 0: not there. */
 int  props_context(const char *body, size_t n);
-
-#endif

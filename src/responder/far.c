@@ -8,14 +8,13 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
-#include "base/grow.h"
-#include "base/ids.h"
 #include "base/err.h"
+#include "base/ids.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "responder/source.h"
 #include "config/limits.h"
 #include "remote/asker.h"
+#include "responder/source.h"
 
 /* Tags of requests for anything but an answer; the tag of an answer is its serial. */
 enum { TAG_WATCH = 0x7fffffff, TAG_MACHINE = 0x7ffffffe, TAG_OTHER = 0x7ffffffd, TAG_SAVE = 0x7ffffffc, TAG_INTERRUPT = 0x40000000 };
@@ -53,11 +52,11 @@ static struct far *own(struct source *s)
 
 /* ---- requests ---- */
 
-static void add_ids(struct buf *out, const char *key, const struct ids *ids)
+static void add_ids(struct buf *out, struct spans prompt)
 {
-    buf_addf(out, ", \"%s\": [", key);
-    for (int i = 0; i < ids->n; i++)
-        buf_addf(out, i ? ",%d" : "%d", ids->data[i]);
+    buf_adds(out, ", \"prompt\": [");
+    for (int i = 0; i < prompt.n; i++)
+        buf_addf(out, i ? ",%d" : "%d", prompt.ids[i]);
     buf_addc(out, ']');
 }
 
@@ -77,7 +76,7 @@ static void add_sampling(struct buf *out, const struct sampling *s)
     buf_addc(out, '}');
 }
 
-static uint32_t submit(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos, const struct sampling *how)
+static uint32_t submit(struct source *s, uint64_t conversation, struct spans prompt, int snapshot_pos, const struct sampling *how)
 {
     struct far *f = own(s);
     struct buf body = {0};
@@ -85,13 +84,21 @@ static uint32_t submit(struct source *s, uint64_t conversation, const struct ids
     f->runs = true;
     f->stops = false;
     f->stats = (struct stats){0};
-    f->n_prompt = ids->n;
+    f->n_prompt = prompt.n;
     f->most = (how->max_tokens ? how->max_tokens : f->info.n_ctx) + LIMIT_STEP_ROWS;       /* a step more does no harm */
     f->n_reading = f->n_tokens = 0;
     buf_addf(&body, "{\"id\": \"%llx-%u\", \"conversation\": %llu, \"snapshot_pos\": %d, \"answer_prefix\": %d", (unsigned long long)f->number,
              f->serial, (unsigned long long)conversation, snapshot_pos, how->n_answer_prefix);
     add_sampling(&body, how);
-    add_ids(&body, "prompt", ids);
+    if (s->wish.len) {
+        buf_addf(&body, ", \"rests\": %s, \"guide\": ", how->guide_rests ? "true" : "false");
+        buf_add(&body, s->wish.data, s->wish.len);
+    }
+    if (s->pictures.len) {
+        buf_adds(&body, ", \"pictures\": ");
+        buf_add(&body, s->pictures.data, s->pictures.len);
+    }
+    add_ids(&body, prompt);
     buf_addc(&body, '}');
     asker_ask(f->answers, f->serial, "/q35chat/answer", &body, 0);
     return f->serial;
@@ -110,11 +117,11 @@ static void interrupt(struct source *s, uint32_t serial)
     asker_ask(f->others, TAG_INTERRUPT | serial, "/q35chat/interrupt", &body, PROMPTLY_S);
 }
 
-static void read_ahead(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos)
+static void read_ahead(struct source *s, uint64_t conversation, struct spans prompt, int snapshot_pos)
 {
     struct buf body = {0};
     buf_addf(&body, "{\"conversation\": %llu, \"snapshot_pos\": %d", (unsigned long long)conversation, snapshot_pos);
-    add_ids(&body, "prompt", ids);
+    add_ids(&body, prompt);
     buf_addc(&body, '}');
     asker_ask(own(s)->others, TAG_OTHER, "/q35chat/ahead", &body, PROMPTLY_S);
 }
@@ -186,7 +193,7 @@ static void machine(struct source *s, struct machine_figures *m)
 
 static struct event *add_event(struct far *f, enum event_kind kind)
 {
-    f->events.all = grow(f->events.all, f->events.n, &f->events.cap, sizeof *f->events.all);
+    f->events.all = memory_grow(f->events.all, f->events.n, &f->events.cap, sizeof *f->events.all);
     struct event *ev = &f->events.all[f->events.n++];
     memset(ev, 0, sizeof *ev);
     ev->kind = kind;
@@ -430,6 +437,8 @@ static void close_far(struct source *s)
     free(f->events.all);
     buf_free(&f->note);
     buf_free(&f->restore);
+    buf_free(&f->base.wish);
+    buf_free(&f->base.pictures);
     free(f);
 }
 
@@ -449,6 +458,7 @@ struct source *source_far(const char *socket, struct err *e)
     struct far *f = memory_zeroed(1, sizeof *f);
     struct buf body = {0};
     f->base.ops = &ops;
+    f->base.pixels = f->base.files = true;
     if (getrandom(&f->number, sizeof f->number, GRND_NONBLOCK) != sizeof f->number)
         f->number = (uint64_t)clock_ns();
     if (!open_askers(f, socket, e)) {

@@ -1,6 +1,5 @@
 #include "responder/local.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,12 +33,41 @@ static void die(struct local *l, const char *why)
     tell_text(l, NEWS_FATAL, why);
 }
 
+/* Notes whether the model sees pictures, and how large ones. */
+static void set_sight(struct local *l)
+{
+    enum { TOKEN = IMAGE_FACTOR * IMAGE_FACTOR };       /* pixels of a token */
+    struct local *host = l->host ? l->host : l;
+    struct image_limits limits;
+    struct err e = {0};
+    l->pad = tokenizer_special(l->tok, "<|image_pad|>");
+    if (!l->source->pixels || !l->info.picture_tokens || l->pad < 0)
+        return;
+    if (!image_limits_load(&limits, host->dir.data, &e)) {
+        tell_text(l, NEWS_NOTE, e.msg);
+        return;
+    }
+    const int64_t most = (int64_t)l->info.picture_tokens * TOKEN;
+    limits.max_pixels = limits.max_pixels < most ? limits.max_pixels : most;
+    limits.min_pixels = limits.min_pixels < limits.max_pixels ? limits.min_pixels : limits.max_pixels;
+    if (l->source->files)
+        host->views.limits = limits;
+    else if (!host->views.worker.step && !views_open(&host->views, limits, &e)) {
+        tell_text(l, NEWS_NOTE, e.msg);
+        return;
+    }
+    l->base.least_pixels = (int)limits.min_pixels;
+    l->base.most_pixels = (int)limits.max_pixels;
+    l->base.can.pictures = true;
+}
+
 /* Reports READY when both the engine and the tokenizer are there. */
 static void tell_if_ready(struct local *l)
 {
     if (l->ready || !l->known || !l->tok)
         return;
     l->ready = true;
+    set_sight(l);
     if (l->tells)
         tell_text(l, NEWS_NOTE, "attached to the model that another q35chat has loaded");
     tell_text(l, NEWS_READY, "");
@@ -50,6 +78,7 @@ static void take_tokenizer(struct local *l)
     struct err e = {0};
     if (!l->loader || !loader_take(l->loader, &l->tok, &e))
         return;
+    l->vocabulary = loader_take_vocabulary(l->loader);
     loader_stop(l->loader);
     l->loader = NULL;
     if (!l->tok) {
@@ -119,6 +148,11 @@ static void drain(struct responder *r)
         for (struct local *guest = l->guests; guest; guest = guest->next)
             tell_event(guest, &list.events[i]);
     }
+    if (views_changed(&l->views)) {
+        local_seen(l);
+        for (struct local *guest = l->guests; guest; guest = guest->next)
+            local_seen(guest);
+    }
     if (l->source->note)
         tell_text(l, NEWS_NOTE, l->source->note);
     l->source->note = NULL;
@@ -136,6 +170,8 @@ static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
         fds[n++] = (struct pollfd){.fd = l->source->ops->fd(l->source), .events = POLLIN};
     if (l->loader)
         fds[n++] = (struct pollfd){.fd = loader_fd(l->loader), .events = POLLIN};
+    if (l->views.worker.step)
+        fds[n++] = (struct pollfd){.fd = l->views.fd, .events = POLLIN};
     return n;
 }
 
@@ -164,11 +200,6 @@ static void restore(struct responder *r, uint64_t conversation, const char *path
 static void keep(struct responder *r, uint64_t conversation, const char *path)
 {
     own(r)->source->ops->keep(own(r)->source, conversation, path);
-}
-
-static int used(const struct responder *r)
-{
-    return own_const(r)->prompt.ids.n + own_const(r)->speech.ids.n;
 }
 
 static void encode(const struct responder *r, struct text t, bool controls, struct ids *out)
@@ -240,9 +271,10 @@ static void close_local(struct responder *r)
         if (l->source)
             l->source->ops->close(l->source);
         loader_stop(l->loader);
-        tokenizer_close(l->tok);
     }
     local_free_answer(l);
+    if (!l->host)
+        tokenizer_close(l->tok);
     buf_free(&l->dir);
     buf_free(&l->notice);
     free(l);
@@ -250,7 +282,7 @@ static void close_local(struct responder *r)
 
 static const struct responder_ops ops = {
     .request = local_request, .interrupt = local_interrupt, .end_thought = local_end_thought, .fds = fds, .drain = drain, .info = info,
-    .machine = machine, .used = used, .count = count, .count_prompt = local_count_prompt, .encode = encode, .prompt = local_prompt,
+    .machine = machine, .used = local_used, .count = count, .count_prompt = local_count_prompt, .encode = encode, .prompt = local_prompt,
     .read_ahead = local_read_ahead, .save = save, .restore = restore, .keep = keep,
     .tokens = local_tokens, .says = local_says, .piece = piece, .check_biases = local_check_biases,
     .close = close_local,
@@ -258,7 +290,9 @@ static const struct responder_ops ops = {
 
 static struct source *load(struct local *l, const struct options *o, struct err *e)
 {
-    struct buf machine = {0};
+    struct buf machine = {0}, moved = {0};
+    const bool moves = !options_on(o, OPT_private) && paths_machine(&moved);
+    buf_adds(&moved, "/moved");
     const struct engine_options eo = {
         .model_dir = l->dir.data,
         .weights_in = options_text(o, OPT_weights_in),
@@ -267,22 +301,28 @@ static struct source *load(struct local *l, const struct options *o, struct err 
         .kv = given(o, OPT_kv),
         .head = given(o, OPT_head),
         .mtp = given(o, OPT_mtp),
+        .no_vision = !options_on(o, OPT_vision),
+        .picture_tokens = options_int(o, OPT_picture_tokens),
         .n_threads = options_int(o, OPT_threads),
         .n_ctx = options_int(o, OPT_ctx),
         .chunk = options_int(o, OPT_chunk),
         .draft_depth = options_drafts(o) ? -1 : 0,
         .n_sequences = options_int(o, OPT_conversations),
         .n_snapshots = options_int(o, OPT_snapshots),
+        .moved_dir = moves ? moved.data : NULL,
+        .moved_bytes = (size_t)options_int(o, OPT_moved_room) * 1000 * 1000 * 1000,
     };
     struct source *s = source_near(&eo, e);
     buf_free(&machine);
+    buf_free(&moved);
     return s;
 }
 
 struct responder *local_guest(struct responder *first)
 {
     struct local *host = own(first), *l = memory_zeroed(1, sizeof *l);
-    l->base = (struct responder){.ops = &ops, .can = host->base.can, .model = host->base.model, .more_room = host->base.more_room};
+    l->base = (struct responder){.ops = &ops, .can = host->base.can, .model = host->base.model, .more_room = host->base.more_room,
+                               .least_pixels = host->base.least_pixels, .most_pixels = host->base.most_pixels};
     l->base.can.read_ahead = l->base.can.keeps = false;
     l->source = host->source;
     l->tok = host->tok;
@@ -290,6 +330,7 @@ struct responder *local_guest(struct responder *first)
     l->ready = host->ready;
     l->dead = host->dead;
     l->info = host->info;
+    l->pad = host->pad;
     l->host = host;
     l->next = host->guests;
     host->guests = l;
@@ -309,7 +350,7 @@ static struct local *local_new(void)
 static struct responder *finish_open(struct local *l, struct err *e)
 {
     l->base.model = l->dir.data;
-    if (!l->source || !(l->loader = loader_start(l->dir.data, e))) {
+    if (!l->source || !(l->loader = loader_start(l->dir.data, l->source->ops->guides, e))) {
         close_local(&l->base);
         return NULL;
     }

@@ -1,6 +1,5 @@
 /* The responder in this process: engine, tokenizer, chat template and the parser of answers. */
-#ifndef Q35_RESPONDER_LOCAL_H
-#define Q35_RESPONDER_LOCAL_H
+#pragma once
 
 #include "base/err.h"
 #include "option/options.h"
@@ -16,5 +15,3 @@ struct responder *local_attach(const char *socket, const char *dir, bool tells, 
 /* Opens another responder with the engine of `first`, which must outlive it.  Each has an answer of its own under way: model_info.at_once of them at
  * the same time, others wait.  Its news come while `first` is drained. */
 struct responder *local_guest(struct responder *first);
-
-#endif

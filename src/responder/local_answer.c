@@ -4,11 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/err.h"
+#include "base/least.h"
 #include "base/memory.h"
 #include "option/flags.h"
 #include "responder/local_state.h"
 #include "text/message.h"
+#include "text/pyjson.h"
 
 /* The end of the reasoning, as the template writes it. */
 #define THOUGHT_END "\n</think>\n\n"
@@ -23,7 +26,8 @@ static struct local *own(struct responder *r)
 static void report_delta(const struct delta *d, void *arg)
 {
     static const enum news_kind kinds[] = {
-        [DELTA_REASONING] = NEWS_REASONING, [DELTA_CONTENT] = NEWS_TEXT, [DELTA_CALL_BEGIN] = NEWS_CALL_BEGIN, [DELTA_CALL_END] = NEWS_CALL,
+        [DELTA_REASONING] = NEWS_REASONING, [DELTA_CONTENT] = NEWS_TEXT, [DELTA_CALL_BEGIN] = NEWS_CALL_BEGIN,
+        [DELTA_CALL_PIECE] = NEWS_CALL_PIECE, [DELTA_CALL_END] = NEWS_CALL,
     };
     struct speech *s = arg;
     s->fn(&(struct news){.kind = kinds[d->kind], .text = d->text, .from = d->from, .truncated = d->truncated, .replayed = s->replayed}, s->arg);
@@ -208,8 +212,10 @@ static bool is_stop(const struct local *l, int32_t id)
 static bool take_sampling(struct local *l, const struct request *q, struct err *e)
 {
     struct sampling *s = &l->sampling;
+    struct guide *guide = s->guide;
     *s = q->sampling;
-    if (!biases_make(&l->biases, s->bias_words, s->n_bias_words, l->tok, e))
+    s->guide = guide;
+    if (!local_take_form(l, q, e) || !biases_make(&l->biases, s->bias_words, s->n_bias_words, l->tok, e))
         return false;
     if (q->no_calls && q->n_tools)
         biases_ban(&l->biases, "<tool_call>", l->tok);
@@ -260,9 +266,19 @@ static bool submit(struct local *l)
     ids_append(&ids, l->speech.ids.data, l->speech.ids.n);
     s.max_tokens = tokens_left(l);
     s.n_answer_prefix = l->speech.ids.n;
-    bool fits = ids.n < l->info.n_ctx;
+    struct placed p;
+    if (l->source->files) {
+        const bool room = ids.n + sights_extra(&l->sights, ids.data, ids.n, l->pad) < l->info.n_ctx;
+        if (room)
+            l->serial = l->source->ops->submit(l->source, l->conversation, spans_text(ids.data, ids.n), l->prompt.snapshot_pos, &s);
+        ids_free(&ids);
+        return room;
+    }
+    const int snapshot_pos = l->prompt.snapshot_pos + sights_extra(&l->sights, l->prompt.ids.data, l->prompt.snapshot_pos, l->pad);
+    bool fits = sights_place(&l->sights, &ids, l->pad, false, &p, NULL) && p.ids.n < l->info.n_ctx;
     if (fits)
-        l->serial = l->source->ops->submit(l->source, l->conversation, &ids, l->prompt.snapshot_pos, &s);
+        l->serial = l->source->ops->submit(l->source, l->conversation, p.spans, snapshot_pos, &s);
+    placed_free(&p);
     ids_free(&ids);
     return fits;
 }
@@ -287,6 +303,7 @@ void local_gone(struct local *l)
     };
     bool waits = l->speaking != SILENT && !l->so_far.n_tokens;
     l->gone = true;
+    l->awaits = l->early.awaits = false;
     l->serial = 0;
     if (waits) {
         speech_finish(&l->speech, true);
@@ -303,6 +320,7 @@ void local_break_off(struct local *l)
         return;
     speech_finish(&l->speech, true);
     l->speaking = SILENT;
+    l->awaits = false;
     l->serial = 0;
 }
 
@@ -333,11 +351,30 @@ static bool has_answer(const struct request *q)
     return i < q->n_messages;
 }
 
-/* Takes the prompt from the request's tokens. */
+/* Writes the files of a request's pictures as JSON. */
+static void list_files(const struct request *q, struct buf *out)
+{
+    buf_reset(out);
+    for (int i = 0; i < q->n_messages; i++)
+        for (int k = 0; k < q->messages[i].n_media; k++) {
+            const struct media *m = &q->messages[i].pictures[k];
+            buf_adds(out, out->len ? ", {\"name\": " : "[{\"name\": ");
+            pyjson_quote(m->name.p ? m->name : text_of(""), out);
+            buf_adds(out, ", \"source\": {\"data\": \"");
+            base64_add(out, m->bytes);
+            buf_adds(out, "\"}}");
+        }
+    buf_adds(out, out->len ? "]" : "");
+}
+
+/* Takes the prompt from the request's tokens, and its pictures from its messages. */
 static bool take_plain(struct local *l, const struct request *q, struct err *e)
 {
     const struct ids *plain = q->plain;
     prompt_forget(&l->prompt);
+    buf_reset(&l->source->pictures);
+    if (!sights_take(&l->sights, local_views(l), q->messages, q->n_messages, e))
+        return false;
     if (!plain->n)
         return err_set(e, "the prompt has no tokens");
     for (int i = 0; i < plain->n; i++)
@@ -357,12 +394,43 @@ static bool take_messages(struct local *l, const struct request *q, struct err *
         prompt_answered(&l->prompt, &l->speech.ids, l->tok);
     else
         prompt_forget(&l->prompt);
+    if (!sights_take(&l->sights, local_views(l), q->messages, q->n_messages, e))
+        return false;
+    if (l->source->files)
+        list_files(q, &l->source->pictures);
     if (!prompt_make(&l->prompt, &c, q->made ? &(struct made){q->made, q->snapshot_pos} : NULL, l->tok, e))
         return false;
     const struct ids *head = &l->head, *all = &l->prompt.ids;
     if (q->apart && head->n && head->n <= all->n && !memcmp(head->data, all->data, (size_t)head->n * sizeof *head->data))
         l->prompt.snapshot_pos = head->n / ENGINE_BLOCK * ENGINE_BLOCK;         /* where reading ahead ended */
     return true;
+}
+
+/* False with the reason if a message has a picture and the model cannot see.  Several clients of servers look for "does not support image input" or
+ * "not a multimodal model", send the history again without pictures, and continue. */
+static bool can_see(const struct local *l, const struct request *q, struct err *e)
+{
+    for (int i = 0; i < q->n_messages && !l->base.can.pictures; i++) {
+        const struct message *m = &q->messages[i];
+        if (m->n_media)
+            return err_set(e, "the model has no vision tower and does not support image input (it is not a multimodal model); leave %s out",
+                           m->pictures && m->pictures->name.n ? m->pictures->name.p : "the picture");
+    }
+    return true;
+}
+
+/* Submits the request when its pictures are decoded. */
+static void submit_seen(struct local *l)
+{
+    struct err e = {0};
+    const enum sights_state state = l->speaking == STOPPING ? SIGHTS_THERE : sights_update(&l->sights, local_views(l), &e);
+    l->awaits = state == SIGHTS_AWAITED;
+    if (l->speaking == STOPPING)
+        finish(l, END_INTERRUPTED, "");
+    else if (state == SIGHTS_FAILED)
+        finish(l, END_FAILED, e.msg);
+    else if (state == SIGHTS_THERE && !submit(l))
+        finish(l, END_CONTEXT, "");
 }
 
 enum request_result local_request(struct responder *r, const struct request *q, struct err *e)
@@ -372,15 +440,18 @@ enum request_result local_request(struct responder *r, const struct request *q, 
         err_set(e, "the q35chat that had loaded the model has ended");
         return REQUEST_REFUSED;
     }
-    if (!(q->plain ? take_plain(l, q, e) : take_messages(l, q, e)))
+    if (!can_see(l, q, e) || !(q->plain ? take_plain(l, q, e) : take_messages(l, q, e)))
         return REQUEST_REFUSED;
-    if (l->prompt.ids.n >= l->info.n_ctx) {
-        err_set(e, "This model's maximum context length is %d tokens; the prompt has %d", l->info.n_ctx, l->prompt.ids.n);
+    const int n_prompt = l->prompt.ids.n + sights_extra(&l->sights, l->prompt.ids.data, l->prompt.ids.n, l->pad);
+    if (n_prompt >= l->info.n_ctx) {
+        err_set(e, RESPONDER_TOO_LONG, l->info.n_ctx, n_prompt);
         return REQUEST_TOO_LONG;
     }
     if (!take_sampling(l, q, e))
         return REQUEST_REFUSED;
     l->sampling.patience_ms = q->patience_ms;
+    l->sampling.client = q->client;
+    l->early.awaits = false;
     l->conversation = q->conversation;
     l->answered_before = has_answer(q);
     l->think_budget = q->think_budget;
@@ -390,8 +461,8 @@ enum request_result local_request(struct responder *r, const struct request *q, 
         finish(l, END_INTERRUPTED, "");
     else if (ids->n && is_stop(l, ids->data[ids->n - 1]))
         finish(l, END_STOP, "");             /* the answer branches off with its end */
-    else if (!submit(l))
-        finish(l, END_CONTEXT, "");
+    else
+        submit_seen(l);
     return REQUEST_TAKEN;
 }
 
@@ -411,26 +482,72 @@ bool local_prompt(struct responder *r, const struct request *q, struct ids *out,
 int local_count_prompt(struct responder *r, const struct request *q, struct err *e)
 {
     struct ids ids = {0};
-    int n = local_prompt(r, q, &ids, NULL, e) ? ids.n : -1;
+    const bool ok = can_see(own(r), q, e) && local_prompt(r, q, &ids, NULL, e);
+    const int n = ok ? ids.n + sights_measure(&local_views(own(r))->limits, q->messages, q->n_messages) : -1;
     ids_free(&ids);
     return n;
+}
+
+int local_used(const struct responder *r)
+{
+    const struct local *l = (const struct local *)r;
+    return l->prompt.ids.n + sights_extra(&l->sights, l->prompt.ids.data, l->prompt.ids.n, l->pad) + l->speech.ids.n;
+}
+
+/* Gives the engine the beginning of the next prompt when its pictures are decoded. */
+static void read_early(struct local *l)
+{
+    struct placed p;
+    const enum sights_state state = sights_update(&l->early.sights, local_views(l), NULL);
+    l->early.awaits = state == SIGHTS_AWAITED;
+    if (state != SIGHTS_THERE)
+        return;
+    if (l->source->files) {             /* as far as there is no picture */
+        int n = 0;
+        while (n < l->early.ids.n && l->early.ids.data[n] != l->pad)
+            n++;
+        l->source->ops->read_ahead(l->source, l->early.conversation, spans_text(l->early.ids.data, n), least(n, l->early.snapshot_pos));
+        return;
+    }
+    if (sights_place(&l->early.sights, &l->early.ids, l->pad, true, &p, NULL)) {
+        const int snapshot_pos = l->early.snapshot_pos + sights_extra(&l->early.sights, l->early.ids.data, l->early.snapshot_pos, l->pad);
+        l->source->ops->read_ahead(l->source, l->early.conversation, p.spans, snapshot_pos);
+    }
+    placed_free(&p);
 }
 
 void local_read_ahead(struct responder *r, const struct request *q)
 {
     struct local *l = own(r);
+    l->early.awaits = false;
     if (q->plain) {
-        l->source->ops->read_ahead(l->source, q->conversation, q->plain, q->snapshot_pos);
+        l->source->ops->read_ahead(l->source, q->conversation, spans_text(q->plain->data, q->plain->n), q->snapshot_pos);
         return;
     }
+    if (!can_see(l, q, NULL) || !sights_take(&l->early.sights, local_views(l), q->messages, q->n_messages, NULL))
+        return;
     struct conversation c = conversation_of(q);
-    const struct text typed = q->messages[q->n_messages - 1].content;
+    const struct message *last = &q->messages[q->n_messages - 1];
     c.generation_prompt = c.thinking = false;
     struct ids ids = {0};
     /* the snapshot is made before the typed words, which may change */
-    if (typed.n ? prompt_typed(&l->head, typed.p, l->tok, &ids) : prompt_beginning(&c, l->tok, &l->head))
-        l->source->ops->read_ahead(l->source, q->conversation, typed.n ? &ids : &l->head, l->head.n);
+    const struct ids *beginning = last->content.n ? &ids : &l->head;
+    if (last->content.n ? prompt_typed(&l->head, last, l->tok, &ids) : prompt_beginning(&c, l->tok, &l->head)) {
+        l->early.ids.n = 0;
+        ids_append(&l->early.ids, beginning->data, beginning->n);
+        l->early.conversation = q->conversation;
+        l->early.snapshot_pos = l->head.n;
+        read_early(l);
+    }
     ids_free(&ids);
+}
+
+void local_seen(struct local *l)
+{
+    if (l->early.awaits)
+        read_early(l);
+    if (l->awaits)
+        submit_seen(l);
 }
 
 void local_interrupt(struct responder *r)
@@ -442,6 +559,8 @@ void local_interrupt(struct responder *r)
     l->enough = l->telling;
     if (l->serial)
         l->source->ops->interrupt(l->source, l->serial);
+    else if (l->awaits)
+        views_notice(local_views(l));
 }
 
 bool local_end_thought(struct responder *r)
@@ -462,7 +581,7 @@ static int count_typed(const struct local *l, const struct stats *t)
 {
     const struct ids *head = &l->head, *all = &l->prompt.ids;
     bool begins = head->n && head->n <= all->n && !memcmp(head->data, all->data, (size_t)head->n * sizeof *head->data);
-    int after = begins ? t->n_cached - head->n : 0;
+    int after = begins ? t->n_cached - head->n - sights_extra(&l->sights, head->data, head->n, l->pad) : 0;
     return after <= 0 ? 0 : after < t->n_ahead ? after : t->n_ahead;
 }
 
@@ -492,7 +611,10 @@ static void report_refill(const struct local *l, const struct refill *r)
     struct buf why = {0};
     if (!r->happened || (!r->resident && !l->answered_before))
         return;
-    refill_describe(r, &l->prompt.ids, l->tok, &why);
+    struct placed p;
+    sights_place(&l->sights, &l->prompt.ids, l->pad, true, &p, NULL);
+    refill_describe(r, &p.ids, l->tok, &why);
+    placed_free(&p);
     responder_tell(&l->base, &(struct news){.kind = NEWS_REFILL, .text = text_of(buf_str(&why))});
     buf_free(&why);
 }
@@ -672,5 +794,10 @@ void local_free_answer(struct local *l)
     speech_free(&l->speech);
     prompt_free(&l->prompt);
     ids_free(&l->head);
+    ids_free(&l->early.ids);
+    sights_free(&l->early.sights, local_views(l));
+    sights_free(&l->sights, local_views(l));
+    views_close(&l->views);
     biases_free(&l->biases);
+    local_free_guide(l);
 }

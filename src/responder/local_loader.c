@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/quiet.h"
+#include "base/worker.h"
 
 /* Shared by the owner and the thread; the last of the two frees it. */
 struct loader {
@@ -19,7 +19,9 @@ struct loader {
     bool  running;                      /* for the owner: the thread was not joined yet */
     char *dir;
     int   fd;                           /* eventfd */
+    bool  guides;
     struct tokenizer *tok;
+    struct guide_vocabulary *vocabulary;
     struct err e;
 };
 
@@ -27,6 +29,7 @@ static void drop(struct loader *l)
 {
     if (atomic_fetch_sub(&l->owners, 1) > 1)
         return;
+    guide_vocabulary_release(l->vocabulary);
     tokenizer_close(l->tok);
     if (l->fd >= 0)
         close(l->fd);
@@ -38,14 +41,17 @@ static void *run(void *arg)
 {
     struct loader *l = arg;
     l->tok = tokenizer_open(l->dir, &l->e);
-    eventfd_write(l->fd, 1);            /* publishes tok and e */
+    if (l->tok && l->guides)
+        l->vocabulary = guide_vocabulary_of(l->tok);
+    eventfd_write(l->fd, 1);            /* publishes all of it */
     drop(l);
     return NULL;
 }
 
-struct loader *loader_start(const char *dir, struct err *e)
+struct loader *loader_start(const char *dir, bool guides, struct err *e)
 {
     struct loader *l = memory_zeroed(1, sizeof *l);
+    l->guides = guides;
     l->dir = memory_strdup(dir);
     l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = l->fd < 0 ? errno : 0;
@@ -76,6 +82,13 @@ bool loader_take(struct loader *l, struct tokenizer **tok, struct err *e)
     *e = l->e;
     l->tok = NULL;
     return true;
+}
+
+struct guide_vocabulary *loader_take_vocabulary(struct loader *l)
+{
+    struct guide_vocabulary *v = l->vocabulary;
+    l->vocabulary = NULL;
+    return v;
 }
 
 void loader_stop(struct loader *l)

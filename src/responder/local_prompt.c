@@ -13,7 +13,7 @@ static bool rest_after(const struct segments *all, const struct buf *held, struc
     for (; i < all->n && done < held->len; i++) {
         const struct segment *s = &all->items[i];
         size_t left = held->len - done, n = s->text.n < left ? s->text.n : left;
-        if (memcmp(s->text.p, held->data + done, n) || (n < s->text.n && s->control))
+        if (memcmp(s->text.p, held->data + done, n) || (n < s->text.n && (s->control || s->ids)))
             return false;
         done += n;
         if (n == s->text.n)
@@ -97,14 +97,14 @@ static int last_of(const struct ids *ids, int32_t id)
 }
 
 /* Only the message is encoded: it begins with a control token, and no other token spans that one. */
-bool prompt_typed(const struct ids *head, const char *words, const struct tokenizer *tok, struct ids *out)
+bool prompt_typed(const struct ids *head, const struct message *typed, const struct tokenizer *tok, struct ids *out)
 {
-    struct message user = {.role = ROLE_USER};
+    struct message user = *typed;
     const struct conversation c = {.messages = &user, .n_messages = 1};
     struct ids message = {0};
     struct buf one = {0}, other = {0};
-    buf_addf(&one, "%s x", words);
-    buf_addf(&other, "%s\n.", words);
+    buf_addf(&one, "%s x", typed->content.p);
+    buf_addf(&other, "%s\n.", typed->content.p);
     bool ok = encode_common(&c, one.data, other.data, tok, &message);
     int32_t start = tokenizer_special(tok, "<|im_start|>");
     int before = last_of(head, start), from = last_of(&message, start);

@@ -3,8 +3,7 @@
  * Within a turn, a request after tool calls begins with tokens that the engine holds: the prompt before it and the ids that were sampled.  Where the
  * template writes the same text, these ids are used as they are, because encoding the text again may give others and lose the cache; only the rest is
  * encoded. */
-#ifndef Q35_RESPONDER_LOCAL_PROMPT_H
-#define Q35_RESPONDER_LOCAL_PROMPT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,12 +34,10 @@ bool prompt_make(struct prompt *p, const struct conversation *c, const struct ma
 void prompt_answered(struct prompt *p, const struct ids *sampled, const struct tokenizer *tok);
 /* Makes the ids with which the prompt begins whatever its last message says. */
 bool prompt_beginning(const struct conversation *c, const struct tokenizer *tok, struct ids *out);
-/* Makes the ids with which a prompt begins whose beginning `head` is known and whose last message begins with these whole words. */
-bool prompt_typed(const struct ids *head, const char *words, const struct tokenizer *tok, struct ids *out);
+/* Makes the ids with which a prompt begins whose beginning `head` is known and whose last message begins like this one: pictures, whole words. */
+bool prompt_typed(const struct ids *head, const struct message *typed, const struct tokenizer *tok, struct ids *out);
 void prompt_forget(struct prompt *p);                   /* a new turn begins */
 void prompt_free(struct prompt *p);
 
 /* Appends why more of the prompt `ids` was computed than what is new in it, as a line. */
 void refill_describe(const struct refill *r, const struct ids *ids, const struct tokenizer *tok, struct buf *out);
-
-#endif

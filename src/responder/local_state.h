@@ -1,9 +1,10 @@
 /* The inside of the responder in this process, for local.c and local_answer.c.  No other file includes this. */
-#ifndef Q35_RESPONDER_LOCAL_STATE_H
-#define Q35_RESPONDER_LOCAL_STATE_H
+#pragma once
 
 #include "base/buf.h"
+#include "guide/guide.h"
 #include "responder/local_loader.h"
+#include "responder/local_pictures.h"
 #include "responder/local_prompt.h"
 #include "responder/source.h"
 #include "text/stream.h"
@@ -29,6 +30,14 @@ struct biases {
     int32_t *ids;
     float   *values;
     int      n;
+};
+
+/* A guide, and what it was made of. */
+enum { LOCAL_GUIDES = 4 };
+struct made_guide {
+    struct buf      key;
+    enum guide_kind kind;
+    struct guide   *guide;
 };
 
 /* The answer under way.  It is one request to the engine or several: after a request that ends where the budget of reasoning does, or that
@@ -58,8 +67,16 @@ struct local {
 
     uint64_t        conversation;       /* of the answer */
     struct prompt   prompt;
+    struct sights   sights;             /* the pictures of that prompt */
+    bool            awaits;             /* the request waits until they are decoded; it has no serial yet */
+    struct views    views;              /* pictures that were decoded; guests use those of the host */
+    int32_t         pad;                /* <|image_pad|>; -1: the vocabulary has none */
     struct ids      head;               /* the beginning of the next prompt that was read ahead last */
+    struct { bool awaits; uint64_t conversation; int snapshot_pos; struct ids ids; struct sights sights; } early;       /* what is read ahead next */
     struct biases   biases;
+    struct guide_vocabulary *vocabulary;        /* of `tok`, in the responder that has its own tokenizer; NULL: not made yet */
+    struct made_guide made[LOCAL_GUIDES];       /* the newest guides, there */
+    unsigned        next_made;
     struct sampling sampling;           /* of the answer, but for what differs between its requests to the engine */
     int             think_budget;
     struct speech   speech;
@@ -75,12 +92,15 @@ struct local {
 /* --- local_answer.c: one answer, from the request on --- */
 
 enum request_result local_request(struct responder *r, const struct request *q, struct err *e);
+int  local_used(const struct responder *r);
 int  local_count_prompt(struct responder *r, const struct request *q, struct err *e);
 bool local_prompt(struct responder *r, const struct request *q, struct ids *out, int *snapshot_pos, struct err *e);
 void local_read_ahead(struct responder *r, const struct request *q);
 void local_interrupt(struct responder *r);
 bool local_end_thought(struct responder *r);
 void local_event(struct local *l, const struct event *ev);     /* reading, tokens, done */
+void local_seen(struct local *l);                      /* pictures have been decoded: what waited for them goes on */
+static inline struct views *local_views(struct local *l) { return l->host ? &l->host->views : &l->views; }
 void local_break_off(struct local *l);                 /* the engine is gone: reports what was held back */
 void local_gone(struct local *l);                      /* the other program is gone: NEWS_GONE */
 bool local_tokens(struct responder *r, const struct spoken *s, struct tokens *out);
@@ -88,4 +108,10 @@ bool local_says(struct responder *r, const struct spoken *s, const struct tokens
 bool local_check_biases(const struct responder *r, const char *const *items, int n, struct err *e);
 void local_free_answer(struct local *l);
 
-#endif
+/* --- local_guide.c: the form of an answer, and its calls --- */
+
+/* Makes the guide of l->sampling for the form of the request and for its tools, in place of the one before; NULL: there is none.  For the engine of
+ * another q35chat says in l->source->wish what it is to be made of.  False with the reason: the form cannot be enforced.  Calls that cannot be
+ * guided are left to the model, with a note. */
+bool local_take_form(struct local *l, const struct request *q, struct err *e);
+void local_free_guide(struct local *l);

@@ -1,9 +1,7 @@
 /* The engine in this process. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/memory.h"
 #include "responder/source.h"
 
@@ -22,9 +20,9 @@ static const struct near *own_const(const struct source *s)
     return (const struct near *)s;
 }
 
-static uint32_t submit(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos, const struct sampling *sampling)
+static uint32_t submit(struct source *s, uint64_t conversation, struct spans prompt, int snapshot_pos, const struct sampling *sampling)
 {
-    return engine_submit(own(s)->engine, conversation, ids->data, ids->n, snapshot_pos, sampling);
+    return engine_submit(own(s)->engine, conversation, prompt, snapshot_pos, sampling);
 }
 
 static void interrupt(struct source *s, uint32_t serial)
@@ -32,9 +30,9 @@ static void interrupt(struct source *s, uint32_t serial)
     engine_interrupt(own(s)->engine, serial);
 }
 
-static void read_ahead(struct source *s, uint64_t conversation, const struct ids *ids, int snapshot_pos)
+static void read_ahead(struct source *s, uint64_t conversation, struct spans prompt, int snapshot_pos)
 {
-    engine_read_ahead(own(s)->engine, conversation, ids->data, ids->n, snapshot_pos);
+    engine_read_ahead(own(s)->engine, conversation, prompt, snapshot_pos);
 }
 
 static void save(struct source *s, uint64_t conversation, const char *path)
@@ -79,7 +77,7 @@ static void close_near(struct source *s)
 }
 
 static const struct source_ops ops = {
-    .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = save, .restore = restore, .keep = keep, .fd = fd,
+    .guides = true, .submit = submit, .interrupt = interrupt, .read_ahead = read_ahead, .save = save, .restore = restore, .keep = keep, .fd = fd,
     .drain = drain, .info = info, .machine = machine, .close = close_near,
 };
 
@@ -87,6 +85,7 @@ struct source *source_near(const struct engine_options *o, struct err *e)
 {
     struct near *near = memory_zeroed(1, sizeof *near);
     near->base.ops = &ops;
+    near->base.pixels = true;
     near->engine = engine_open(o, e);
     if (near->engine)
         return &near->base;

@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/grow.h"
 #include "base/memory.h"
 #include "base/unicode.h"
+#include "guide/form.h"
 #include "option/endpoint.h"
-#include "responder/responder.h"
 #include "remote/body.h"
 #include "remote/client.h"
+#include "responder/responder.h"
 
 /* The answer under way.
  *
@@ -34,6 +34,7 @@ struct remote {
     struct model_info info;
     int    ctx;                         /* tokens of context, if the server does not say */
     bool   known, dead;
+    enum form_kind lacks;               /* a form that the server does not take, of which a note was reported */
     bool   attached;                    /* when it is ready, a note says that another program has loaded the model */
     enum speaking speaking;
     struct stats stats;
@@ -72,10 +73,12 @@ static bool write_body(const struct remote *r, const struct request *q, struct b
     const char *told = client_reasoning_name(r->client);
     int n;
     struct message *messages = messages_of(q, &n);
+    const bool calls = m->dialect->own || q->form.kind == FORM_ANY || q->form.kind == FORM_CALLS;       /* others take a form or tools, not both */
     struct body b = {
-        .model = buf_str(&m->id), .dialect = m->dialect, .messages = messages, .n_messages = n, .tools = q->tools, .n_tools = q->n_tools,
+        .model = buf_str(&m->id), .dialect = m->dialect, .messages = messages, .n_messages = n, .tools = q->tools, .n_tools = calls ? q->n_tools : 0,
         .reasoning_name = told ? told : m->dialect->own ? "reasoning_content" : NULL, .thinking = q->thinking, .continues = n > q->n_messages,
         .sampling = &q->sampling, .think_budget = q->think_budget,
+        .form = &q->form,
     };
     bool ok = body_write(&b, out, e);
     free(messages);
@@ -96,6 +99,28 @@ static size_t most_bytes(const struct remote *r, const struct request *q)
     return (size_t)(most && most < n ? most : n) * TOKEN_BYTES + BESIDE;
 }
 
+/* Reports once that the server does not take such a form. */
+static void note_form(struct remote *r, enum form_kind kind)
+{
+    static const char *const words[] = {[FORM_JSON] = "JSON", [FORM_SCHEMA] = "a schema", [FORM_PATTERN] = "a pattern", [FORM_CHOICES] = "choices"};
+    char note[120];
+    if (kind == FORM_ANY || kind == FORM_CALLS || kind == r->lacks || body_takes_form(client_model(r->client)->dialect, kind))
+        return;
+    r->lacks = kind;
+    snprintf(note, sizeof note, "the server cannot hold an answer to %s: it is asked for it in words, and the answer is checked here", words[kind]);
+    responder_tell(&r->base, &(struct news){.kind = NEWS_NOTE, .text = text_of(note)});
+}
+
+/* False with the reason if a q35chat would refuse the form.  Other servers may enforce what we cannot. */
+static bool may_have_form(const struct remote *r, const struct form *f, struct err *e)
+{
+    if (f->kind == FORM_ANY || f->kind == FORM_CALLS || !client_model(r->client)->dialect->own)
+        return true;
+    struct grammar *g = form_grammar(f, e);
+    grammar_release(g);
+    return g != NULL;
+}
+
 static enum request_result request(struct responder *base, const struct request *q, struct err *e)
 {
     struct remote *r = own(base);
@@ -104,10 +129,11 @@ static enum request_result request(struct responder *base, const struct request 
         err_set(e, "a server cannot continue an answer that was stopped while it reasoned; /regen asks for another one");
         return REQUEST_REFUSED;
     }
-    if (!write_body(r, q, &body, e)) {
+    if (!may_have_form(r, &q->form, e) || !write_body(r, q, &body, e)) {
         buf_free(&body);
         return REQUEST_REFUSED;
     }
+    note_form(r, q->form.kind);
     r->stats = (struct stats){0};
     r->asked_ns = clock_ns();
     r->first_ns = 0;
@@ -366,6 +392,7 @@ struct responder *remote_open(const struct options *o, struct err *e)
         const struct client_options co = {.url = ep.url, .model = ep.model, .dialect = ep.dialect, .key = ep.key.len ? ep.key.data : NULL,
                                           .key_from = ep.key_from.data, .ca_file = ep.ca_file.len ? ep.ca_file.data : NULL};
         r->base.can.choose = true;
+        r->base.can.pictures = true;        /* a server that takes none says so */
         r->n_address = strlen(co.url);
         buf_addf(&r->name, "%s%s%s", co.url, co.model ? " " : "", co.model ? co.model : "");
         made = finish_open(r, &co, e);

@@ -1,6 +1,5 @@
 /* The responder on another machine or in another program: an OpenAI-compatible server (src/remote). */
-#ifndef Q35_RESPONDER_REMOTE_H
-#define Q35_RESPONDER_REMOTE_H
+#pragma once
 
 #include "base/err.h"
 #include "option/options.h"
@@ -12,5 +11,3 @@ struct responder;
 struct responder *remote_open(const struct options *o, struct err *e);
 /* Opens a server of this user that listens on `socket` and has loaded the model of `dir`, which sessions store.  tells: a note says so. */
 struct responder *remote_attach(const struct options *o, const char *socket, const char *dir, bool tells, struct err *e);
-
-#endif

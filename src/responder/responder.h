@@ -4,12 +4,11 @@
  * All functions are called from one thread, and none but close() waits for the model.  The responder reports what happens as news: drain(), and
  * also request(), calls the owner's function with each.  For each accepted request these are
  *
- *     READING*  { TOKEN  REASONING  TEXT  CALL_BEGIN CALL }*  REFILL?  DONE
+ *     READING*  { TOKEN  REASONING  TEXT  CALL_BEGIN CALL_PIECE* CALL }*  REFILL?  DONE
  *
  * with DONE exactly once, unless FATAL comes first.  If the request gave the beginning of the answer, that comes first, in news marked `replayed`.
  * The owner's function may call interrupt(): no more tokens follow then.  From DONE on it may make the next request. */
-#ifndef Q35_RESPONDER_RESPONDER_H
-#define Q35_RESPONDER_RESPONDER_H
+#pragma once
 
 #include <poll.h>
 #include <stdbool.h>
@@ -17,6 +16,7 @@
 #include <stdint.h>
 
 #include "answer/end.h"
+#include "answer/form.h"
 #include "answer/machine.h"
 #include "answer/sampling.h"
 #include "answer/stats.h"
@@ -42,6 +42,7 @@ struct responder_can {
     bool keeps;                         /* save() and restore() */
     bool plain;                         /* request.plain; encode() and prompt() */
     bool idle;                          /* requests that nobody waits for cost nothing: the engine is in this process */
+    bool pictures;                      /* messages may have pictures */
     bool choose;                        /* it may have several models: models() and choose().  True from the beginning or never */
 };
 
@@ -58,15 +59,21 @@ struct request {
     int  n_messages;
     const struct text *tools;           /* JSON texts of the tools that may be called */
     int  n_tools;
+    const struct text *allowed;         /* [n_allowed] names of those of them that the model may call, where its calls are guided; none: all */
+    int  n_allowed;
+    bool free_calls;                    /* calls are not guided, unless the answer must have one or have a form */
     bool no_calls;                      /* the model may call none of the tools, though the prompt names them; not every responder can prevent it */
     bool thinking;                      /* the model reasons before it answers */
     int  think_budget;                  /* tokens of reasoning after which the answer begins; 0: no limit */
     bool apart;                         /* the next prompt will not have the last message: the snapshot is made before it */
     bool follows;                       /* the messages are those of the request before, its answer, and the results of its calls */
     struct sampling sampling;
+    struct form form;                   /* that the answer must have, after the reasoning, if it is not a call of a tool; a responder that cannot
+                                         * enforce it refuses the request */
     struct given prefix;
     const struct ids *plain;            /* the prompt as tokens, instead of messages and tools; the answer is not parsed.  NULL: no such prompt */
-    int  patience_ms;                   /* requests that come within this time go first (base/due.h); 0: a person waits for the answer */
+    uint32_t client;                    /* whose it is, for shares of what stays in memory; 0: a person's, or not known */
+    int  patience_ms;                   /* requests that come within this time go first (base/clock.h); 0: a person waits for the answer */
     const struct ids *made;             /* tokens of the prompt, as prompt() made them of messages and tools; NULL: request() makes them */
     int  snapshot_pos;                  /* tokens of `plain` or `made` that the next prompt will share; 0: all */
 };
@@ -83,6 +90,7 @@ enum news_kind {
     NEWS_REASONING,             /* text, from */
     NEWS_TEXT,                  /* text, from */
     NEWS_CALL_BEGIN,            /* text: the tool's name; id */
+    NEWS_CALL_PIECE,            /* text: the next part of the arguments, where they come in parts; NEWS_CALL has all of them (text/stream.h) */
     NEWS_CALL,                  /* text: arguments; truncated: the answer ended within the call */
     NEWS_RESTORED,              /* done: tokens that came back; text: why the file cannot be used, and whether it is deleted */
     NEWS_SAVED,                 /* done: bytes written, total: bytes of the file; text: why it could not be written */
@@ -119,6 +127,9 @@ struct spoken {
     const struct text *tools;           /* tools that are offered now; the answer may call others */
     int  n_tools;
 };
+
+/* The sentence of REQUEST_TOO_LONG, with the tokens of the context and of the prompt.  Programs look for its first words. */
+#define RESPONDER_TOO_LONG "This model's maximum context length is %d tokens; the prompt has %d"
 
 enum request_result { REQUEST_TAKEN, REQUEST_REFUSED, REQUEST_TOO_LONG };
 
@@ -175,6 +186,7 @@ struct responder {
     const char *model;                  /* the model's directory, which sessions record; with a server its address, a blank and the model's name */
     const char *address;                /* of the server that `model` was loaded by, which sessions record instead; NULL: none that was asked for */
     const char *notice;                 /* lines about the model for the user, or NULL */
+    int least_pixels, most_pixels;      /* of a picture: it is resized to have so many; 0: not known */
     const char *more_room;              /* how a user gets a larger context, as the end of a sentence; NULL: there is no way */
     struct responder *(*instead)(const struct options *o, struct err *e);     /* opens another responder after NEWS_GONE; NULL: that never comes */
     bool again;                         /* `instead` opens the same server again, and loads no model */
@@ -186,5 +198,3 @@ static inline void responder_tell(const struct responder *r, const struct news *
 {
     r->fn(it, r->arg);
 }
-
-#endif

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/grow.h"
 #include "base/memory.h"
 #include "config/limits.h"
+#include "serve/seen.h"
 #include "serve/server_state.h"
 #include "session/file.h"
 #include "text/pyjson.h"
@@ -24,7 +24,7 @@ static void send_lines(struct exchange *x, const struct buf *lines)
 /* Adds a q35chat and begins its stream with these lines. */
 static void add(struct attached_list *l, struct exchange *x, struct text name, const struct buf *lines)
 {
-    l->all = grow(l->all, l->n, &l->cap, sizeof *l->all);
+    l->all = memory_grow(l->all, l->n, &l->cap, sizeof *l->all);
     struct attached *a = &l->all[l->n++];
     *a = (struct attached){.x = x, .name = memory_zeroed(1, name.n + 1)};
     memcpy(a->name, name.p, name.n);
@@ -120,12 +120,92 @@ static bool read_conversation(const struct pyjson *top, uint64_t *to, struct are
     return true;
 }
 
+/* Reads the files of the pictures, whose pads are in the prompt, as a message of their own. */
+static bool read_pictures(struct question *q, const struct pyjson *list, struct err *e)
+{
+    struct err why = {{0}};
+    if (!list)
+        return true;
+    if (list->kind != PY_LIST || list->n > LIMIT_PICTURES)
+        return err_set(e, "pictures is no list of at most %d", LIMIT_PICTURES);
+    struct message *m = arena_alloc(&q->mem, sizeof *m);
+    struct media *all = arena_array(&q->mem, list->n + 1, sizeof *all);
+    *m = (struct message){.role = ROLE_USER, .content = text_of(""), .pictures = all, .n_media = (int)list->n};
+    for (size_t i = 0; i < list->n; i++) {
+        const struct pyjson *name = pyjson_get(&list->items[i], "name");
+        const bool named = name && name->kind == PY_STR && name->text.n;
+        all[i].name = text_of(named ? arena_strndup(&q->mem, name->text.p, name->text.n) : "a picture");
+        if (!seen_read(&list->items[i], &all[i], &q->mem, &why))
+            return err_set(e, "%s is not taken %s", all[i].name.p, why.msg);
+    }
+    q->request.messages = m;
+    q->request.n_messages = 1;
+    return true;
+}
+
 bool attached_read_prompt(struct question *q, const struct pyjson *top, struct err *e)
 {
     if (!question_ids(pyjson_get(top, "prompt"), &q->ids) || !q->ids.n)
         return err_set(e, "prompt is not a list of tokens");
     return read_conversation(top, &q->request.conversation, &q->mem, e)
-           && question_whole(top, "snapshot_pos", 0, q->ids.n, &q->request.snapshot_pos, e);
+           && question_whole(top, "snapshot_pos", 0, q->ids.n, &q->request.snapshot_pos, e) && read_pictures(q, pyjson_get(top, "pictures"), e);
+}
+
+/* Copies a list of texts.  False if it is none. */
+static bool read_texts(const struct pyjson *list, const struct text **to, int *n, struct arena *mem)
+{
+    if (!list || list->kind != PY_LIST || list->n > INT_MAX)
+        return false;
+    struct text *all = arena_array(mem, list->n + 1, sizeof *all);
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->items[i].kind != PY_STR)
+            return false;
+        all[i] = list->items[i].text;
+    }
+    *to = all;
+    *n = (int)list->n;
+    return true;
+}
+
+/* Copies the JSON of each tool. */
+static bool read_tools(const struct pyjson *list, struct request *r, struct arena *mem)
+{
+    if (!list || list->kind != PY_LIST || list->n > INT_MAX)
+        return false;
+    struct text *all = arena_array(mem, list->n + 1, sizeof *all);
+    for (size_t i = 0; i < list->n; i++) {
+        struct buf text = {0};
+        pyjson_dump(&list->items[i], &text);
+        all[i] = (struct text){arena_strndup(mem, buf_str(&text), text.len), text.len};
+        buf_free(&text);
+    }
+    r->tools = all;
+    r->n_tools = (int)list->n;
+    return true;
+}
+
+bool attached_read_guide(struct question *q, const struct pyjson *top, struct err *e)
+{
+    static const char *const kinds[] = {
+#define FORM_KIND(kind, name) [kind] = name,
+#include "config/form_kinds.def"
+    };
+    const struct pyjson *v = pyjson_get(top, "guide"), *kind = pyjson_get(v, "kind"), *text = pyjson_get(v, "text");
+    struct request *r = &q->request;
+    struct form *f = &r->form;
+    if (!v)
+        return true;
+    size_t i = 0;
+    while (i < sizeof kinds / sizeof *kinds && !(kind && kind->kind == PY_STR && text_is(kind->text, kinds[i])))
+        i++;
+    if (i == sizeof kinds / sizeof *kinds || !text || text->kind != PY_STR ||
+        !read_texts(pyjson_get(v, "choices"), &f->choices, &f->n_choices, &q->mem) ||
+        !read_texts(pyjson_get(v, "allowed"), &r->allowed, &r->n_allowed, &q->mem) ||
+        !read_tools(pyjson_get(v, "tools"), r, &q->mem))
+        return err_set(e, "guide is not what a q35chat sends");
+    f->kind = (enum form_kind)i;
+    f->text = text->text;
+    return question_flag(v, "loose", &f->loose, e) && question_flag(v, "one_call", &f->one_call, e) && question_flag(top, "rests", &r->thinking, e);
 }
 
 bool attached_read_name(const struct pyjson *top, struct text *name, struct err *e)

@@ -111,6 +111,9 @@ static void read_state(const struct buf *models, const struct buf *health, struc
     add(&s->model, model, "id");
     add(&s->root, model, "root");
     add(&s->options, model, "options");
+    add(&s->address, model, "address");
+    add(&s->key_file, model, "key_file");
+    add(&s->why, state, "why");
     s->protocol = whole(model, "protocol");
     s->n_ctx = whole(model, "max_model_len");
     s->n_running = whole(state, "running");
@@ -151,6 +154,9 @@ void control_state_free(struct control_state *s)
     buf_free(&s->model);
     buf_free(&s->root);
     buf_free(&s->options);
+    buf_free(&s->address);
+    buf_free(&s->key_file);
+    buf_free(&s->why);
 }
 
 enum control_found control_stop(const char *socket, struct err *e)

@@ -1,6 +1,5 @@
 /* Requests to a running server over its unix socket: for its state, or to stop. */
-#ifndef Q35_SERVE_CONTROL_H
-#define Q35_SERVE_CONTROL_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -13,6 +12,8 @@ enum control_found { CONTROL_NONE, CONTROL_FOUND, CONTROL_BUSY, CONTROL_FAILED }
 /* The state of a server. */
 struct control_state {
     struct buf model, root, options;    /* name, directory, options of the engine (control_engine_key()) */
+    struct buf why;                     /* why its self-check failed; empty: it did not */
+    struct buf address, key_file;       /* over TCP; empty: it listens on its unix socket alone */
     int  protocol;                      /* version of its protocol with other q35chats (config/limits.h); 0: older than the first number */
     int  n_ctx;                         /* context in tokens; 0: the model is loading */
     int  n_running, n_waiting, n_unread;        /* answers under way, requests in the queue, answers paused until their clients read */
@@ -27,5 +28,3 @@ enum control_found control_stop(const char *socket, struct err *e);
 void control_engine_key(const struct options *o, struct buf *out);
 /* Sets `path` to the socket that `given` names, or to the usual one. */
 void control_socket(const char *given, struct buf *path);
-
-#endif

@@ -85,12 +85,18 @@ void openai_error(const struct refusal *f, struct buf *out)
     buf_adds(out, "}}");
 }
 
-void openai_fail(struct response *r, const struct news *last, const char *why)
+void openai_fail(struct response *r, const struct refusal *f, const struct news *last)
 {
     (void)last;
     buf_adds(&r->out, "data: ");
-    openai_error(&(struct refusal){.status = 500, .message = why}, &r->out);
+    openai_error(f, &r->out);
     buf_adds(&r->out, "\n\n");
+}
+
+/* Appends a comment, which clients skip. */
+void openai_wait(struct response *r)
+{
+    buf_adds(&r->out, ": waiting\n\n");
 }
 
 /* ---- probabilities ---- */
@@ -105,10 +111,8 @@ static void add_token(const struct response *r, int32_t id, float prob, struct b
     buf_adds(out, "]");
 }
 
-/* Appends the first n tokens that response.c keeps. */
-static void add_logprobs(const struct response *r, int n, struct buf *out)
+void openai_tokens(const struct response *r, int n, struct buf *out)
 {
-    buf_adds(out, "{\"content\": [");
     for (int i = 0; i < n; i++) {
         const struct response_token *t = &r->tokens.all[i];
         buf_adds(out, i ? ", {" : "{");
@@ -121,6 +125,12 @@ static void add_logprobs(const struct response *r, int n, struct buf *out)
         }
         buf_adds(out, "]}");
     }
+}
+
+static void add_logprobs(const struct response *r, int n, struct buf *out)
+{
+    buf_adds(out, "{\"content\": [");
+    openai_tokens(r, n, out);
     buf_adds(out, "]}");
 }
 
@@ -190,22 +200,23 @@ static void add_call_head(struct buf *out, const struct response_call *call)
     buf_adds(out, ", \"arguments\": ");
 }
 
-/* The arguments of a streamed call begin with their brace at once: however the stream ends, they are not JSON before they are complete.  Empty ones
- * would count as a call without arguments. */
+/* The first event of a call has the brace of its arguments: empty ones would count as a call without arguments. */
 static void call_begin(struct response *r, const struct response_call *call)
 {
     struct buf delta = {0};
     buf_addf(&delta, "\"tool_calls\": [{\"index\": %d, ", r->calls.n - 1);
     add_call_head(&delta, call);
-    buf_adds(&delta, "\"{\"}}]");
+    pyjson_quote((struct text){call->arguments.data, call->arguments.len}, &delta);
+    buf_adds(&delta, "}}]");
     add_delta(r, &delta);
 }
 
-static void call_end(struct response *r, const struct response_call *call)
+static void call_piece(struct response *r, const struct response_call *call, struct text t)
 {
+    (void)call;
     struct buf delta = {0};
     buf_addf(&delta, "\"tool_calls\": [{\"index\": %d, \"function\": {\"arguments\": ", r->calls.n - 1);
-    pyjson_quote((struct text){call->arguments.data + 1, call->arguments.len - 1}, &delta);
+    pyjson_quote(t, &delta);
     buf_adds(&delta, "}}]");
     add_delta(r, &delta);
 }
@@ -262,5 +273,6 @@ static void whole(struct response *r, enum response_finish finish, const struct 
 
 const struct format format_openai = {
     .id = "chatcmpl-", .stream_type = "text/event-stream", .read = question_read, .begin = begin, .progress = progress, .reasoning = reasoning,
-    .text = text, .call_begin = call_begin, .call_end = call_end, .end = end, .fail = openai_fail, .whole = whole, .error = openai_error,
+    .text = text, .call_begin = call_begin, .call_piece = call_piece, .wait = openai_wait, .end = end, .fail = openai_fail, .whole = whole,
+    .error = openai_error,
 };

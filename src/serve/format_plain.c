@@ -102,6 +102,6 @@ static void whole(struct response *r, enum response_finish finish, const struct 
 }
 
 const struct format format_plain = {
-    .id = "cmpl-", .stream_type = "text/event-stream", .read = question_read_plain, .progress = progress, .text = text, .end = end,
-    .fail = openai_fail, .whole = whole, .error = openai_error,
+    .id = "cmpl-", .stream_type = "text/event-stream", .read = question_read_plain, .progress = progress, .text = text, .wait = openai_wait,
+    .end = end, .fail = openai_fail, .whole = whole, .error = openai_error,
 };

@@ -32,7 +32,7 @@ static bool read_request(struct question *q, struct text body, const struct opti
     q->plain = q->complete = q->streams = q->wants_progress = true;
     q->n_alternatives = -1;
     q->n_stops = 0;                     /* stop strings are the client's */
-    return attached_read_name(&top, &q->name, e) && attached_read_prompt(q, &top, e) &&
+    return attached_read_name(&top, &q->name, e) && attached_read_prompt(q, &top, e) && attached_read_guide(q, &top, e) &&
            question_whole(&top, "answer_prefix", 0, q->ids.n - 1, &q->n_answer_prefix, e) &&
            question_whole(&top, "draft_depth", -1, LIMIT_DRAFTS, &s->draft_depth, e) && question_flag(&top, "lookup", &s->lookup, e) &&
            question_whole(&top, "likely", 0, LIMIT_ALTERNATIVES, &s->n_alternatives, e);
@@ -85,10 +85,11 @@ static void end(struct response *r, enum response_finish finish, const struct ne
     add_done(r, last);
 }
 
-static void fail(struct response *r, const struct news *last, const char *why)
+static void fail(struct response *r, const struct refusal *f, const struct news *last)
 {
-    (void)why;
-    add_done(r, last);
+    (void)f;
+    if (last)
+        add_done(r, last);
 }
 
 const struct format format_tokens = {

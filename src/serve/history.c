@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "serve/seen.h"
 #include "text/template.h"
 
 struct reader {
@@ -56,8 +57,9 @@ __attribute__((format(printf, 2, 3))) static bool refuse_message(const struct re
 static const struct { const char *type, *key; } texts[] = {
     {"text", "text"}, {"input_text", "text"}, {"output_text", "text"}, {"refusal", "refusal"},
 };
-static const struct { const char *type, *what; } media[] = {
-    {"image", "image"}, {"image_url", "image"}, {"input_image", "image"}, {"image_file", "image"}, {"video", "video"}, {"video_url", "video"},
+static const struct { const char *type, *what; bool seen; } media[] = {
+    {"image", "image", true}, {"image_url", "image", true}, {"input_image", "image", true}, {"image_file", "image"},
+    {"video", "video"}, {"video_url", "video"},
     {"input_video", "video"}, {"audio", "audio"}, {"audio_url", "audio"}, {"input_audio", "audio"}, {"file", "file"}, {"input_file", "file"},
     {"document", "file"},
 };
@@ -76,6 +78,30 @@ static bool refuse_media(const struct reader *r, const char *what)
     return refuse_message(r, "this server does not support %s input (what it serves is not a multimodal model); send text only", what);
 }
 
+/* Adds the picture of a part.  The template refuses pictures in the system message; a result that stands first becomes text. */
+static bool read_picture(struct reader *r, const struct pyjson *part, struct message *m, struct buf *out)
+{
+    struct err why = {0};
+    struct media *pictures = (struct media *)m->pictures;
+    if (m->role == ROLE_SYSTEM)
+        return refuse_message(r, "a system message cannot have pictures");
+    if (m->role == ROLE_TOOL && !r->n)
+        return refuse_message(r, "a picture in a result needs the call before it");
+    if (!seen_read(part, &pictures[m->n_media], r->mem, &why))
+        return refuse_message(r, "this server does not support image input %s", why.msg);
+    pictures[m->n_media].name = text_of(arena_printf(r->mem, "picture %d of message %zu", m->n_media + 1, r->number));
+    m->media[m->n_media++] = out->len;
+    buf_adds(out, MEDIA_IMAGE);
+    return true;
+}
+
+/* Makes room for n pictures. */
+static void expect_pictures(struct reader *r, struct message *m, size_t n)
+{
+    m->media = arena_array(r->mem, n, sizeof *m->media);
+    m->pictures = arena_array(r->mem, n, sizeof *m->pictures);
+}
+
 static bool read_part(struct reader *r, const struct pyjson *part, size_t number, struct message *m, struct buf *out)
 {
     if (part->kind == PY_STR) {
@@ -84,7 +110,7 @@ static bool read_part(struct reader *r, const struct pyjson *part, size_t number
     }
     for (int i = 0; i < N_MEDIA; i++)
         if (is_part(part, media[i].type))
-            return refuse_media(r, media[i].what);
+            return media[i].seen ? read_picture(r, part, m, out) : refuse_media(r, media[i].what);
     for (int i = 0; i < N_TEXTS; i++)
         if (is_part(part, texts[i].type)) {
             const struct pyjson *v = given_text(part, texts[i].key);
@@ -108,18 +134,34 @@ static bool read_parts(struct reader *r, const struct pyjson *parts, struct mess
 {
     struct buf out = {0};
     bool ok = true;
+    expect_pictures(r, m, parts->n);
     for (size_t i = 0; ok && i < parts->n; i++)
         ok = read_part(r, &parts->items[i], i + 1, m, &out);
     m->content = kept(r, &out);
     return ok;
 }
 
+/* Reads pictures as ollama has them, beside a content that is a text: they come before it. */
+static bool read_images(struct reader *r, const struct pyjson *images, const struct pyjson *content, struct message *m)
+{
+    struct buf out = {0};
+    bool ok = (images->kind == PY_LIST && (!content || content->kind == PY_STR)) ||
+              refuse_message(r, "its images are no list beside a content that is a text");
+    expect_pictures(r, m, ok ? images->n : 0);
+    for (size_t i = 0; ok && i < images->n; i++)
+        ok = read_picture(r, &images->items[i], m, &out);
+    if (content && content->kind == PY_STR)
+        buf_add(&out, content->text.p, content->text.n);
+    m->content = kept(r, &out);
+    return ok;
+}
+
 static bool read_content(struct reader *r, struct message *m)
 {
-    const struct pyjson *v = pyjson_given(r->now, "content");
+    const struct pyjson *v = pyjson_given(r->now, "content"), *images = pyjson_get(r->now, "images");
     struct buf out = {0};
-    if (pyjson_truth(pyjson_get(r->now, "images")))     /* as ollama has them, beside the content */
-        return refuse_media(r, "image");
+    if (pyjson_truth(images))
+        return read_images(r, images, v, m);
     if (!v)
         return true;
     if (v->kind == PY_LIST)
@@ -285,6 +327,19 @@ static void order_results(struct message *answer, struct message *results, int n
         }
 }
 
+/* Sets `aside` for user messages that follow the result of a call: words of a client beside it, a picture that a result cannot hold, a user who
+ * hurries.  They begin no new turn, so the reasoning before them stays in the prompt, and what was computed of it. */
+static void mark_asides(struct reader *r)
+{
+    bool asked = false, continues = false;
+    for (int i = 0; i < r->n; i++) {
+        struct message *m = &r->all[i];
+        continues = m->role == ROLE_TOOL || (continues && m->role == ROLE_USER);
+        m->aside |= asked && continues && m->role == ROLE_USER;
+        asked |= m->role == ROLE_USER && !m->aside;
+    }
+}
+
 static bool read_messages(struct reader *r, const struct pyjson *list)
 {
     bool asks = false, ok = true;
@@ -302,9 +357,10 @@ static bool read_messages(struct reader *r, const struct pyjson *list)
         if (n <= r->all[i].n_calls)
             order_results(&r->all[i], &r->all[i + 1], n);
     }
+    mark_asides(r);
     for (int i = 0; i < r->n; i++)
         asks = asks || template_is_query(&r->all[i]);
-    return ok && (asks || err_set(r->e, "none of the %zu messages is a question of the role \"user\", expected at least one", list->n));
+    return ok && (asks || err_set(r->e, "messages has no question of the role \"user\", expected at least one"));
 }
 
 /* ---- tools ---- */

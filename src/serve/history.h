@@ -2,16 +2,14 @@
  *
  * A client sends its whole history with every request and cannot mend it: what a model wrote, arguments that are not JSON among it, is taken as text.
  * Messages of the roles system and developer at the beginning become one; a later one becomes a user message in <system-reminder> at its place.
+ * It, and a user message after the result of a call, begins no new turn: the reasoning before it stays.
  * Each message is rendered in the same way whatever follows it, so that the next request's prompt begins with this one's. */
-#ifndef Q35_SERVE_HISTORY_H
-#define Q35_SERVE_HISTORY_H
+#pragma once
 
-#include "base/arena.h"
 #include "base/err.h"
+#include "base/memory.h"
 #include "responder/responder.h"
 #include "text/pyjson.h"
 
 /* Reads `messages` and `tools` of the body into the request, in `mem`.  False with a sentence that names the message or the tool by its number. */
 bool history_read(struct request *r, const struct pyjson *top, struct arena *mem, struct err *e);
-
-#endif

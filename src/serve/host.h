@@ -1,7 +1,6 @@
 /* The responder of a chat that also serves other programs over a unix socket.  The person at the chat goes first: if only one answer at a time can be
  * under way, an answer for another program is paused, and continues later after its last token.  All happens within the chat's drain(). */
-#ifndef Q35_SERVE_HOST_H
-#define Q35_SERVE_HOST_H
+#pragma once
 
 #include "base/err.h"
 #include "option/options.h"
@@ -15,5 +14,3 @@ typedef bool host_leave(const char *said);
  * and the caller keeps `person`. */
 struct responder *host_open(struct responder *person, struct responder *const *guests, int n, const char *socket, const struct options *o,
                             host_leave *leave, struct err *e);
-
-#endif

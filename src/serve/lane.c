@@ -1,9 +1,9 @@
 /* Jobs: their queues, and the lanes where they are answered, one after the other.  Each may be paused, and continued later, there or elsewhere. */
+#include <math.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/due.h"
 #include "answer/stats.h"
+#include "base/clock.h"
 #include "serve/server_state.h"
 
 /* ---- jobs ---- */
@@ -19,35 +19,86 @@ void job_free(struct job *j)
     free(j);
 }
 
-void job_refuse(struct job *j, int status, const char *message, const char *code)
-{
-    char param[QUESTION_PARAM];
-    if (j->x)
-        exchange_refuse(j->x, &(struct refusal){status, message, code, question_param(message, code, param)}, 0);
-}
-
 /* Sends what the answer has gained. */
 static void flush_job(struct job *j)
 {
     struct buf *out = &j->response.out;
-    if (j->x && j->question.streams && out->len)
+    if (j->x && j->question.streams && out->len) {
         exchange_write(j->x, (struct text){out->data, out->len});
+        j->wrote_ns = clock_ns();
+    }
     buf_reset(out);
 }
 
-static void count_answer(struct metrics *m, const struct job *j, enum end end)
+void job_refuse(struct job *j, int status, const char *message, const char *code)
 {
-    const struct stats *s = &j->before;
-    const struct draft_count all = stats_all_drafts(s);
-    m->failed += end_failed(end);
+    char param[QUESTION_PARAM];
+    const struct refusal f = {status, message, code, question_param(message, code, param)};
+    if (j->x && exchange_has_begun(j->x)) {
+        response_fail(&j->response, &f, NULL);
+        flush_job(j);
+        exchange_end(j->x);
+    } else if (j->x) {
+        exchange_refuse(j->x, &f, 0);
+    }
+}
+
+/* Sends the status line, if it was not sent, and what there is of the stream. */
+static void begin_stream(struct job *j)
+{
+    if (!exchange_has_begun(j->x)) {
+        exchange_begin(j->x, j->response.format->stream_type);
+        j->wrote_ns = clock_ns();
+    }
+    flush_job(j);
+}
+
+static void begin_response(struct server *s, struct job *j)
+{
+    if (j->begun)
+        return;
+    response_begin(&j->response, &j->question, s->r, buf_str(&s->model));
+    j->begun = true;
+}
+
+/* ---- figures ---- */
+
+enum { TOGETHER_NS = 200000 };          /* tokens of one step come within so long */
+
+/* Counts the time before the tokens that came last. */
+static void count_gap(struct metrics *m, struct job *j)
+{
+    if (j->gap_s > 0)
+        metrics_observe(m, HISTOGRAM_TOKEN, j->gap_s / j->n_together, j->n_together);
+    j->gap_s = 0;
+}
+
+static void count_token(struct metrics *m, struct job *j)
+{
+    const int64_t now = clock_ns();
+    if (j->token_ns && now - j->token_ns < TOGETHER_NS) {
+        j->n_together++;
+        return;
+    }
+    if (j->token_ns) {
+        count_gap(m, j);
+        j->gap_s = (double)(now - j->token_ns) * 1e-9;
+    } else {
+        metrics_observe(m, HISTOGRAM_FIRST_TOKEN, (double)(now - j->asked_ns) * 1e-9, 1);
+    }
+    j->token_ns = now;
+    j->n_together = 1;
+}
+
+static void count_answer(struct server *s, struct job *j, enum end end)
+{
+    struct metrics *m = &s->metrics;
+    const bool aborted = end == END_INTERRUPTED || !j->x;
+    count_gap(m, j);
+    metrics_observe(m, HISTOGRAM_REQUEST, clock_ms_since(j->asked_ns) / 1000, 1);
     m->answers += j->x && !end_failed(end);
-    m->prompt_tokens += (unsigned long long)s->n_prompt;
-    m->cached_tokens += (unsigned long long)s->n_cached;
-    m->tokens += (unsigned long long)s->n_tokens;
-    m->drafted += (unsigned long long)all.drafted;
-    m->accepted += (unsigned long long)all.accepted;
-    m->prefill_s += s->prefill_ms / 1000;
-    m->decode_s += s->decode_ms / 1000;
+    *(end_failed(end) ? &m->failed : aborted ? &m->aborted : end == END_LENGTH || end == END_CONTEXT ? &m->length : &m->stopped) += 1;
+    metrics_answer(m, &j->before, j->key >= 0 ? &s->so.keys->list[j->key] : NULL);
 }
 
 void job_end(struct server *s, struct job *j, const struct news *it)
@@ -56,11 +107,12 @@ void job_end(struct server *s, struct job *j, const struct news *it)
     if (it->stats)
         stats_add(&j->before, it->stats, j->resumed);
     last.stats = &j->before;
-    count_answer(&s->metrics, j, it->end);
+    count_answer(s, j, it->end);
     response_done(&j->response, &last);
+    if (it->end == END_STOP)
+        recall_keep(&s->recall, &j->response, &j->tokens);
     if (j->x && j->question.streams) {
-        exchange_begin(j->x, j->response.format->stream_type);
-        flush_job(j);
+        begin_stream(j);
         exchange_end(j->x);
     } else if (j->x) {
         exchange_json(j->x, j->response.failed ? 500 : 200, &j->response.out);
@@ -70,10 +122,8 @@ void job_end(struct server *s, struct job *j, const struct news *it)
 void job_end_waiting(struct server *s, struct job *j)
 {
     queue_remove(j);
-    if (!j->begun && j->x) {            /* an attached chat has interrupted it */
-        response_begin(&j->response, &j->question, s->r, buf_str(&s->model));
-        j->begun = true;
-    }
+    if (j->x)                           /* an attached chat may have interrupted it before it began */
+        begin_response(s, j);
     if (j->begun)
         job_end(s, j, &(struct news){.kind = NEWS_DONE, .end = END_INTERRUPTED});
     job_free(j);
@@ -82,6 +132,51 @@ void job_end_waiting(struct server *s, struct job *j)
 bool job_is_unread(const struct job *j, size_t bytes)
 {
     return j->x && j->question.streams && exchange_unread(j->x) > bytes;
+}
+
+/* ---- a job waits ---- */
+
+/* Makes the tokens of the prompt, unless they are there.  False with the reason if they are too many, or the prompt is refused. */
+static bool make_prompt(struct server *s, struct question *q, const char **code, struct err *e)
+{
+    const struct model_info *info = s->r->ops->info(s->r);
+    if (q->prompt.p)
+        s->r->ops->encode(s->r, q->prompt, true, &q->ids);
+    q->prompt.p = NULL;
+    if (!q->plain && !q->request.made) {
+        q->request.made = &q->ids;
+        if (!question_prefix(q, s->r, e) || !s->r->ops->prompt(s->r, &q->request, &q->ids, &q->request.snapshot_pos, e))
+            return false;
+    }
+    if (!info || q->ids.n < info->n_ctx)
+        return true;
+    *code = "context_length_exceeded";
+    return err_set(e, RESPONDER_TOO_LONG, info->n_ctx, q->ids.n);
+}
+
+bool job_begin_waiting(struct server *s, struct job *j, const char **code, struct err *e)
+{
+    if (!j->question.streams || !j->question.format->wait)
+        return true;
+    if (s->ready && !make_prompt(s, &j->question, code, e))
+        return false;
+    begin_response(s, j);
+    begin_stream(j);
+    return true;
+}
+
+double job_silent_ms_left(const struct job *j)
+{
+    const bool waits = j->begun && j->x && j->question.streams && j->question.format->wait && exchange_has_begun(j->x) && !exchange_unread(j->x);
+    return waits ? FORMAT_WAIT_MS - clock_ms_since(j->wrote_ns) : INFINITY;
+}
+
+void job_break_silence(struct job *j)
+{
+    if (job_silent_ms_left(j) > 0)
+        return;
+    j->response.format->wait(&j->response);
+    flush_job(j);
 }
 
 /* ---- queues ---- */
@@ -142,12 +237,15 @@ static void begin(struct lane *l)
     struct job *j = l->now;
     struct question *q = &j->question;
     struct err e = {{0}};
+    q->request.client = (uint32_t)(j->key + 1);
     q->request.patience_ms = due_patience_ms(j->due, clock_ns());
+    metrics_observe(&s->metrics, HISTOGRAM_QUEUE, clock_ms_since(j->asked_ns) / 1000, 1);
     question_sampling(q, s->so.o, l->r->ops->info(l->r));
     if (q->plain)
         make_plain(s, q);
-    response_begin(&j->response, q, l->r, buf_str(&s->model));
-    j->begun = true;
+    begin_response(s, j);
+    j->response.responder = l->r;
+    j->started = true;
     const bool known = question_prefix(q, s->r, &e);
     const enum request_result result = known ? l->r->ops->request(l->r, &q->request, &e) : REQUEST_REFUSED;
     if (result != REQUEST_TAKEN) {
@@ -155,8 +253,7 @@ static void begin(struct lane *l)
         job_refuse(j, 400, e.msg, result == REQUEST_TOO_LONG ? "context_length_exceeded" : NULL);
         lane_end(l);
     } else if (q->streams && j->x && !l->now_over) {
-        exchange_begin(j->x, j->response.format->stream_type);
-        flush_job(j);
+        begin_stream(j);
     }
 }
 
@@ -166,6 +263,29 @@ void lane_end(struct lane *l)
     l->now = NULL;
     l->now_over = false;
     job_free(j);
+}
+
+void lane_read_again(struct lane *l)
+{
+    struct server *s = l->s;
+    const struct job *j = l->now;
+    const struct question *q = &j->question;
+    const bool bare = j->begun && j->tokens.n && !j->response.content.len && !j->response.calls.n;
+    if (j->x || q->plain || !bare || s->held || s->state != SERVER_RUNS || s->waiting.n || lanes_running(s) || !s->r->ops->read_ahead)
+        return;
+    for (int i = 0; i < q->request.n_messages; i++)
+        if (q->request.messages[i].n_media)
+            return;
+    struct ids ids = {0};
+    struct err e;
+    int n = 0;
+    if (s->r->ops->prompt(s->r, &q->request, &ids, &n, &e))
+        while (--n > 0 && !text_is(s->r->ops->piece(s->r, ids.data[n]), "<|im_start|>"))        /* where the head of the answer begins */
+            ;
+    ids.n = n > 0 ? n : 0;
+    if (ids.n)
+        s->r->ops->read_ahead(s->r, &(struct request){.plain = &ids, .snapshot_pos = ids.n});
+    ids_free(&ids);
 }
 
 static void take_done(struct lane *l, const struct news *it)
@@ -227,7 +347,7 @@ static void resume(struct lane *l)
 void lane_start(struct lane *l)
 {
     l->now = queue_take(&l->s->waiting);
-    l->now->begun ? resume(l) : begin(l);
+    l->now->started ? resume(l) : begin(l);
 }
 
 /* ---- news of the responder ---- */
@@ -244,8 +364,10 @@ static void take_part(struct lane *l, const struct news *it)
     const bool repeated = it->replayed && j->resumed;
     if (it->kind == NEWS_TOKEN && repeated)
         j->n_repeated++;
-    if (it->kind == NEWS_TOKEN && !repeated)
+    if (it->kind == NEWS_TOKEN && !repeated) {
         tokens_add(&j->tokens, it->token, NULL);
+        count_token(&l->s->metrics, j);
+    }
     if (l->pauses)
         return;
     part.replayed = it->replayed && !(repeated && j->n_repeated > j->n_sent);
@@ -292,4 +414,17 @@ int lanes_running(const struct server *s)
     for (int i = 0; i < s->n_lanes; i++)
         n += s->lanes[i].now && !s->lanes[i].now_over;
     return n;
+}
+
+/* Returns how many answers may be under way at once. */
+int lanes_at_once(const struct server *s)
+{
+    const struct model_info *info = s->r->ops->info(s->r);
+    const int most = !info || info->at_once <= s->so.n_spare ? 1 : info->at_once - s->so.n_spare;
+    return most < s->n_lanes ? most : s->n_lanes;
+}
+
+bool lanes_are_busy(const struct server *s)
+{
+    return s->waiting.n || !s->ready || s->held || lanes_running(s) >= lanes_at_once(s);
 }

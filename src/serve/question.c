@@ -10,6 +10,7 @@
 #include "option/flags.h"
 #include "option/preset.h"
 #include "config/limits.h"
+#include "guide/form.h"
 #include "serve/history.h"
 #include "text/pyjson.h"
 
@@ -77,13 +78,9 @@ static bool is_harmless(const struct pyjson *v, const char *wanted)
     return same;
 }
 
-static bool refuse_fields(const struct pyjson *top, int where, struct err *e)
+bool question_refuse(const struct pyjson *top, const struct refused_field *refused, size_t n_refused, int where, struct err *e)
 {
-    static const struct { const char *names; int where; const char *value, *words; } refused[] = {
-#define REFUSED(...) {__VA_ARGS__},
-#include "config/request_fields.def"
-    };
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    for (size_t i = 0; i < n_refused; i++)
         for (const char *p = refused[i].names; *p; p += strspn(p, " ")) {
             char name[64];
             const int n = (int)strcspn(p, " ");
@@ -97,34 +94,28 @@ static bool refuse_fields(const struct pyjson *top, int where, struct err *e)
     return true;
 }
 
-/* True if `name` of n bytes is among names that blanks separate. */
-static bool is_among(const char *names, const char *name, size_t n)
-{
-    for (const char *p = names; *p; p += strspn(p, " ")) {
-        const size_t length = strcspn(p, " ");
-        if (length == n && !memcmp(p, name, n))
-            return true;
-        p += length;
-    }
-    return false;
-}
-
 const char *question_param(const char *message, const char *code, char name[QUESTION_PARAM])
 {
     static const char *const all[] = {
 #define DONE(names, ...) names,
 #define REFUSED(names, ...) names,
 #include "config/request_fields.def"
+#define DONE(names, ...) names,
+#define REFUSED(names, ...) names,
+#include "config/messages_fields.def"
+#define DONE(names, ...) names,
+#define REFUSED(names, ...) names,
+#include "config/responses_fields.def"
     };
-    const size_t n = strcspn(message, " ");
+    const size_t n = strcspn(message, " :"), n_top = strcspn(message, " :.[");
     if (code && !strcmp(code, "model_not_found"))
         return "model";
-    if (!strncmp(message, "message ", 8) || !strncmp(message, "none of the ", 12))      /* by its number (serve/history.h) */
+    if (!strncmp(message, "message ", 8))       /* by its number (serve/history.h) */
         return "messages";
     if (!strncmp(message, "tool ", 5))
         return "tools";
     for (size_t i = 0; n < QUESTION_PARAM && i < sizeof all / sizeof *all; i++)
-        if (is_among(all[i], message, n)) {
+        if (n_top && text_listed(all[i], (struct text){message, n_top})) {
             snprintf(name, QUESTION_PARAM, "%.*s", (int)n, message);
             return name;
         }
@@ -138,7 +129,160 @@ static bool is_object(const struct pyjson *top, const char *key, struct err *e)
     return !v || v->kind == PY_DICT || err_set(e, "%s is not an object", key);
 }
 
+/* ---- the form of the answer ---- */
+
+static bool set_form(struct question *q, const char *key, enum form_kind kind, struct text text, struct err *e)
+{
+    struct form *f = &q->request.form;
+    if (f->kind != FORM_ANY)
+        return err_set(e, "%s is given beside another field that says what the answer must be", key);
+    *f = (struct form){.kind = kind, .text = text};
+    return true;
+}
+
+/* A schema: an object, true, or the same as a text in JSON. */
+static bool set_schema(struct question *q, const char *key, const struct pyjson *v, const struct pyjson *strict, struct err *e)
+{
+    struct buf text = {0};
+    if (!v || (v->kind != PY_DICT && v->kind != PY_TRUE && v->kind != PY_STR))
+        return err_set(e, "%s has no schema", key);
+    if (v->kind == PY_STR)
+        buf_add(&text, v->text.p, v->text.n);
+    else
+        pyjson_dump(v, &text);
+    const struct text copy = {arena_strndup(&q->mem, buf_str(&text), text.len), text.len};
+    buf_free(&text);
+    if (!set_form(q, key, FORM_SCHEMA, copy, e))
+        return false;
+    q->request.form.loose = strict && strict->kind == PY_FALSE;
+    return true;
+}
+
+static bool set_choices(struct question *q, const char *key, const struct pyjson *v, struct err *e)
+{
+    enum { MOST = 10000 };
+    if (v->kind != PY_LIST || !v->n || v->n > MOST)
+        return err_set(e, "%s is not a list of 1 to %d texts", key, (int)MOST);
+    struct text *list = arena_array(&q->mem, v->n, sizeof *list);
+    for (size_t i = 0; i < v->n; i++) {
+        if (v->items[i].kind != PY_STR)
+            return err_set(e, "%s is not a list of 1 to %d texts", key, (int)MOST);
+        list[i] = v->items[i].text;
+    }
+    if (!set_form(q, key, FORM_CHOICES, (struct text){0}, e))
+        return false;
+    q->request.form.choices = list;
+    q->request.form.n_choices = (int)v->n;
+    return true;
+}
+
+static bool set_pattern(struct question *q, const char *key, const struct pyjson *v, struct err *e)
+{
+    return v->kind == PY_STR ? set_form(q, key, FORM_PATTERN, v->text, e) : err_set(e, "%s is not a text", key);
+}
+
+/* Reads response_format as OpenAI has it. */
+static bool read_format(struct question *q, const struct pyjson *format, struct err *e)
+{
+    const struct pyjson *type = pyjson_given(format, "type"), *inner = pyjson_given(format, "json_schema");
+    if (is_text(type, "text"))
+        return true;
+    if (is_text(type, "json_object") && !pyjson_given(format, "schema"))
+        return set_form(q, "response_format", FORM_JSON, (struct text){0}, e);
+    if (is_text(type, "json_object") || is_text(type, "json_schema"))
+        return set_schema(q, "response_format", pyjson_given(inner ? inner : format, "schema"), pyjson_given(inner, "strict"), e);
+    return err_set(e, "response_format.type is not \"text\", \"json_object\" or \"json_schema\"");
+}
+
+/* Reads the fields that say what the answer must be: response_format, and those of vLLM, whose clients word the prompt themselves. */
+static bool read_form(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
+{
+    static const struct { const char *key, *inner; bool (*set)(struct question *, const char *, const struct pyjson *, struct err *); } rows[] = {
+        {"guided_regex", NULL, set_pattern}, {"guided_choice", NULL, set_choices},
+        {"structured_outputs", "regex", set_pattern}, {"structured_outputs", "choice", set_choices},
+    };
+    const struct pyjson *format = pyjson_given(top, "response_format"), *outputs = pyjson_given(top, "structured_outputs"),
+        *guided = pyjson_given(top, "guided_json"), *json = pyjson_given(outputs, "json");
+    if (format && (format->kind != PY_DICT || !read_format(q, format, e)))
+        return format->kind == PY_DICT ? false : err_set(e, "response_format is not an object");
+    if (outputs && outputs->kind != PY_DICT)
+        return err_set(e, "structured_outputs is not an object");
+    if ((guided && !set_schema(q, "guided_json", guided, NULL, e)) || (json && !set_schema(q, "structured_outputs", json, NULL, e)))
+        return false;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct pyjson *v = rows[i].inner ? pyjson_given(outputs, rows[i].inner) : pyjson_given(top, rows[i].key);
+        if (v && !rows[i].set(q, rows[i].key, v, e))
+            return false;
+    }
+    q->words = format && options_on(o, OPT_schema_prompt);
+    return question_flag(top, "schema_prompt", &q->words, e);
+}
+
 /* ---- the conversation ---- */
+
+/* Returns the name of a function, written as in a choice or flat. */
+static const struct pyjson *name_of(const struct pyjson *v)
+{
+    const struct pyjson *inner = pyjson_given(v, "function"), *custom = pyjson_given(v, "custom");
+    const struct pyjson *name = pyjson_given(inner ? inner : custom ? custom : v, "name");
+    return name && name->kind == PY_STR ? name : NULL;
+}
+
+static bool has_tool(const struct request *r, const struct pyjson *name, struct arena *mem)
+{
+    struct pyjson tool;
+    struct err why;
+    for (int i = 0; i < r->n_tools; i++) {
+        const struct pyjson *known = pyjson_parse(&tool, r->tools[i], PYJSON_LOADS, mem, &why) ? name_of(&tool) : NULL;
+        if (known && text_same(known->text, name->text))
+            return true;
+    }
+    return false;
+}
+
+/* Reads the functions that may be called, while all stay in the prompt: what is computed of it serves other choices, too. */
+static bool read_allowed(struct question *q, const struct pyjson *allowed, struct err *e)
+{
+    struct request *r = &q->request;
+    const struct pyjson *mode = pyjson_given(allowed, "mode"), *tools = pyjson_given(allowed, "tools");
+    if ((mode && !is_text(mode, "auto") && !is_text(mode, "required")) || !tools || tools->kind != PY_LIST || !tools->n)
+        return err_set(e, "tool_choice.allowed_tools is not {\"mode\": \"auto\" or \"required\", \"tools\": a list of tools with names}");
+    struct text *names = arena_array(&q->mem, tools->n, sizeof *names);
+    for (size_t i = 0; i < tools->n; i++) {
+        const struct pyjson *name = name_of(&tools->items[i]);
+        if (!name || !has_tool(r, name, &q->mem))
+            return err_set(e, "tool_choice.allowed_tools has a tool that is not among tools: %.*s", name ? (int)name->text.n : 0,
+                           name ? name->text.p : "");
+        names[i] = name->text;
+    }
+    r->allowed = names;
+    r->n_allowed = (int)tools->n;
+    r->free_calls = false;
+    if (is_text(mode, "required"))
+        r->form = (struct form){.kind = FORM_CALLS};
+    return true;
+}
+
+/* Reads tool_choice: "auto", "none", "required", the functions that may be called, or the one that must be. */
+static bool read_choice(struct question *q, const struct pyjson *top, struct err *e)
+{
+    struct request *r = &q->request;
+    const struct pyjson *choice = pyjson_given(top, "tool_choice"), *name = name_of(choice);
+    if (is_text(pyjson_given(choice, "type"), "allowed_tools"))
+        return read_allowed(q, pyjson_given(choice, "allowed_tools") ? pyjson_given(choice, "allowed_tools") : choice, e);
+    const bool one = name != NULL;
+    if (choice && !one && !is_text(choice, "auto") && !is_text(choice, "none") && !is_text(choice, "required"))
+        return err_set(e, "tool_choice is not \"auto\", \"none\", \"required\" or the name of a function");
+    if (is_text(choice, "none"))
+        r->n_tools = 0;
+    if (!one && !is_text(choice, "required"))
+        return true;
+    if (!r->n_tools)
+        return err_set(e, "tool_choice wants a call, but there are no tools");
+    r->form = (struct form){.kind = FORM_CALLS, .text = one ? name->text : (struct text){0}};  /* whatever the form of other answers */
+    q->one_call |= one;
+    return true;
+}
 
 static bool read_conversation(struct question *q, const struct pyjson *top, struct err *e)
 {
@@ -146,12 +290,10 @@ static bool read_conversation(struct question *q, const struct pyjson *top, stru
     bool parallel = true;
     if (!history_read(r, top, &q->mem, e) || !question_flag(top, "parallel_tool_calls", &parallel, e))
         return false;
-    const struct pyjson *choice = pyjson_given(top, "tool_choice");
-    if (choice && !is_text(choice, "auto") && !is_text(choice, "none"))
-        return err_set(e, "tool_choice must be \"auto\" or \"none\": the model decides by itself which tool it calls");
-    if (is_text(choice, "none"))
-        r->n_tools = 0;
     q->one_call = !parallel;
+    if (!read_choice(q, top, e))
+        return false;
+    r->form.one_call = q->one_call;
     const struct message *last = &r->messages[r->n_messages - 1];
     r->follows = last->role == ROLE_TOOL || last->aside;        /* the responder compares the prompts */
     return true;
@@ -175,8 +317,7 @@ static bool read_continued(struct question *q, const struct pyjson *top, struct 
 
 /* ---- how to answer ---- */
 
-/* Reads a switch of reasoning: true, false, or a word of config/efforts.def. */
-static bool read_switch(struct question *q, const struct pyjson *from, const char *key, struct err *e)
+bool question_switch(struct question *q, const struct pyjson *from, const char *key, struct err *e)
 {
     static const struct { const char *name; bool thinks; int budget; } efforts[] = {
 #define EFFORT(...) {__VA_ARGS__},
@@ -204,10 +345,11 @@ static bool read_budget(struct question *q, const struct pyjson *from, const cha
 static bool read_reasoning(struct question *q, const struct pyjson *top, const char *key, struct err *e)
 {
     const struct pyjson *v = pyjson_given(top, key);
+    struct err why;
     if (!v || v->kind != PY_DICT)
-        return read_switch(q, top, key, e);
-    return read_switch(q, v, "type", e) && read_switch(q, v, "effort", e) && read_switch(q, v, "enabled", e) &&
-           read_budget(q, v, "budget_tokens", e) && read_budget(q, v, "max_tokens", e);
+        return question_switch(q, top, key, e);
+    return (question_switch(q, v, "type", &why) && question_switch(q, v, "effort", &why) && question_switch(q, v, "enabled", &why) &&
+            read_budget(q, v, "budget_tokens", &why) && read_budget(q, v, "max_tokens", &why)) || err_set(e, "%s.%s", key, why.msg);
 }
 
 /* Reads all switches of reasoning.  If they disagree, the last one here counts. */
@@ -216,14 +358,15 @@ static bool read_thinking(struct question *q, const struct pyjson *top, const st
     const struct pyjson *kwargs = pyjson_given(top, "chat_template_kwargs");
     q->request.thinking = options_on(o, OPT_think);
     q->request.think_budget = options_int(o, OPT_think_budget);
-    return read_switch(q, top, "reasoning_effort", e) && read_reasoning(q, top, "reasoning", e) && read_reasoning(q, top, "thinking", e) &&
-           read_switch(q, top, "think", e) && read_switch(q, top, "enable_thinking", e) && is_object(top, "chat_template_kwargs", e) &&
-           read_switch(q, kwargs, "reasoning_effort", e) && read_switch(q, kwargs, "thinking", e) && read_switch(q, kwargs, "enable_thinking", e) &&
+    return question_switch(q, top, "reasoning_effort", e) && read_reasoning(q, top, "reasoning", e) && read_reasoning(q, top, "thinking", e) &&
+           question_switch(q, top, "think", e) && question_switch(q, top, "enable_thinking", e) && is_object(top, "chat_template_kwargs", e) &&
+           question_switch(q, kwargs, "reasoning_effort", e) && question_switch(q, kwargs, "thinking", e) &&
+           question_switch(q, kwargs, "enable_thinking", e) &&
            read_budget(q, top, "thinking_budget_tokens", e) && read_budget(q, top, "thinking_token_budget", e) &&
            read_budget(q, top, "thinking_budget", e);
 }
 
-static bool add_stop(struct question *q, const struct pyjson *v, struct err *e)
+bool question_add_stop(struct question *q, const struct pyjson *v, struct err *e)
 {
     if (v->kind != PY_STR || !v->text.n || memchr(v->text.p, 0, v->text.n))
         return err_set(e, "stop is not a text, or a list of texts, that are not empty");
@@ -241,9 +384,9 @@ static bool read_stops(struct question *q, const struct pyjson *top, const struc
     for (int i = 0; !v && i < n && i < QUESTION_MAX_STOPS; i++)
         q->stops[q->n_stops++] = arena_strdup(&q->mem, usual[i]);
     if (!v || v->kind != PY_LIST)
-        return !v || add_stop(q, v, e);
+        return !v || question_add_stop(q, v, e);
     for (size_t i = 0; i < v->n; i++)
-        if (!add_stop(q, &v->items[i], e))
+        if (!question_add_stop(q, &v->items[i], e))
             return false;
     return true;
 }
@@ -328,11 +471,9 @@ bool question_object(struct pyjson *top, struct text body, struct arena *mem, st
     return top->kind == PY_DICT || err_set(e, "the body is not a JSON object");
 }
 
-bool question_read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e)
+/* Reads the fields that all kinds of requests have. */
+static bool read_common(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
 {
-    *q = (struct question){0};
-    if (!question_object(top, body, &q->mem, e))
-        return false;
     const struct pyjson *model = pyjson_given(top, "model");
     if (model && model->kind != PY_STR)
         return err_set(e, "model is not a text");
@@ -342,19 +483,41 @@ bool question_read_top(struct question *q, struct text body, struct pyjson *top,
            question_flag(top, "return_progress", &q->wants_progress, e) && read_stops(q, top, o, e) && read_sampling(q, top, e);
 }
 
-/* Reads the fields of all kinds of clients' requests. */
-static bool read_client(struct question *q, struct text body, struct pyjson *top, int where, const struct options *o, struct err *e)
+bool question_read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e)
 {
-    if (!question_read_top(q, body, top, o, e) || !refuse_fields(top, where, e))
+    *q = (struct question){0};
+    return question_object(top, body, &q->mem, e) && read_common(q, top, o, e);
+}
+
+/* Reads the fields of all kinds of clients' requests. */
+static bool read_client(struct question *q, const struct pyjson *top, int where, const struct options *o, struct err *e)
+{
+    static const struct refused_field refused[] = {
+#define REFUSED(...) {__VA_ARGS__},
+#include "config/request_fields.def"
+    };
+    if (!read_common(q, top, o, e) || !question_refuse(top, refused, sizeof refused / sizeof *refused, where, e) || !read_form(q, top, o, e))
         return false;
     return q->given.max_tokens || err_set(e, "max_tokens is 0, expected 1 or more, or -1 for no limit");
+}
+
+bool question_read_chat(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
+{
+    struct request *r = &q->request;
+    r->free_calls = !options_on(o, OPT_tool_guide);
+    if (!read_client(q, top, CHAT, o, e) || !read_conversation(q, top, e) || !read_continued(q, top, e) || !read_thinking(q, top, o, e) ||
+        !read_logprobs(q, top, e))
+        return false;
+    if (q->words)
+        r->messages = form_worded(&r->form, r->messages, r->n_messages, r->n_tools > 0, &q->mem);
+    return true;
 }
 
 bool question_read(struct question *q, struct text body, const struct options *o, struct err *e)
 {
     struct pyjson top;
-    return read_client(q, body, &top, CHAT, o, e) && read_conversation(q, &top, e) && read_continued(q, &top, e) &&
-           read_thinking(q, &top, o, e) && read_logprobs(q, &top, e);
+    *q = (struct question){0};
+    return question_object(&top, body, &q->mem, e) && question_read_chat(q, &top, o, e);
 }
 
 /* ---- /v1/completions ---- */
@@ -392,7 +555,8 @@ bool question_read_plain(struct question *q, struct text body, const struct opti
 {
     enum { USUAL_MAX = 16 };            /* tokens of an answer without max_tokens, as OpenAI defines it */
     struct pyjson top;
-    bool ok = read_client(q, body, &top, PLAIN, o, e) && read_prompt(q, &top, e);
+    *q = (struct question){0};
+    bool ok = question_object(&top, body, &q->mem, e) && read_client(q, &top, PLAIN, o, e) && read_prompt(q, &top, e);
     q->plain = true;
     q->n_alternatives = -1;
     ok = ok && question_whole(&top, "logprobs", 0, LIMIT_ALTERNATIVES, &q->n_alternatives, e);         /* a number here */

@@ -2,15 +2,14 @@
  *
  * config/request_fields.def has every field that is read, ignored for a reason, or refused because it would change the answer; other fields are
  * ignored.  Messages and tools are read by serve/history.h. */
-#ifndef Q35_SERVE_QUESTION_H
-#define Q35_SERVE_QUESTION_H
+#pragma once
 
-#include "base/arena.h"
+#include "answer/tokens.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/memory.h"
 #include "option/options.h"
 #include "responder/responder.h"
-#include "answer/tokens.h"
 #include "text/pyjson.h"
 
 enum { QUESTION_MAX_STOPS = 16, QUESTION_PARAM = 64 };
@@ -33,20 +32,39 @@ struct question {
     const char *stops[QUESTION_MAX_STOPS];
     int  n_stops;
     bool streams, wants_usage, wants_progress;
+    const struct pyjson *client;        /* the body as the client wrote it, for formats whose replies repeat it (format_responses.c), or NULL */
+    bool keeps_reasoning;               /* the client wants reasoning in a form that it can send back (format_responses.c) */
+    bool hides_reasoning;               /* the client wants no text of the reasoning (format_messages.c) */
     bool one_call;                      /* the answer ends after its first call */
+    bool words;                         /* the prompt gets words for the form of the answer, if it lacks them */
     int  n_alternatives;                /* alternatives sent with each token; -1: no logprobs */
     struct sampling given;      /* sampling values from the body; NAN, or INT_MIN in whole numbers: not given */
     bool seeded, biased;                /* the body has a seed, a logit_bias */
     bool complete;                      /* `given` has all of the sampling */
 };
 
+/* A row REFUSED of config/request_fields.def, or of another dialect's table of that form. */
+struct refused_field {
+    const char *names;
+    int where;                          /* bits of the paths that it is about */
+    const char *value, *words;
+};
+
 /* False with a sentence for the client.  *q must be freed either way. */
 bool question_read(struct question *q, struct text body, const struct options *o, struct err *e);
+/* The same for fields that were parsed into q->mem, or were put there by a reader of another dialect.  *q is otherwise {0}. */
+bool question_read_chat(struct question *q, const struct pyjson *top, const struct options *o, struct err *e);
 bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e);
 /* Parses the body of any request, which must be an object.  False with a sentence for the client. */
 bool question_object(struct pyjson *top, struct text body, struct arena *mem, struct err *e);
 /* Parses the body into `top` and reads the fields that all kinds of requests have. */
 bool question_read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e);
+/* True if the body has no field that a row for `where` refuses.  False with a sentence about the first one. */
+bool question_refuse(const struct pyjson *top, const struct refused_field *refused, size_t n_refused, int where, struct err *e);
+/* Adds a stop string.  False with a sentence about `stop`. */
+bool question_add_stop(struct question *q, const struct pyjson *v, struct err *e);
+/* Reads a switch of reasoning: true, false, or a word of config/efforts.def.  Without the key it stays as it is. */
+bool question_switch(struct question *q, const struct pyjson *from, const char *key, struct err *e);
 /* Reads a list of whole numbers.  False if the value is anything else. */
 bool question_ids(const struct pyjson *list, struct ids *out);
 /* Read the value of a key; without the key *to keeps its value.  False with the reason if the value is of another type, or out of range. */
@@ -62,5 +80,3 @@ const char *question_param(const char *message, const char *code, char name[QUES
 /* Fills q->request.sampling with the values of the body, else of the options, else the model's own defaults.  If the body's are complete, with those
  * alone. */
 void question_sampling(struct question *q, const struct options *o, const struct model_info *info);
-
-#endif

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "base/memory.h"
-#include "base/quiet.h"
+#include "base/worker.h"
 #include "serve/server_state.h"
 #include "serve/tokens.h"
 
@@ -32,12 +32,21 @@ static bool make_tokens(struct reading *rd)
     return true;
 }
 
+static bool read_question(struct reading *rd)
+{
+    struct question *q = &rd->job->question;
+    if (!rd->format->read(q, rd->text, rd->o, &rd->e))
+        return false;
+    recall_apply(rd->recall, q);
+    return make_tokens(rd);
+}
+
 static void read_body(struct reading *rd)
 {
     if (tokens_too_many(rd->text, rd->most_values))
         rd->ok = err_set(&rd->e, "the body has more than %zu values, more than the context can hold", rd->most_values);
     else if (rd->format)
-        rd->ok = rd->format->read(&rd->job->question, rd->text, rd->o, &rd->e) && make_tokens(rd);
+        rd->ok = read_question(rd);
     else
         rd->ok = rd->reply(rd->r, rd->text, rd->o, &rd->out, &rd->e);
     if (rd->job)

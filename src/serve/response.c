@@ -2,9 +2,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-#include "base/grow.h"
 #include "base/memory.h"
 
 /* ---- for formats ---- */
@@ -35,7 +35,7 @@ static void keep_token(struct response *r, const struct news *it)
     if (r->question->n_alternatives < 0 || it->token.reasoning || it->token.prob < 0)
         return;
     const struct text piece = r->responder->ops->piece(r->responder, it->token.id);
-    r->tokens.all = grow(r->tokens.all, r->tokens.n, &r->tokens.cap, sizeof *r->tokens.all);
+    r->tokens.all = memory_grow(r->tokens.all, r->tokens.n, &r->tokens.cap, sizeof *r->tokens.all);
     struct response_token *t = &r->tokens.all[r->tokens.n++];
     *t = (struct response_token){it->token.id, it->token.prob, it->token.from + piece.n, r->n_characters, {0}};
     if (it->alternatives)
@@ -61,11 +61,11 @@ static void send_text(struct response *r, const struct buf *text)
 {
     if (!text->len)
         return;
+    buf_add(&r->content, text->data, text->len);
     if (r->question->streams) {
         r->format->text(r, (struct text){text->data, text->len});
         r->tokens.n = 0;
     } else {
-        buf_add(&r->content, text->data, text->len);
         r->n_sent = r->tokens.n;
     }
 }
@@ -92,21 +92,21 @@ static void release_text(struct response *r)
 static void take_reasoning(struct response *r, struct text t)
 {
     r->tokens.n = r->n_sent;
-    if (!r->question->streams)
-        buf_add(&r->reasoning, t.p, t.n);
-    else if (r->format->reasoning)
+    buf_add(&r->reasoning, t.p, t.n);
+    if (r->question->streams && r->format->reasoning)
         r->format->reasoning(r, t);
 }
 
 static void begin_call(struct response *r, struct text name, struct text id)
 {
     release_text(r);
-    r->calls.all = grow(r->calls.all, r->calls.n, &r->calls.cap, sizeof *r->calls.all);
+    r->calls.all = memory_grow(r->calls.all, r->calls.n, &r->calls.cap, sizeof *r->calls.all);
     struct response_call *call = &r->calls.all[r->calls.n++];
     *call = (struct response_call){0};
     buf_adds(&call->id, id.n ? "" : "call_");
     id.n ? buf_add(&call->id, id.p, id.n) : buf_add_random(&call->id, 24);
     buf_add(&call->name, name.p, name.n);
+    buf_addc(&call->arguments, '{');
     r->in_call = true;
     if (r->question->streams) {
         r->format->call_begin(r, call);
@@ -114,20 +114,45 @@ static void begin_call(struct response *r, struct text name, struct text id)
     }
 }
 
-/* arguments: an object; truncated: the beginning of one, its brace at least. */
+/* Takes the next part of the arguments. */
+static void add_piece(struct response *r, struct text t)
+{
+    struct response_call *call = &r->calls.all[r->calls.n - 1];
+    if (!t.n)
+        return;
+    buf_add(&call->arguments, t.p, t.n);
+    if (r->question->streams) {
+        r->format->call_piece(r, call, t);
+        r->tokens.n = 0;
+    }
+}
+
+/* Takes a part that begins with the brace if it is the first one. */
+static void take_piece(struct response *r, struct text t)
+{
+    const size_t known = r->calls.all[r->calls.n - 1].arguments.len == 1;
+    add_piece(r, (struct text){t.p + known, t.n - known});
+}
+
+/* arguments: an object; truncated: the beginning of one, its brace at least.  If a parameter came twice, they do not begin with the parts that were
+ * sent: they are sent after those, and of keys that are there twice programs take the last. */
 static void end_call(struct response *r, struct text arguments, bool truncated)
 {
     if (!r->in_call)
         return;
     struct response_call *call = &r->calls.all[r->calls.n - 1];
-    buf_add(&call->arguments, arguments.p, arguments.n);
+    const struct text sent = {call->arguments.data, call->arguments.len};
+    if (arguments.n >= sent.n && !memcmp(arguments.p, sent.p, sent.n)) {
+        add_piece(r, (struct text){arguments.p + sent.n, arguments.n - sent.n});
+    } else if (arguments.n > 1) {
+        add_piece(r, text_of(", "));
+        add_piece(r, (struct text){arguments.p + 1, arguments.n - 1});
+    }
     call->truncated = truncated;
     r->in_call = false;
     r->called = r->question->one_call && !truncated;
-    if (r->question->streams) {
+    if (r->question->streams && r->format->call_end)
         r->format->call_end(r, call);
-        r->tokens.n = 0;
-    }
 }
 
 void response_begin(struct response *r, const struct question *q, const struct responder *responder, const char *model)
@@ -159,7 +184,7 @@ bool response_news(struct response *r, const struct news *it)
         r->n_made += it->token.source != TOKEN_FORCED;
         r->n_reasoning += it->token.reasoning && it->token.source != TOKEN_FORCED;
         keep_token(r, it);
-        if (f->token)
+        if (f->token && r->question->streams)
             f->token(r, it);
     } else if (it->kind == NEWS_REASONING && f->text) {
         take_reasoning(r, it->text);
@@ -167,6 +192,8 @@ bool response_news(struct response *r, const struct news *it)
         take_text(r, it->text, it->from);
     } else if (it->kind == NEWS_CALL_BEGIN && f->text) {
         begin_call(r, it->text, it->id);
+    } else if (it->kind == NEWS_CALL_PIECE && f->text && r->in_call) {
+        take_piece(r, it->text);
     } else if (it->kind == NEWS_CALL && f->text) {
         end_call(r, it->text, it->truncated);
     }
@@ -175,13 +202,13 @@ bool response_news(struct response *r, const struct news *it)
 
 /* ---- the end ---- */
 
-static void fail(struct response *r, const struct news *last, const char *why)
+void response_fail(struct response *r, const struct refusal *f, const struct news *last)
 {
     r->failed = true;
     if (r->question->streams)
-        r->format->fail(r, last, why);
+        r->format->fail(r, f, last);
     else
-        r->format->error(&(struct refusal){.status = 500, .message = why}, &r->out);
+        r->format->error(f, &r->out);
 }
 
 void response_done(struct response *r, const struct news *it)
@@ -193,7 +220,7 @@ void response_done(struct response *r, const struct news *it)
     if (r->in_call)                     /* its end did not come */
         end_call(r, text_of("{"), true);
     if (end_failed(it->end)) {
-        fail(r, &last, it->text.n ? it->text.p : "the engine failed");
+        response_fail(r, &(struct refusal){.status = 500, .message = it->text.n ? it->text.p : "the engine failed"}, &last);
         return;
     }
     release_text(r);
@@ -217,6 +244,8 @@ void response_free(struct response *r)
         buf_free(&call->name);
         buf_free(&call->arguments);
     }
+    if (r->format->free)
+        r->format->free(r);
     stopper_free(&r->stopper);
     buf_free(&r->id);
     buf_free(&r->out);

@@ -1,7 +1,6 @@
 /* Turns one answer of the responder into a reply: a stream, or one object at the end.  Here is what all replies have in common: stop strings, calls,
  * the tokens whose probabilities the client wants, how the answer ended.  The format of the question (serve/format.h) writes the bytes. */
-#ifndef Q35_SERVE_RESPONSE_H
-#define Q35_SERVE_RESPONSE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,7 +22,7 @@ struct response_token {
 
 struct response_call {
     struct buf id, name;
-    struct buf arguments;               /* JSON text of an object.  truncated: the beginning of one, at least its brace */
+    struct buf arguments;               /* JSON text of an object, as far as it has come: at least its brace.  truncated: it stays a beginning */
     bool truncated;
 };
 
@@ -41,7 +40,7 @@ struct response {
     bool in_call;                       /* the last call has begun, and has not ended */
     const char *cut_by;                 /* why the answer is not whole, a word of docs/serve.md; NULL: it is whole */
     struct buf out;                     /* stream: the bytes to be sent next; object: the whole reply, at the end */
-    struct buf reasoning, content;      /* object: the answer so far */
+    struct buf reasoning, content;      /* the answer so far */
     struct { struct response_token *all; int n, cap; } tokens;     /* with logprobs: those whose text was not sent yet; object: all of the text */
     int  n_sent;                        /* object: tokens of the text so far */
     size_t n_characters;                /* of all tokens so far */
@@ -58,10 +57,10 @@ bool response_news(struct response *r, const struct news *it);
 bool response_is_over(const struct response *r);
 /* Takes the last news, DONE. */
 void response_done(struct response *r, const struct news *it);
+/* Ends the stream, or makes the whole reply, with a failure.  last NULL: the answer had not begun. */
+void response_fail(struct response *r, const struct refusal *f, const struct news *last);
 void response_free(struct response *r);
 
 /* For formats. */
 int  response_n_tokens(const struct response *r, const struct stats *s);         /* tokens of the answer, without those made after its end */
 double response_log(float prob);           /* natural logarithm; -9999 for 0, as other servers write it, since JSON has no infinity */
-
-#endif

@@ -2,6 +2,7 @@
  * later. */
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -11,28 +12,16 @@
 #include "serve/tokens.h"
 #include "text/pyjson.h"
 
-enum { LONGEST_KEY = 4096 };
 #define MODELS "/v1/models/"            /* ... and the name of a model */
 
 enum {
     LEAST_BODY = 1 << 20,               /* bytes of a prompt, whatever the context */
     TOOLS_BODY = 4 << 20,               /* ... of what comes with it: schemas of tools, names, the marks of JSON */
     TOOLS_VALUES = 1 << 16,             /* values of that */
-    PICTURES_BODY = 0,                  /* ... of pictures in base64, once they are read: 4/3 of the largest files */
+    PICTURES_BODY = 128 << 20,          /* ... of pictures in base64, if the model sees them */
 };
 
 /* ---- access ---- */
-
-/* Takes as long for a wrong key as for the right one. */
-static bool same(struct text given, const char *b)
-{
-    const char *a = given.p;
-    size_t n = given.n, m = strlen(b);
-    unsigned char differs = n != m;
-    for (size_t i = 0; i < n && i < LONGEST_KEY; i++)
-        differs |= (unsigned char)(a[i] ^ b[m ? i % m : 0]);
-    return !differs;
-}
 
 /* The key of "Bearer KEY", with the scheme in any case and any blanks around the key; empty: another scheme. */
 static struct text key_in(const char *header)
@@ -44,6 +33,16 @@ static struct text key_in(const char *header)
     return text_trim(text_of(header + n));
 }
 
+/* Returns the origin of the request if web pages from there may use the server; NULL: not, or no page asks. */
+static const char *origin_of(const struct server *s, const struct exchange *x)
+{
+    const char *origin = exchange_header(x, "Origin");
+    for (int i = 0; origin && i < s->so.n_origins; i++)
+        if (!strcasecmp(origin, s->so.origins[i]))
+            return s->so.origins[i];
+    return NULL;
+}
+
 static bool may_ask(struct server *s, struct exchange *x, const char *path)
 {
     if (exchange_is_local(x))
@@ -53,8 +52,14 @@ static bool may_ask(struct server *s, struct exchange *x, const char *path)
         exchange_error(x, 403, "the Host header does not name this machine (localhost, 127.0.0.1 or [::1])");
         return false;
     }
-    if (s->so.key && same(key_in(exchange_header(x, "Authorization")), s->so.key))
-        return exchange_trust(x);
+    const char *bare = exchange_header(x, "x-api-key");
+    if (origin_of(s, x) && !strcmp(exchange_method(x), "OPTIONS"))       /* a browser asks before it sends the key */
+        return true;
+    int key = s->so.keys ? keys_find(s->so.keys, key_in(exchange_header(x, "Authorization"))) : -1;
+    if (key < 0 && s->so.keys && bare)
+        key = keys_find(s->so.keys, text_trim(text_of(bare)));
+    if (key >= 0)
+        return exchange_trust(x, key);
     if (!strcmp(path, "/health"))
         return true;
     exchange_error(x, 401, "the key is missing or wrong: it is in the server's key file, and goes into the header Authorization: Bearer KEY");
@@ -66,45 +71,30 @@ static bool may_ask(struct server *s, struct exchange *x, const char *path)
 static void send_health(struct server *s, struct exchange *x)
 {
     struct buf body = {0};
+    const bool failed = s->ready && *s->check.why.msg;
     buf_addf(&body, "{\"status\": \"%s\", \"loaded_bytes\": %zu, \"total_bytes\": %zu, \"running\": %d, \"waiting\": %d, \"unread\": %d, "
-             "\"clients\": %d}", s->ready ? "ok" : "loading", s->loaded, s->to_load, lanes_running(s), s->waiting.n, s->unread.n,
-             web_n_clients(s->web));
-    exchange_json(x, s->ready ? 200 : 503, &body);
+             "\"clients\": %d", failed ? "failed" : s->ready ? "ok" : "loading", s->loaded, s->to_load, lanes_running(s), s->waiting.n,
+             s->unread.n, web_n_clients(s->web));
+    if (failed) {
+        buf_adds(&body, ", \"why\": ");
+        pyjson_quote(text_of(s->check.why.msg), &body);
+    }
+    buf_addc(&body, '}');
+    exchange_json(x, s->ready && !failed ? 200 : 503, &body);
     buf_free(&body);
 }
 
-static void add_metric(struct buf *out, const char *name, const char *type, const char *help, double value)
-{
-    buf_addf(out, "# HELP q35chat_%s %s\n# TYPE q35chat_%s %s\nq35chat_%s %.15g\n", name, help, name, type, name, value);
-}
-
-/* Sends the figures since the start in the text format of Prometheus. */
 static void send_metrics(struct server *s, struct exchange *x)
 {
-    const struct metrics *m = &s->metrics;
-    const struct { const char *name, *help; double value; } counters[] = {
-        {"requests_total", "Requests for an answer.", (double)m->requests},
-        {"requests_refused_total", "Requests that could not be answered as they were.", (double)m->refused},
-        {"requests_overloaded_total", "Requests that were sent away since the queue was full.", (double)m->overloaded},
-        {"requests_left_total", "Requests whose client went away before the end.", (double)m->left},
-        {"requests_unread_total", "Requests whose client did not read its answer.", (double)m->unread},
-        {"answers_total", "Answers that came to their end.", (double)m->answers},
-        {"answers_failed_total", "Answers that the engine could not finish.", (double)m->failed},
-        {"prompt_tokens_total", "Tokens of prompts.", (double)m->prompt_tokens},
-        {"prompt_cached_tokens_total", "Those of them that were not read again.", (double)m->cached_tokens},
-        {"tokens_total", "Tokens of answers.", (double)m->tokens},
-        {"draft_tokens_total", "Tokens that were drafted.", (double)m->drafted},
-        {"draft_accepted_tokens_total", "Drafts that were accepted.", (double)m->accepted},
-        {"prefill_seconds_total", "Time from a request to its first token.", m->prefill_s},
-        {"decode_seconds_total", "Time from the first token to the last.", m->decode_s},
+    static const struct keys none = {0};
+    struct machine_figures m = {0};
+    s->r->ops->machine(s->r, &m);
+    const struct metrics_now now = {
+        .model = buf_str(&s->model), .running = lanes_running(s), .waiting = s->waiting.n, .unread = s->unread.n, .clients = web_n_clients(s->web),
+        .resident = m.resident, .resident_max = m.resident_max, .evicted = m.evicted, .moved_out = m.moved_out, .moved_in = m.moved_in,
     };
     struct buf body = {0};
-    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
-        add_metric(&body, counters[i].name, "counter", counters[i].help, counters[i].value);
-    add_metric(&body, "running", "gauge", "Answers under way.", lanes_running(s));
-    add_metric(&body, "waiting", "gauge", "Requests that wait for the engine.", s->waiting.n);
-    add_metric(&body, "unread", "gauge", "Answers that wait for their client to read.", s->unread.n);
-    add_metric(&body, "clients", "gauge", "Open connections.", web_n_clients(s->web));
+    metrics_print(&s->metrics, &now, s->so.keys ? s->so.keys : &none, &body);
     exchange_reply(x, 200, "text/plain; version=0.0.4", (struct text){body.data, body.len}, 0);
     buf_free(&body);
 }
@@ -125,12 +115,15 @@ static void stop(struct server *s, struct exchange *x)
 
 static bool is_ours(const struct server *s, struct text model)
 {
-    return !model.n || text_is(model, buf_str(&s->model)) || text_is(model, s->r->model);
+    bool known = s->so.any_model || !model.n || text_is(model, buf_str(&s->model)) || text_is(model, s->r->model);
+    for (int i = 0; !known && i < s->so.n_aliases; i++)
+        known = text_is(model, s->so.aliases[i]);
+    return known;
 }
 
 static bool refuse_model(const struct server *s, struct text name, struct err *e)
 {
-    return err_set(e, "unknown model %.*s; this server has %s", (int)name.n, name.p, buf_str(&s->model));
+    return err_set(e, "unknown model %.*s; this server has %s (--alias gives it more names)", (int)name.n, name.p, buf_str(&s->model));
 }
 
 static void refuse(struct server *s, struct job *j, int status, const char *message, const char *code)
@@ -144,7 +137,12 @@ static void take_question(struct server *s, struct reading *rd)
 {
     struct job *j = rd->job;
     struct err e;
+    const char *code = NULL;
     s->metrics.requests++;
+    j->asked_ns = clock_ns();
+    j->key = j->x ? exchange_key(j->x) : -1;
+    if (j->key >= 0)
+        s->so.keys->list[j->key].requests++;
     if (!rd->ok) {
         refuse(s, j, 400, rd->e.msg, NULL);
     } else if (!is_ours(s, j->question.model)) {
@@ -156,6 +154,8 @@ static void take_question(struct server *s, struct reading *rd)
         s->metrics.overloaded++;
         err_set(&e, "%d requests wait already; ask again in %d seconds", s->waiting.n, WEB_RETRY_S);
         exchange_refuse(j->x, &(struct refusal){429, e.msg, "queue_full", NULL}, WEB_RETRY_S);
+    } else if (lanes_are_busy(s) && !job_begin_waiting(s, j, &code, &e)) {
+        refuse(s, j, 400, e.msg, code);
     } else {
         exchange_set_data(j->x, j);
         job_waits(j, clock_ns());
@@ -178,12 +178,20 @@ void routes_read(void *arg, struct reading *rd)
 
 /* ---- models ---- */
 
-static void add_model(struct server *s, struct exchange *x, struct buf *body)
+/* Appends the model with the fields of OpenAI's servers and of Anthropic's. */
+static void add_model(struct server *s, struct exchange *x, struct text name, struct buf *body)
 {
     const struct model_info *info = s->r->ops->info(s->r);
+    char created[32] = "";
+    struct tm tm;
+    const time_t opened = (time_t)s->opened_s;
+    if (gmtime_r(&opened, &tm))
+        strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm);
     buf_adds(body, "{\"id\": ");
-    pyjson_quote((struct text){s->model.data, s->model.len}, body);
-    buf_addf(body, ", \"object\": \"model\", \"created\": %lld, \"owned_by\": \"q35chat\"", (long long)s->opened_s);
+    pyjson_quote(name, body);
+    buf_addf(body, ", \"object\": \"model\", \"type\": \"model\", \"created\": %lld, \"created_at\": \"%s\", \"owned_by\": \"q35chat\", "
+             "\"display_name\": ", (long long)s->opened_s, created);
+    pyjson_quote(name, body);
     if (exchange_is_local(x)) {         /* what a chat on this machine compares */
         buf_adds(body, ", \"root\": ");
         pyjson_quote(text_of(s->r->model), body);
@@ -191,8 +199,14 @@ static void add_model(struct server *s, struct exchange *x, struct buf *body)
         pyjson_quote((struct text){buf_str(&s->options), s->options.len}, body);
         buf_addf(body, ", \"protocol\": %d", RELAY_PROTOCOL);
     }
+    if (exchange_is_local(x) && s->so.address) {
+        buf_adds(body, ", \"address\": ");
+        pyjson_quote(text_of(s->so.address), body);
+        buf_adds(body, ", \"key_file\": ");
+        pyjson_quote(text_of(s->so.key_file), body);
+    }
     if (s->ready && info)
-        buf_addf(body, ", \"max_model_len\": %d", info->n_ctx);
+        buf_addf(body, ", \"max_model_len\": %d, \"max_input_tokens\": %d", info->n_ctx, info->n_ctx);
     else
         buf_addf(body, ", \"loading\": {\"done\": %zu, \"total\": %zu}", s->loaded, s->to_load);
     if (s->ready && info && info->temperature >= 0)     /* the model's own defaults */
@@ -201,12 +215,18 @@ static void add_model(struct server *s, struct exchange *x, struct buf *body)
     buf_addc(body, '}');
 }
 
+/* Sends the list, of one model: programs would offer a choice between its names. */
 static void send_models(struct server *s, struct exchange *x)
 {
     struct buf body = {0};
+    const struct text own = {s->model.data, s->model.len};
     buf_adds(&body, "{\"object\": \"list\", \"data\": [");
-    add_model(s, x, &body);
-    buf_adds(&body, "]}");
+    add_model(s, x, own, &body);
+    buf_adds(&body, "], \"has_more\": false, \"first_id\": ");
+    pyjson_quote(own, &body);
+    buf_adds(&body, ", \"last_id\": ");
+    pyjson_quote(own, &body);
+    buf_adds(&body, "}");
     exchange_json(x, 200, &body);
     buf_free(&body);
 }
@@ -218,7 +238,7 @@ static void send_model(struct server *s, struct exchange *x)
     struct text name = text_of(exchange_path(x) + strlen(MODELS));
     name.n -= name.n && name.p[name.n - 1] == '/';
     if (is_ours(s, name)) {
-        add_model(s, x, &body);
+        add_model(s, x, name, &body);
         exchange_json(x, 200, &body);
     } else {
         refuse_model(s, name, &e);
@@ -227,18 +247,80 @@ static void send_model(struct server *s, struct exchange *x)
     buf_free(&body);
 }
 
+static void refuse_embeddings(struct server *s, struct exchange *x)
+{
+    (void)s;
+    exchange_error(x, 404, "this server has no embeddings, since its model writes text: run a model for embeddings beside it");
+}
+
+/* ---- the model, for clients of ollama ---- */
+
+/* Appends its description, open at the end: what clients choose by, and what they show. */
+static void add_tag(const struct server *s, struct buf *body)
+{
+    const struct model_info *info = s->r->ops->info(s->r);
+    buf_adds(body, "{\"name\": ");
+    pyjson_quote((struct text){s->model.data, s->model.len}, body);
+    buf_adds(body, ", \"model\": ");
+    pyjson_quote((struct text){s->model.data, s->model.len}, body);
+    buf_addf(body, ", \"modified_at\": \"1970-01-01T00:00:00Z\", \"size\": %zu, \"size_vram\": %zu, \"digest\": \"%s\", \"details\": "
+             "{\"parent_model\": \"\", \"format\": \"safetensors\", \"family\": \"qwen3.5\", \"families\": [\"qwen3.5\"], \"parameter_size\": \"\", "
+             "\"quantization_level\": \"\"}", info ? info->weight_bytes : 0, info ? info->weight_bytes : 0, info ? info->fingerprint : "");
+}
+
+static void send_tags(struct server *s, struct exchange *x)
+{
+    struct buf body = {0};
+    buf_adds(&body, "{\"models\": [");
+    add_tag(s, &body);
+    buf_adds(&body, "}]}");
+    exchange_json(x, 200, &body);
+    buf_free(&body);
+}
+
+static void send_shown(struct server *s, struct exchange *x)
+{
+    const struct model_info *info = s->r->ops->info(s->r);
+    struct buf body = {0};
+    add_tag(s, &body);
+    buf_addf(&body, ", \"modelfile\": \"\", \"template\": \"\", \"parameters\": \"\", \"model_info\": {\"general.architecture\": \"qwen3.5\", "
+             "\"qwen3.5.context_length\": %d}, \"capabilities\": [\"completion\", \"tools\", \"thinking\"%s]}", info ? info->n_ctx : 0,
+             info && info->picture_tokens ? ", \"vision\"" : "");
+    exchange_json(x, 200, &body);
+    buf_free(&body);
+}
+
+/* The version of ollama's whose requests are understood; clients refuse older ones. */
+static void send_version(struct server *s, struct exchange *x)
+{
+    (void)s;
+    exchange_ok(x, "{\"version\": \"0.12.0\"}");
+}
+
 /* ---- the table ---- */
 
 static const struct route {
     const char *method, *path;
     const struct format *format;        /* of answers; their questions are read, perhaps on another thread, */
     reply_fn *reply;                    /* or makes a reply of the body, perhaps on another thread, */
+    const struct format *errors;        /* the form of its refusals; NULL: that of `format` */
     bool (*at_once)(struct server *s, struct exchange *x, struct outcome *to);  /* or makes a reply at once, */
     void (*send)(struct server *s, struct exchange *x);         /* or sends a reply of its own, perhaps later */
     bool local;                         /* over the unix socket alone */
 } routes[] = {
     {"POST", "/v1/chat/completions", .format = &format_openai},
     {"POST", "/v1/completions",      .format = &format_plain},
+    {"POST", "/v1/responses",        .format = &format_responses},
+    {"POST", "/v1/messages",         .format = &format_messages},
+    {"POST", "/v1/messages/count_tokens", .reply = messages_count, .errors = &format_messages},
+    {"POST", "/v1/embeddings",       .send = refuse_embeddings},
+    {"POST", "/api/chat",            .format = &format_ollama},
+    {"POST", "/api/embed",           .send = refuse_embeddings, .errors = &format_ollama},
+    {"POST", "/api/embeddings",      .send = refuse_embeddings, .errors = &format_ollama},
+    {"POST", "/api/show",            .send = send_shown, .errors = &format_ollama},
+    {"GET",  "/api/tags",            .send = send_tags, .errors = &format_ollama},
+    {"GET",  "/api/ps",              .send = send_tags, .errors = &format_ollama},
+    {"GET",  "/api/version",         .send = send_version, .errors = &format_ollama},
     {"POST", "/tokenize",            .reply = tokens_of_text},
     {"POST", "/detokenize",          .reply = text_of_tokens},
     {"GET",  "/v1/models",           .send = send_models},
@@ -281,7 +363,7 @@ static size_t most_bytes(struct server *s)
     if (info && !s->longest_piece)
         s->longest_piece = tokens_longest(s->r);
     const size_t prompt = info ? (size_t)info->n_ctx * s->longest_piece : 0;
-    return (prompt > LEAST_BODY ? prompt : LEAST_BODY) + TOOLS_BODY + PICTURES_BODY;
+    return (prompt > LEAST_BODY ? prompt : LEAST_BODY) + TOOLS_BODY + (s->r->can.pictures ? PICTURES_BODY : 0);
 }
 
 /* Values that the JSON of a body can have: a token of the prompt is one, or more than one byte of a text. */
@@ -297,10 +379,13 @@ size_t routes_begun(void *arg, struct exchange *x)
     const struct route *found = find_route(x);
     const char *method = exchange_method(x);
     struct err e;
-    exchange_set_format(x, found ? found->format : NULL);
+    exchange_set_format(x, found && found->errors ? found->errors : found ? found->format : NULL);
+    exchange_set_origin(x, origin_of(s, x));
     if (!may_ask(s, x, found ? found->path : ""))
         return 0;
-    if (!found) {
+    if (!strcmp(method, "OPTIONS") && origin_of(s, x)) {
+        exchange_reply(x, 204, "text/plain", text_of(""), 0);
+    } else if (!found) {
         exchange_error(x, 404, "unknown path; docs/serve.md lists the paths");
     } else if (strcmp(found->method, method) && (strcmp(found->method, "GET") || strcmp(method, "HEAD"))) {
         err_set(&e, "%s accepts %s, not %s", found->path, found->method, method);
@@ -315,7 +400,7 @@ size_t routes_begun(void *arg, struct exchange *x)
 static void read_body(struct server *s, struct exchange *x, const struct route *found)
 {
     const struct reading rd = {
-        .x = x, .format = found->format, .reply = found->reply, .r = s->ready ? s->r : NULL, .most_values = most_values(s),
+        .x = x, .format = found->format, .reply = found->reply, .r = s->ready ? s->r : NULL, .most_values = most_values(s), .recall = &s->recall,
     };
     if (!s->ready && found->reply)
         exchange_refuse(x, &(struct refusal){.status = 503, .message = "the model loads"}, WEB_RETRY_S);

@@ -26,18 +26,10 @@ static void send_state(struct server *s)
     buf_free(&lines);
 }
 
-static void fail_job(const struct job *j, const char *why)
-{
-    if (j->x && j->begun && j->question.streams)
-        exchange_end(j->x);
-    else if (j->x)
-        exchange_error(j->x, 503, why);
-}
-
 static void fail_waiting(const struct queue *q, const char *why)
 {
-    for (const struct job *j = q->first; j; j = j->next)
-        fail_job(j, why);
+    for (struct job *j = q->first; j; j = j->next)
+        job_refuse(j, 503, why, NULL);
 }
 
 static void fail_all(struct server *s, const char *why)
@@ -49,9 +41,18 @@ static void fail_all(struct server *s, const char *why)
     err_set(&s->why, "%s", why);
     for (int i = 0; i < s->n_lanes; i++)
         if (s->lanes[i].now)
-            fail_job(s->lanes[i].now, why);
+            job_refuse(s->lanes[i].now, 503, why, NULL);
     fail_waiting(&s->waiting, why);
     fail_waiting(&s->unread, why);
+}
+
+/* From now on requests are answered. */
+static void become_ready(struct server *s)
+{
+    s->ready = true;
+    if (*s->check.why.msg)
+        err_warn("%s", s->check.why.msg);
+    send_state(s);
 }
 
 static void on_news(const struct news *it, void *arg)
@@ -59,6 +60,8 @@ static void on_news(const struct news *it, void *arg)
     struct lane *l = arg;
     struct server *s = l->s;
     const bool first = l == s->lanes;   /* news for all lanes are reported once */
+    if (first && s->check.runs && selfcheck_take(&s->check, l->r, it))
+        become_ready(s);
     switch (it->kind) {
     case NEWS_LOADING:
         s->loaded = it->done;
@@ -67,9 +70,8 @@ static void on_news(const struct news *it, void *arg)
             send_state(s);
         break;
     case NEWS_READY:
-        s->ready |= first;
-        if (first)
-            send_state(s);
+        if (first && !(s->so.self_check && selfcheck_begin(&s->check, l->r)))
+            become_ready(s);
         break;
     case NEWS_NOTE:
         if (first)
@@ -86,14 +88,6 @@ static void on_news(const struct news *it, void *arg)
     default:
         lane_take(l, it);
     }
-}
-
-/* Returns how many answers may be under way at once. */
-static int n_at_once(const struct server *s)
-{
-    const struct model_info *info = s->r->ops->info(s->r);
-    const int most = !info || info->at_once <= s->so.n_spare ? 1 : info->at_once - s->so.n_spare;
-    return most < s->n_lanes ? most : s->n_lanes;
 }
 
 static void gone(void *arg, struct exchange *x)
@@ -116,6 +110,8 @@ static void gone(void *arg, struct exchange *x)
 
 /* ---- the whole ---- */
 
+enum { RECALL_BYTES = 32 << 20 };       /* several thousand answers */
+
 struct server *server_open(struct responder *const *all, int n, const struct server_options *so, struct err *e)
 {
     struct responder *r = n > 0 ? all[0] : NULL;
@@ -124,6 +120,7 @@ struct server *server_open(struct responder *const *all, int n, const struct ser
     CHECK(n <= SERVER_ANSWERS);
     struct server *s = memory_zeroed(1, sizeof *s);
     const struct web_owner owner = {.begun = routes_begun, .asked = routes_asked, .gone = gone, .arg = s};
+    recall_init(&s->recall, RECALL_BYTES);
     s->r = r;
     s->so = *so;
     s->unused_ns = clock_ns();
@@ -170,6 +167,8 @@ void server_close(struct server *s)
             lane_end(l);
         l->r->ops->close(l->r);
     }
+    recall_free(&s->recall);
+    selfcheck_free(&s->check);
     buf_free(&s->model);
     buf_free(&s->options);
     attached_free(&s->attached);
@@ -251,7 +250,7 @@ static double unused_ms_left(const struct server *s)
 /* Returns the lane for the next request of the queue; NULL: the request waits. */
 static struct lane *free_lane(struct server *s)
 {
-    const bool may = s->ready && s->state == SERVER_RUNS && !s->held && s->waiting.n && lanes_running(s) < n_at_once(s);
+    const bool may = s->ready && s->state == SERVER_RUNS && !s->held && s->waiting.n && lanes_running(s) < lanes_at_once(s);
     for (int i = 0; i < s->n_lanes && may; i++)
         if (!s->lanes[i].now)
             return &s->lanes[i];
@@ -266,6 +265,27 @@ static double unread_ms_left(const struct server *s, const struct job *j)
     return stays ? INFINITY : s->so.send_timeout_s * 1000.0 - exchange_unread_ms(j->x);
 }
 
+/* Milliseconds until a stream has been silent for too long. */
+static double silent_ms_left(const struct server *s)
+{
+    double left = INFINITY;
+    for (const struct job *j = s->waiting.first; j; j = j->next)
+        left = fmin(left, job_silent_ms_left(j));
+    for (int i = 0; i < s->n_lanes; i++)
+        if (s->lanes[i].now && !s->lanes[i].now_over)
+            left = fmin(left, job_silent_ms_left(s->lanes[i].now));
+    return left;
+}
+
+static void break_silence(struct server *s)
+{
+    for (struct job *j = s->waiting.first; j; j = j->next)
+        job_break_silence(j);
+    for (int i = 0; i < s->n_lanes; i++)
+        if (s->lanes[i].now && !s->lanes[i].now_over)
+            job_break_silence(s->lanes[i].now);
+}
+
 static bool has_been_read(const struct job *j)
 {
     return !job_is_unread(j, JOB_LITTLE_UNREAD);
@@ -277,6 +297,7 @@ int server_timeout(struct server *s)
     double left = s->so.keep_s && s->unused_ns ? unused_ms_left(s) : INFINITY;
     for (const struct job *j = s->unread.first; j; j = j->next)         /* what was unread may have gone out since the last look */
         left = fmin(left, has_been_read(j) ? 0 : unread_ms_left(s, j));
+    left = fmin(left, silent_ms_left(s));
     int own = left > INT_MAX / 2 ? -1 : left > 0 ? (int)left + 1 : 0;
     return own < 0 || (web >= 0 && web < own) ? web : own;
 }
@@ -325,8 +346,10 @@ static void watch_use(struct server *s)
 static void end_over(struct server *s)
 {
     for (int i = 0; i < s->n_lanes; i++)
-        if (s->lanes[i].now && s->lanes[i].now_over)
+        if (s->lanes[i].now && s->lanes[i].now_over) {
+            lane_read_again(&s->lanes[i]);
             lane_end(&s->lanes[i]);
+        }
 }
 
 enum server_state server_run(struct server *s, struct err *e)
@@ -340,6 +363,7 @@ enum server_state server_run(struct server *s, struct err *e)
         lane_start(l);
         end_over(s);
     }
+    break_silence(s);
     web_run(s->web);                    /* what was written goes out */
     watch_use(s);
     if (s->state == SERVER_FAILED)

@@ -1,7 +1,6 @@
 /* The server lets many clients use one responder over HTTP, with the API of OpenAI's servers (docs/serve.md).  Requests wait in a queue; several are
  * answered at once if the responder can do that.  It has no thread: the owner polls the descriptors and calls server_run(). */
-#ifndef Q35_SERVE_SERVER_H
-#define Q35_SERVE_SERVER_H
+#pragma once
 
 #include <poll.h>
 
@@ -29,5 +28,3 @@ void server_leave_chat(struct server *s);               /* so.of_chat is over: c
 void server_shut(struct server *s);                     /* accepts no further connections */
 /* Does what there is to do.  FAILED: with the reason. */
 enum server_state server_run(struct server *s, struct err *e);
-
-#endif

@@ -1,14 +1,16 @@
 /* The inside of the server: jobs, lanes, requests that are being read, attached chats.  For the files of this folder alone. */
-#ifndef Q35_SERVE_SERVER_STATE_H
-#define Q35_SERVE_SERVER_STATE_H
+#pragma once
 
 #include <pthread.h>
 
 #include "base/mailbox.h"
 #include "answer/tokens.h"
 #include "serve/format.h"
+#include "serve/metrics.h"
 #include "serve/question.h"
+#include "serve/recall.h"
 #include "serve/response.h"
+#include "serve/selfcheck.h"
 #include "serve/server_options.h"
 #include "serve/web.h"
 
@@ -20,11 +22,17 @@ struct server;
 struct job {
     struct job *next;
     struct queue *in;                   /* the queue where it waits; NULL: it is being answered */
-    int64_t due;                        /* its turn in the queue (base/due.h) */
+    int64_t due;                        /* its turn in the queue (base/clock.h) */
     struct exchange *x;                 /* NULL: the client has gone */
     struct question question;
     struct response response;
-    bool begun;                         /* `response` is begun; so a job in a queue was paused */
+    bool begun;                         /* `response` is begun; if it streams and its format can wait, so is the reply */
+    bool started;                       /* it was given to a responder; so a job in a queue was paused */
+    int64_t wrote_ns;                   /* when the last bytes of its stream were written */
+    int     key;                        /* number of the key that was sent with it; -1: none */
+    int64_t asked_ns, token_ns;         /* when it was read; when its newest tokens came, 0: none yet */
+    int     n_together;                 /* of the answer's tokens, those that came together last */
+    double  gap_s;                      /* time between these and those before; 0: they are the first */
     struct tokens tokens;               /* the answer so far */
     struct stats before;           /* figures of its requests to the responder before the newest one */
     bool resumed;                       /* the newest request continues after `tokens` */
@@ -39,6 +47,11 @@ enum { JOB_MOST_UNREAD = 256 << 10, JOB_LITTLE_UNREAD = 64 << 10 };
 
 void job_free(struct job *j);
 void job_refuse(struct job *j, int status, const char *message, const char *code);
+/* Begins the reply of a job that has to wait, if it is a stream: its client and the programs in between see that it is served.  False with the reason
+ * if the prompt is refused, which *code is about as in struct refusal. */
+bool job_begin_waiting(struct server *s, struct job *j, const char **code, struct err *e);
+double job_silent_ms_left(const struct job *j);         /* until something must be sent so that its stream is not silent for too long */
+void job_break_silence(struct job *j);
 bool job_is_unread(const struct job *j, size_t bytes);  /* more than so many bytes of its stream wait for the client to read */
 void job_waits(struct job *j, int64_t since_ns);        /* sets `due`, for a job that waits since then; that of an attached chat is due at once */
 void job_end(struct server *s, struct job *j, const struct news *last);         /* ends the reply with the answer's DONE, and counts its figures */
@@ -67,6 +80,10 @@ struct lane {
 
 void lane_start(struct lane *l);        /* begins or continues the first job of the queue; its news may come within the call */
 void lane_end(struct lane *l);          /* frees its job, whose answer is over */
+/* Reads the prompt again, up to the end of its last message, if the client left before the answer had a text, and nobody waits.  The states that are
+ * kept of it are a few tokens further on, behind the head of the answer, and who comes back with one more message would find nothing.  Any request
+ * ends that, so that it costs no turn anything. */
+void lane_read_again(struct lane *l);
 void lane_pause(struct lane *l);        /* interrupts the answer; the job waits in the queue, or until its client has read */
 void lane_take(struct lane *l, const struct news *it);  /* takes news of the answer */
 void lane_interrupt(struct lane *l);    /* the client has interrupted the answer, and waits for its end */
@@ -89,6 +106,7 @@ struct reading {
     struct responder *r;                /* NULL: its tokenizer is not there yet */
     struct options *o;                  /* a copy: those of a chat can change meanwhile */
     struct mailbox *done;
+    struct recall *recall;
     size_t most_values;                 /* of the body */
     struct buf body;
     struct text text;                   /* the body, wherever it is */
@@ -114,7 +132,7 @@ struct readings {
 
 bool readings_init(struct readings *l, reading_done *fn, void *arg);    /* false with errno */
 void readings_free(struct readings *l);         /* waits for the threads */
-/* Reads the body of x; rd has x, format or reply, r and most_values.  The results come within the call or within readings_take(). */
+/* Reads the body of x; rd has x, format or reply, r, recall and most_values.  The results come within the call or within readings_take(). */
 void readings_add(struct readings *l, const struct reading *rd, const struct options *o);
 void readings_take(struct readings *l);         /* when the mailbox is readable */
 /* An answer of this name was interrupted, which a body may request that is being read; reading_was_interrupted() is true of that one then. */
@@ -151,6 +169,7 @@ void attached_add_state(const struct server *s, struct buf *out);       /* appen
 /* Read parts of a body.  False with a sentence for the client. */
 bool attached_read_name(const struct pyjson *top, struct text *name, struct err *e);    /* `id`: of an answer, or of the q35chat that asks */
 bool attached_read_prompt(struct question *q, const struct pyjson *top, struct err *e); /* tokens into q->ids, their conversation, snapshot_pos */
+bool attached_read_guide(struct question *q, const struct pyjson *top, struct err *e);  /* what guides the answer, if anything does */
 /* Reads the body of /q35chat/attach: the name of the q35chat, allocated in `mem`.  Refuses one that speaks another version of the protocol. */
 bool attached_read_hello(struct text body, struct text *name, struct arena *mem, struct err *e);
 /* Checks a checkpoint's path.  `path`: as the other program sent it; `own`: the same file's path as this program builds it.  True only for
@@ -182,15 +201,6 @@ void routes_read(void *arg, struct reading *rd);
 
 /* ---- the server (server.c) ---- */
 
-/* Figures since the start. */
-struct metrics {
-    unsigned long long requests, refused, overloaded;           /* requests for answers: all, wrong ones, those that met a full queue */
-    unsigned long long left, unread;                            /* answers whose client went away before the end; whose client did not read */
-    unsigned long long answers, failed;
-    unsigned long long prompt_tokens, cached_tokens, tokens, drafted, accepted;
-    double prefill_s, decode_s;
-};
-
 struct server {
     struct responder *r;                /* the responder of the first lane */
     struct lane lanes[SERVER_ANSWERS];
@@ -203,6 +213,7 @@ struct server {
     size_t longest_piece;               /* bytes of the longest piece of the vocabulary; 0: not known yet */
     size_t loaded, to_load;             /* bytes of the model */
     bool ready;
+    struct selfcheck check;             /* runs between the end of loading and `ready` */
     enum server_state state;
     struct err why;                     /* the reason of SERVER_FAILED */
     struct readings readings;           /* requests whose bodies are being read */
@@ -211,8 +222,10 @@ struct server {
     bool held;                          /* server_hold() */
     bool shut;                          /* server_shut() */
     struct metrics metrics;
+    struct recall recall;
     struct attached_list attached;
     int64_t unused_ns;                  /* when the last client went away; 0: there is one */
 };
 
-#endif
+int  lanes_at_once(const struct server *s);     /* how many answers may be under way */
+bool lanes_are_busy(const struct server *s);    /* a request that comes now has to wait */

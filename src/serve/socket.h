@@ -1,6 +1,5 @@
 /* The sockets on which a server listens, also those that systemd passes to it, and the other ends of its connections. */
-#ifndef Q35_SERVE_SOCKET_H
-#define Q35_SERVE_SOCKET_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ void socket_notify_systemd(const char *lines);
 /* True if the other end of this TCP connection, which has sent its end of data, is still held by a process of this machine.  shutdown() and close()
  * look the same over TCP until something is sent; the kernel's table of sockets tells them apart.  False for clients on other machines. */
 bool socket_peer_waits(int fd);
-
-#endif

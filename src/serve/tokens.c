@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "image/image.h"
 #include "serve/question.h"
 #include "text/pyjson.h"
 
@@ -42,6 +43,30 @@ bool tokens_too_many(struct text body, size_t most)
     return n > most;
 }
 
+/* Puts as many pads into the place of each as its picture has tokens. */
+static void spread_pads(struct responder *r, const struct request *q, struct ids *ids)
+{
+    const struct image_limits limits = {r->least_pixels, r->most_pixels};
+    struct ids pad = {0}, out = {0};
+    int h, w, at = 0;
+    r->ops->encode(r, text_of("<|image_pad|>"), true, &pad);
+    for (int i = 0; i < q->n_messages; i++)
+        for (int k = 0; k < q->messages[i].n_media && q->messages[i].pictures; k++) {
+            const struct media *m = &q->messages[i].pictures[k];
+            const int n = image_target(m->h, m->w, &limits, &h, &w, NULL) ? h / IMAGE_FACTOR * (w / IMAGE_FACTOR) : 1;
+            while (at < ids->n && ids->data[at] != pad.data[0])
+                ids_add(&out, ids->data[at++]);
+            for (int j = 0; j < n && at < ids->n; j++)
+                ids_add(&out, pad.data[0]);
+            at++;
+        }
+    for (; at < ids->n; at++)
+        ids_add(&out, ids->data[at]);
+    ids_free(&pad);
+    ids_free(ids);
+    *ids = out;
+}
+
 /* Reads the text or the conversation to make tokens of. */
 static bool read_ids(struct responder *r, struct text body, const struct pyjson *top, const struct options *o, struct ids *ids, struct err *e)
 {
@@ -58,6 +83,8 @@ static bool read_ids(struct responder *r, struct text body, const struct pyjson 
         return err_set(e, "prompt, content or messages is missing");
     struct question q;
     bool ok = question_read(&q, body, o, e) && r->ops->prompt(r, &q.request, ids, NULL, e);
+    if (ok && r->can.pictures)
+        spread_pads(r, &q.request, ids);
     question_free(&q);
     return ok;
 }

@@ -1,6 +1,5 @@
 /* /tokenize and /detokenize: from a text or a conversation to tokens, and back.  Reads and writes the fields of vLLM and of llama.cpp. */
-#ifndef Q35_SERVE_TOKENS_H
-#define Q35_SERVE_TOKENS_H
+#pragma once
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -15,5 +14,3 @@ bool tokens_too_many(struct text body, size_t most);
 /* Append the body of the reply.  False with a sentence for the client. */
 bool tokens_of_text(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);
 bool text_of_tokens(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);
-
-#endif

@@ -75,12 +75,14 @@ struct exchange {
     size_t reserved;                    /* bytes of its share that the body takes */
     enum share share;                   /* where they are reserved */
     void *kept;
+    int  key;                           /* the number of the key that it showed; -1: none */
     bool asked, dropped, suspended;
 
     int status;                         /* 0: not answered yet */
     const struct format *format;        /* of errors; NULL: that of OpenAI's servers */
     const char *type;
     const char *allow;                  /* methods of the path, or NULL */
+    const char *origin;                 /* of the web page that may read the reply, or NULL */
     int retry_s;
     bool streams, ended;
     struct buf out;                     /* the reply, or what of the stream is not sent yet */
@@ -259,6 +261,23 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *to, size_t max)
     return (ssize_t)n;
 }
 
+/* Adds the headers by which a browser lets a page of another origin use the server. */
+static void add_origin(const struct exchange *x, struct MHD_Response *r)
+{
+    const char *headers = exchange_header(x, "Access-Control-Request-Headers");
+    MHD_add_response_header(r, "Access-Control-Allow-Origin", x->origin);
+    MHD_add_response_header(r, "Vary", "Origin");
+    MHD_add_response_header(r, "Access-Control-Expose-Headers", "x-request-id, Retry-After");
+    if (strcmp(x->method, "OPTIONS"))
+        return;
+    MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, HEAD");
+    MHD_add_response_header(r, "Access-Control-Max-Age", "600");
+    if (headers)
+        MHD_add_response_header(r, "Access-Control-Allow-Headers", headers);
+    if (exchange_header(x, "Access-Control-Request-Private-Network"))
+        MHD_add_response_header(r, "Access-Control-Allow-Private-Network", "true");
+}
+
 static enum MHD_Result respond(struct exchange *x)
 {
     char retry[16], id[48];
@@ -275,6 +294,8 @@ static enum MHD_Result respond(struct exchange *x)
         snprintf(retry, sizeof retry, "%d", x->retry_s);
         MHD_add_response_header(r, "Retry-After", retry);
     }
+    if (x->origin)
+        add_origin(x, r);
     if (x->allow)
         MHD_add_response_header(r, "Allow", x->allow);
     enum MHD_Result done = MHD_queue_response(x->connection, (unsigned)x->status, r);
@@ -323,6 +344,11 @@ void exchange_begin(struct exchange *x, const char *type)
     resume(x);
 }
 
+bool exchange_has_begun(const struct exchange *x)
+{
+    return x->streams;
+}
+
 void exchange_write(struct exchange *x, struct text piece)
 {
     if (exchange_unread(x) + piece.n > MAX_UNREAD) {
@@ -369,6 +395,7 @@ void exchange_take_body(struct exchange *x, struct buf *to)
 }
 
 void exchange_set_format(struct exchange *x, const struct format *f) { x->format = f; }
+void exchange_set_origin(struct exchange *x, const char *origin) { x->origin = origin; }
 void exchange_allow(struct exchange *x, const char *methods) { x->allow = methods; }
 void exchange_set_data(struct exchange *x, void *own) { x->kept = own; }
 void *exchange_data(const struct exchange *x) { return x->kept; }
@@ -378,8 +405,9 @@ const char *exchange_header(const struct exchange *x, const char *name)
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
-bool exchange_trust(struct exchange *x)
+bool exchange_trust(struct exchange *x, int key)
 {
+    x->key = key;
     struct client *c = x->client;
     if (c->share == SHARE_OPEN && make_place(c->web, SHARE_KEYED)) {
         move_to(c, SHARE_KEYED);
@@ -389,6 +417,11 @@ bool exchange_trust(struct exchange *x)
         return true;
     exchange_refuse(x, &(struct refusal){.status = 503, .message = shares[SHARE_KEYED].full}, WEB_RETRY_S);
     return false;
+}
+
+int exchange_key(const struct exchange *x)
+{
+    return x->key;
 }
 
 /* ---- reports of libmicrohttpd ---- */
@@ -485,6 +518,7 @@ static enum MHD_Result refuse(struct exchange *x)
 static enum MHD_Result begin(struct client *client, struct MHD_Connection *connection, const char *method, const char *path, void **own)
 {
     struct exchange *x = memory_zeroed(1, sizeof *x);
+    x->key = -1;
     *own = x;
     x->client = client;
     x->share = client->share;

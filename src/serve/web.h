@@ -7,8 +7,7 @@
  *
  * Connections and the memory for bodies are divided into shares: unix sockets, TCP with the key, and TCP without it (so far), which has the
  * smallest share and no bodies.  A full share makes room by closing its oldest connection that is idle, or has not shown a key. */
-#ifndef Q35_SERVE_WEB_H
-#define Q35_SERVE_WEB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,12 +51,14 @@ struct text exchange_body(const struct exchange *x);
 void exchange_take_body(struct exchange *x, struct buf *to);     /* moves it into the empty buffer */
 const char *exchange_header(const struct exchange *x, const char *name);        /* NULL: the request has no such header */
 bool exchange_is_local(const struct exchange *x);       /* the request came over a unix socket */
-/* Gives the connection a place among those that have shown the key.  False: all of these are taken, and a reply has said so. */
-bool exchange_trust(struct exchange *x);
+/* Gives the connection a place among those that have shown a key, that of number `key`.  False: all of these are taken, and a reply has said so. */
+bool exchange_trust(struct exchange *x, int key);
+int  exchange_key(const struct exchange *x);            /* that number; -1: none */
 void exchange_set_data(struct exchange *x, void *own);      /* keeps a pointer for the owner */
 void *exchange_data(const struct exchange *x);          /* that pointer, or NULL */
 
 void exchange_set_format(struct exchange *x, const struct format *f);       /* the form of errors; NULL: that of OpenAI's servers */
+void exchange_set_origin(struct exchange *x, const char *origin);        /* web pages from there may read the reply; `origin` is static */
 void exchange_allow(struct exchange *x, const char *methods);           /* the reply has a header Allow; `methods` is static */
 
 /* Replies in one piece.  retry_s: Retry-After in seconds; 0: none, since a second try would fail too. */
@@ -68,9 +69,8 @@ void exchange_refuse(struct exchange *x, const struct refusal *f, int retry_s);
 void exchange_error(struct exchange *x, int status, const char *message);       /* the same, with nothing but a sentence */
 /* Replies with a stream: begin, then write any number of pieces, then end. */
 void exchange_begin(struct exchange *x, const char *type);
+bool exchange_has_begun(const struct exchange *x);       /* the stream has */
 void exchange_write(struct exchange *x, struct text piece);
 void exchange_end(struct exchange *x);
 size_t exchange_unread(const struct exchange *x);       /* bytes of the stream that wait for the client to read */
 double exchange_unread_ms(const struct exchange *x);    /* for how long the client has read none of them */
-
-#endif

@@ -6,14 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/err.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/err.h"
 #include "base/unicode.h"
-#include "base/when.h"
 #include "option/paths.h"
+#include "session/kept.h"
 #include "session/record.h"
-#include "session/title.h"
+#include "session/transcript.h"
 
 const char *const export_formats[] = {"md", "json", "txt", NULL};
 
@@ -85,6 +86,15 @@ static void add_speaker(struct buf *out, const struct entry *m)
     }
 }
 
+/* Appends a line about a file; a picture's has its sides. */
+static void md_file(struct buf *out, const struct entry_file *f)
+{
+    buf_addf(out, "Attached: %.*s (%zu bytes", (int)f->path.n, f->path.p, f->bytes);
+    if (f->picture)
+        buf_addf(out, ", picture of %d x %d pixels", f->picture->w, f->picture->h);
+    buf_adds(out, f->dropped ? ", dropped)\n\n" : ")\n\n");
+}
+
 /* Appends a message with its files and calls. */
 static void md_entry(struct buf *out, const struct entry *m)
 {
@@ -99,8 +109,7 @@ static void md_entry(struct buf *out, const struct entry *m)
         add_paragraph(out, m->m.content);
     }
     for (int i = 0; i < m->n_files; i++)
-        buf_addf(out, "Attached: %.*s (%zu bytes%s)\n\n", (int)m->files[i].path.n, m->files[i].path.p, m->files[i].bytes,
-                 m->files[i].dropped ? ", dropped" : "");
+        md_file(out, &m->files[i]);
     for (int i = 0; i < m->m.n_calls; i++) {
         buf_addf(out, "Calls %.*s:\n\n", (int)m->m.calls[i].name.n, m->m.calls[i].name.p);
         fence_add(out, "json", m->m.calls[i].arguments);
@@ -135,10 +144,10 @@ static void txt_call(struct buf *out, const struct call *call, const struct entr
     buf_add(&arguments, call->arguments.p, call->arguments.n);
     buf_addc(out, '[');
     call_line(out, buf_str(&name), buf_str(&arguments));
-    const struct text said = text_trim(result ? result->m.content : text_of("(no result)"));
-    buf_adds(out, memchr(said.p, '\n', said.n) ? " =\n" : " = ");
-    if (said.n)
-        buf_add(out, said.p, said.n);
+    const struct text value = text_trim(result ? result->m.content : text_of("(no result)"));
+    buf_adds(out, memchr(value.p, '\n', value.n) ? " =\n" : " = ");
+    if (value.n)
+        buf_add(out, value.p, value.n);
     buf_adds(out, "]\n\n");
     buf_free(&name);
     buf_free(&arguments);
@@ -226,13 +235,13 @@ bool export_is_format(const char *word)
 bool export_choose(const char **format, const char *file, struct err *e)
 {
     const char *slash = file ? strrchr(file, '/') : NULL, *dot = file ? strrchr(slash ? slash : file, '.') : NULL;
-    const char *said = *format;
-    *format = said ? find_format(said) : file ? find_format(dot ? dot + 1 : NULL) : "md";
+    const char *given = *format;
+    *format = given ? find_format(given) : file ? find_format(dot ? dot + 1 : NULL) : "md";
     if (*format)
         return true;
-    const char *first = said ? said : file;             /* "html", "html talk.html": a format was meant */
+    const char *first = given ? given : file;             /* "html", "html talk.html": a format was meant */
     size_t n = strcspn(first, " ./");
-    if (said || !first[n] || first[n] == ' ')
+    if (given || !first[n] || first[n] == ' ')
         return err_set(e, "unknown format %.*s; the formats are md, json and txt", (int)n, first);
     return err_set(e, "%s does not name a format: end it in .md, .json or .txt, or write the format before it", file);
 }
@@ -249,6 +258,17 @@ bool export_write(const char *file, const struct buf *text, struct err *e)
         ok = err_set(e, "cannot write %s: %s", file, strerror(errno));
     if (fd >= 0 && !ok)
         unlink(path.data);
+    buf_free(&path);
+    return ok;
+}
+
+bool export_pictures(const char *file, const struct transcript *t, struct err *e)
+{
+    struct buf path = {0};
+    bool ok = true;
+    paths_expand(&path, file);
+    for (int i = 0; ok && i < t->n; i++)
+        ok = kept_write_entry(buf_str(&path), t->entries[i], e);
     buf_free(&path);
     return ok;
 }

@@ -1,7 +1,6 @@
 /* A conversation as a document: the messages of the shown path, with their times.  "md" has reasoning as a quote, calls and results fenced;
  * "txt" has messages and answers, and a line for each call with its result; "json" has the messages as a session has them, without token ids. */
-#ifndef Q35_SESSION_EXPORT_H
-#define Q35_SESSION_EXPORT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,11 +16,11 @@ bool export_is_format(const char *word);
 bool export_choose(const char **format, const char *file, struct err *e);
 /* Writes a new file; never replaces one. */
 bool export_write(const char *file, const struct buf *text, struct err *e);
+/* Copies the pictures of the shown path into the folder FILE.pictures, as beside a session (session/kept.h); without pictures there is no folder. */
+bool export_pictures(const char *file, const struct transcript *t, struct err *e);
 
 /* Appends a text between two Markdown fences that no line of it can close; no line feed after the last fence. */
 void fence_add(struct buf *out, const char *language, struct text t);
 /* Appends a tool call in a line, "weather Paris": the tool's name and its arguments, the text alone if it is the only argument, else the JSON as it
  * came.  True: the arguments are not shown as JSON. */
 bool call_line(struct buf *out, const char *name, const char *arguments);
-
-#endif

@@ -10,14 +10,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/grow.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/memory.h"
-#include "base/move.h"
 #include "base/syncer.h"
 #include "base/unicode.h"
 #include "option/paths.h"
+#include "session/kept.h"
 
 #define MAX_FILE ((size_t)1 << 30)
 
@@ -347,13 +346,11 @@ static void read_line(struct contents *f, int number, size_t at, size_t n, struc
             f->n_old = f->n_parts;
         break;
     case RECORD_PART:
-        f->parts = grow(f->parts, f->n_parts, &f->cap_parts, sizeof *f->parts);
+        f->parts = memory_grow(f->parts, f->n_parts, &f->cap_parts, sizeof *f->parts);
         f->parts[f->n_parts].at = at;
         f->parts[f->n_parts++].n = n + 1;
         break;
-    case RECORD_MOVE:
-        f->n_old = f->n_parts;
-        break;
+    case RECORD_MOVE: f->n_old = f->n_parts; break;
     case RECORD_OTHER:
         break;
     }
@@ -390,6 +387,7 @@ static bool read_all(struct contents *f, const char *path, struct transcript *t,
     record_finish(t, &u, &f->owed);
     unfinished_free(&u);
     describe_damage(f, path, note);
+    kept_read(path, t, note);
     return true;
 }
 

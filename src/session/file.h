@@ -1,8 +1,7 @@
 /* The file of a session: JSON lines, a header and then the records of session/record.h.  A record is appended before the next step of the program, so
  * that it survives a crash of the program; a thread brings it to disk at once, without anybody waiting (base/syncer.h), so that it survives a power
  * failure.  Records are never changed: going back is a record, too. */
-#ifndef Q35_SESSION_FILE_H
-#define Q35_SESSION_FILE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -46,5 +45,3 @@ bool session_wait(struct session *s, struct err *e);    /* waits until it is set
 const char *session_path(const struct session *s);
 /* Returns the path of the checkpoint of the session in that file. */
 void session_checkpoint(const char *file, struct buf *path);
-
-#endif

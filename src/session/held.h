@@ -1,7 +1,6 @@
 /* The model that a conversation was held with, in the first line of its file: a directory, or the address of a server, a blank and the name of the
  * model there.  Older files may have neither. */
-#ifndef Q35_SESSION_HELD_H
-#define Q35_SESSION_HELD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -20,5 +19,3 @@ bool held_gone(const char *model);
 bool held_choose(struct options *o, const char *name);
 /* Calls fn() with each word of the options that choose this model: --endpoint URL -m NAME. */
 void held_words(const char *model, void (*fn)(const char *word, void *arg), void *arg);
-
-#endif

@@ -10,15 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
-#include "base/grow.h"
 #include "base/memory.h"
-#include "base/when.h"
 #include "option/paths.h"
 #include "session/export.h"
 #include "session/file.h"
+#include "session/kept.h"
 #include "session/search.h"
-#include "session/title.h"
+#include "session/transcript.h"
 
 #define MAX_FILE ((size_t)1 << 30)
 #define SUFFIX ".jsonl"
@@ -52,7 +52,7 @@ static void list_add(struct list *l, const char *file, const struct stat *st)
     size_t n = strlen(file), suffix = strlen(SUFFIX);
     if (n <= suffix || strcmp(file + n - suffix, SUFFIX) || *file == '.' || !S_ISREG(st->st_mode))
         return;
-    l->items = grow(l->items, l->n, &l->cap, sizeof *l->items);
+    l->items = memory_grow(l->items, l->n, &l->cap, sizeof *l->items);
     l->items[l->n++] = (struct found){memory_got(strndup(file, n - suffix)), st->st_mtim, (size_t)st->st_size};
 }
 
@@ -169,7 +169,7 @@ struct tree { struct node *at; int n, cap, end; };      /* end: the last message
 
 static void tree_add(struct tree *t, bool user, size_t at)
 {
-    t->at = grow(t->at, t->n, &t->cap, sizeof *t->at);
+    t->at = memory_grow(t->at, t->n, &t->cap, sizeof *t->at);
     t->at[t->n] = (struct node){t->end, t->end < 0 ? 1 : t->at[t->end].depth + 1, user, at};
     t->end = t->n++;
 }
@@ -503,6 +503,7 @@ bool sessions_delete(const char *name, struct err *e)
     if (ok) {
         session_checkpoint(path.data, &beside);
         unlink(beside.data);
+        kept_delete(path.data);
         buf_adds(&path, ".unsent");     /* kept there by a front end */
         unlink(path.data);
     }

@@ -1,6 +1,5 @@
 /* The conversations on disk, newest first. */
-#ifndef Q35_SESSION_LIST_H
-#define Q35_SESSION_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ size_t sessions_checkpoint_bytes(const char *name);             /* size of its c
 bool sessions_text(const char *name, struct buf *out, struct err *e);
 bool sessions_rename(const char *name, const char *title, struct err *e);       /* "": no title; refuses a session that a program has open */
 bool sessions_newest(struct buf *name);                         /* finds the session that was changed last; false: there is no session */
-
-#endif

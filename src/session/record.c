@@ -112,7 +112,13 @@ static void add_entry(struct buf *out, const struct entry *m, const char *key, j
         json_t *file = json_object();
         json_object_set_new(file, "path", string(m->files[i].path));
         json_object_set_new(file, "bytes", json_integer((json_int_t)m->files[i].bytes));
-        json_object_set_new(file, "text", string(m->files[i].text));
+        const struct entry_picture *picture = m->files[i].picture;
+        if (picture) {
+            json_object_set_new(file, "picture", string(picture->kept));
+            json_object_set_new(file, "width", json_integer(picture->w));
+            json_object_set_new(file, "height", json_integer(picture->h));
+        } else
+            json_object_set_new(file, "text", string(m->files[i].text));
         json_array_append_new(files, file);
     }
     set_ids(r, m->ids.data, m->ids.n);
@@ -159,6 +165,13 @@ void record_system(struct buf *out, const char *text)
     json_t *r = json_object();
     json_object_set_new(r, "role", json_string("system"));
     json_object_set_new(r, "content", string(text_of(text)));
+    add_line(out, r);
+}
+
+void record_form(struct buf *out, const char *text)
+{
+    json_t *r = json_object();
+    json_object_set_new(r, "form", string(text_of(text)));
     add_line(out, r);
 }
 
@@ -238,6 +251,8 @@ void record_transcript(struct buf *out, const struct transcript *t)
     struct replay r = {.t = t, .out = out, .shown = memory_zeroed((size_t)t->n_all + 1, sizeof *r.shown)};
     if (t->system)
         record_system(out, t->system);
+    if (t->form)
+        record_form(out, t->form);
     if (t->named)
         record_title(out, t->title ? t->title : "");
     for (int i = 0; i < t->n_all; i++) {
@@ -338,8 +353,13 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
         entry_call(m, field(item, "id").p, field(item, "name").p, arguments.p, arguments.n);
     }
     json_array_foreach(json_object_get(r, "files"), i, item) {
-        json_int_t bytes = json_integer_value(json_object_get(item, "bytes"));
-        entry_file(m, field(item, "path"), bytes > 0 ? (size_t)bytes : 0, field(item, "text"));
+        const json_int_t bytes = json_integer_value(json_object_get(item, "bytes"));
+        struct entry_picture picture = {.kept = field(item, "picture")};
+        const struct entry_file f = {.path = field(item, "path"), .bytes = bytes > 0 ? (size_t)bytes : 0, .text = field(item, "text"),
+                                     .picture = picture.kept.n ? &picture : NULL};
+        if (!number(json_object_get(item, "width"), INT_MAX, &picture.w) || !number(json_object_get(item, "height"), INT_MAX, &picture.h))
+            picture.w = picture.h = 0;
+        entry_attach(m, &f);
     }
     return true;
 }
@@ -480,6 +500,8 @@ static enum record_kind read_object(const json_t *r, struct transcript *t, struc
             return read_message(r, roles[i].role, t) ? RECORD_MOVE : RECORD_DAMAGED;
     if (json_is_string(json_object_get(r, "title")))
         transcript_title(t, field(r, "title").p);
+    if (json_is_string(json_object_get(r, "form")))
+        transcript_form(t, field(r, "form").p);
     if (!strcmp(role, "system"))
         transcript_system(t, field(r, "content").p);
     return RECORD_OTHER;

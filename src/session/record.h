@@ -1,6 +1,5 @@
 /* The lines of a session file (docs/formats.md), each a JSON object and a newline: writing them, and applying them to a transcript. */
-#ifndef Q35_SESSION_RECORD_H
-#define Q35_SESSION_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,6 +38,7 @@ void record_entry(struct buf *out, const struct entry *m);
 void record_instead(struct buf *out, const struct entry *m);            /* entry m replaces the newest entry of all, which is an answer */
 void record_beside(struct buf *out, const struct entry *m);             /* entry m is added at its depth of the path, and the path ends with it */
 void record_system(struct buf *out, const char *text);                  /* the system prompt; "": none */
+void record_form(struct buf *out, const char *text);                    /* the form of answers; "": any text */
 void record_title(struct buf *out, const char *text);                   /* the title; "": none */
 void record_keep(struct buf *out, int n);               /* cuts the path after n entries */
 void record_forget(struct buf *out, int n);             /* cuts the path after n entries, and removes the next entry from the tree */
@@ -48,7 +48,7 @@ void record_mark(struct buf *out, const struct entry *m, int file);    /* the ma
 /* All lines after the header that build this transcript, with its whole tree, from an empty one. */
 void record_transcript(struct buf *out, const struct transcript *t);
 
-/* Readers take a line without its newline.  Kinds of lines that they do not know are skipped: a later version may have written them. */
+/* Readers take a line without its newline.  Lines of unknown kinds are skipped: a later version may have written them. */
 bool record_read_header(const char *line, size_t n, const char *path, struct err *e);
 enum record_kind { RECORD_DAMAGED, RECORD_PART, RECORD_MOVE, RECORD_OTHER };    /* PART: of an answer; MOVE: changes the path */
 /* Applies the line to `t`; collects parts of an answer in `u` until a line of another kind comes. */
@@ -59,5 +59,3 @@ bool record_read_damaged(const char *line, size_t n, struct transcript *t, struc
  * parts. */
 bool record_finish(struct transcript *t, struct unfinished *u, struct buf *out);
 void unfinished_free(struct unfinished *u);
-
-#endif

@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "session/title.h"
+#include "session/transcript.h"
 
 /* --- words ------------------------------------------------------------------------------------------------------ */
 
@@ -172,7 +172,7 @@ void words_in_name(const struct words *w, struct words_found *f, const char *nam
 }
 
 /* Parses only if a word occurs anywhere: most files have none of the words. */
-void words_in_lines(const struct words *w, struct words_found *f, const char *lines, size_t n)
+static void words_in_lines(const struct words *w, struct words_found *f, const char *lines, size_t n)
 {
     struct buf line = {0};
     begin_found(w, f);

@@ -1,6 +1,5 @@
 /* Searches the texts of session files for words; ASCII letters match in either case. */
-#ifndef Q35_SESSION_SEARCH_H
-#define Q35_SESSION_SEARCH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,8 +21,6 @@ void words_split(struct words *w, const char *find);    /* at blanks; w is {0} *
 void words_free(struct words *w);
 void words_found_free(struct words_found *f);
 void words_in_name(const struct words *w, struct words_found *f, const char *name);      /* searches a name or title */
-/* Searches whole lines of a session file; lines[n] must be 0. */
-void words_in_lines(const struct words *w, struct words_found *f, const char *lines, size_t n);
 /* The part of a hit for a narrow column, from a few characters before its first word. */
 const char *words_near(const struct words *w, const char *hit);
 bool words_complete(const struct words *w, const struct words_found *f);        /* true if all words were found */
@@ -49,5 +46,3 @@ void scan_free(struct scan *s);
 /* Reads and searches the next 256 KB of this session's file.  MORE: the next call must be about the same session.  FOUND: name, title and text have
  * all words, and s->found.hit is the hit until the next call. */
 enum scan_result scan_step(struct scan *s, const char *name, const char *title, const char *path);
-
-#endif

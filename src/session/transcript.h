@@ -2,26 +2,34 @@
  *
  * They form a tree: another answer to a message, and another wording of a message, are siblings of the first one.  One path through the tree is
  * shown: entries[0..n), root first.  Most of the program looks at the path alone.  Entries that leave the path stay in `all`. */
-#ifndef Q35_SESSION_TRANSCRIPT_H
-#define Q35_SESSION_TRANSCRIPT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/arena.h"
+#include "answer/tokens.h"
 #include "base/buf.h"
 #include "base/ids.h"
+#include "base/memory.h"
 #include "base/message.h"
-#include "answer/tokens.h"
+#include "base/text.h"
 
 /* The fate of an entry in later prompts, set by the user.  Dropped: prompts leave it out; pinned: no summary replaces it. */
 enum mark { ENTRY_PLAIN, ENTRY_DROPPED, ENTRY_PINNED };
 
+/* A file that is a picture. */
+struct entry_picture {
+    struct text bytes;          /* of its file (struct media); empty: lost */
+    struct text kept;           /* the name under which it is kept beside the session (session/kept.h) */
+    int w, h;                   /* pixels */
+};
+
 struct entry_file {
     struct text path, text;     /* path as the user wrote it; text: the content when the message was sent */
+    struct entry_picture *picture;      /* NULL: it is a text */
     size_t bytes;               /* size on disk */
-    int    tokens;              /* of `text`; 0: not counted yet */
+    int    tokens;              /* of the text or picture; 0: not counted yet */
     bool   dropped;             /* later prompts leave it out */
 };
 
@@ -50,6 +58,7 @@ struct entry {
 
 struct transcript {
     char *system;               /* the system prompt, which is no entry; NULL: none */
+    char *form;                 /* of answers (chat/forms.h); NULL: any text */
     char *title;                /* by the user or the model; NULL: none */
     bool named;                 /* there was a title, or the user wants none */
     struct entry **entries;     /* [n] the path */
@@ -63,9 +72,10 @@ struct entry *transcript_add(struct transcript *t, enum role role, const char *c
 void entry_reasoning(struct entry *m, const char *text, size_t n);
 void entry_call(struct entry *m, const char *id, const char *name, const char *arguments, size_t n);
 void entry_tool(struct entry *m, const char *name, const char *call_id);
-void entry_file(struct entry *m, struct text path, size_t bytes, struct text text);
+void entry_attach(struct entry *m, const struct entry_file *f);          /* copies the file with its texts */
 void entry_mark(struct entry *m, int file, enum mark mark);             /* file -1: the message itself; files cannot be pinned */
 void transcript_system(struct transcript *t, const char *text);         /* sets the system prompt; NULL or "": none */
+void transcript_form(struct transcript *t, const char *text);           /* sets the form of answers; NULL or "": any text */
 void transcript_title(struct transcript *t, const char *text);          /* sets the title; NULL or "": none */
 int  transcript_last_user(const struct transcript *t);                  /* index in `entries` of the last user message, or -1 */
 
@@ -85,4 +95,13 @@ bool transcript_can_forget(const struct transcript *t);
 void transcript_clear(struct transcript *t);                            /* no entries, no title; the system prompt stays */
 void transcript_free(struct transcript *t);
 
-#endif
+/* ---- titles ---- */
+
+enum { TITLE_COLUMNS = 60 };
+
+/* Each appends one line of valid UTF-8 without control characters, or nothing. */
+void title_clean(struct buf *out, struct text given);                   /* a title that the user typed */
+/* A title that a model wrote: its first line without quotation marks around it and a full stop.  False: it is not a title. */
+bool title_written(struct buf *out, const char *answer);
+void title_of_message(struct buf *out, struct text message);            /* its first line, cut to TITLE_COLUMNS */
+void title_of(struct buf *out, const struct transcript *t);             /* the given title, else that of the first message */

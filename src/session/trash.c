@@ -9,9 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/move.h"
+#include "base/file.h"
 #include "option/paths.h"
 #include "session/file.h"
+#include "session/kept.h"
 #include "session/list.h"
 
 #define SUFFIX ".jsonl"
@@ -55,6 +56,7 @@ bool trash_put(struct buf *name, struct buf *path, struct err *e)
         ok = err_set(e, "cannot move %s to %s: %s", from.data, path->data, strerror(errno));
     if (ok) {
         move_unsent(&from, path);
+        kept_move(from.data, path->data);
         session_checkpoint(from.data, &beside);
         unlink(beside.data);            /* large, and can be computed again */
         buf_reset(name);
@@ -77,8 +79,10 @@ bool trash_take(const char *name, struct err *e)
         ok = errno == ENOENT   ? err_set(e, "no conversation %s in the trash", name)
              : errno == EEXIST ? err_set(e, "the conversation %s exists again; delete it or rename its file %s first", name, to.data)
                                : err_set(e, "cannot move %s to %s: %s", from.data, to.data, strerror(errno));
-    if (ok)
+    if (ok) {
         move_unsent(&from, &to);
+        kept_move(from.data, to.data);
+    }
     buf_free(&from);
     buf_free(&to);
     return ok;
@@ -121,12 +125,15 @@ static bool is_due(bool in_trash, const char *file, const struct stat *st, int64
     return now_s - st->st_mtim.tv_sec > DAY_S && (is_temporary(file) || (ends_in(file, strlen(file), SUFFIX) && !st->st_size));
 }
 
-/* Deletes a file unless a program has locked it. */
-static void delete_unused(int dir, const char *file)
+/* Deletes a file unless a program has locked it, and the pictures of a session with it.  folder: the directory's path. */
+static void delete_unused(int dir, const struct buf *folder, const char *file)
 {
+    struct buf path = {0};
+    buf_addf(&path, "%s/%s", folder->data, file);
     int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-    if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
-        unlinkat(dir, file, 0);
+    if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB) && !unlinkat(dir, file, 0))
+        kept_delete(path.data);
+    buf_free(&path);
     if (fd >= 0)
         close(fd);
 }
@@ -142,7 +149,7 @@ static void delete_orphans(void)
         buf_reset(&session);
         buf_add(&session, f->d_name, strlen(f->d_name) - strlen(SESSION_CHECKPOINT));
         if (faccessat(dirfd(d), session.data, F_OK, AT_SYMLINK_NOFOLLOW) && errno == ENOENT)
-            delete_unused(dirfd(d), f->d_name);
+            delete_unused(dirfd(d), &path, f->d_name);
     }
     if (d)
         closedir(d);
@@ -158,7 +165,7 @@ static void sweep_folder(bool in_trash, int64_t now_s)
     DIR *d = paths_state(&path, in_trash ? "trash" : "sessions", NULL) ? opendir(path.data) : NULL;
     for (struct dirent *f; d && (f = readdir(d));)
         if (!fstatat(dirfd(d), f->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) && is_due(in_trash, f->d_name, &st, now_s))
-            delete_unused(dirfd(d), f->d_name);
+            delete_unused(dirfd(d), &path, f->d_name);
     if (d)
         closedir(d);
     buf_free(&path);

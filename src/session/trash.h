@@ -1,6 +1,5 @@
 /* Deleted conversations: a directory beside the sessions, from which they can be restored for 30 days. */
-#ifndef Q35_SESSION_TRASH_H
-#define Q35_SESSION_TRASH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ bool trash_take(const char *name, struct err *e);       /* restores a session */
 void trash_sweep(int64_t now_s);
 /* Deletes checkpoints of sessions, the oldest first, until all of them have at most `room` bytes.  False: `own` alone has more, and was deleted. */
 bool trash_trim(size_t room, const char *own);
-
-#endif

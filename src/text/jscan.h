@@ -1,7 +1,6 @@
 /* A pull parser for the two large tables of a tokenizer.json: half a million strings take 0.1 s, as a tree of objects they take
  * 0.6 s.  All other JSON in the project is read with jansson. */
-#ifndef Q35_TEXT_JSCAN_H
-#define Q35_TEXT_JSCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ bool jscan_int(struct jscan *j, int64_t *v);
 /* Skips one value.  Brackets are counted, not matched, so the inside of the value is not checked. */
 bool jscan_skip(struct jscan *j);
 void jscan_space(struct jscan *j);
-
-#endif

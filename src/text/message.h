@@ -1,13 +1,12 @@
 /* A conversation as the input of the chat template: parsed from an OpenAI-style message list in JSON, or built by chat.
  * All text is UTF-8 and owned by the caller (usually an arena). */
-#ifndef Q35_TEXT_MESSAGE_H
-#define Q35_TEXT_MESSAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/arena.h"
 #include "base/err.h"
+#include "base/memory.h"
 #include "base/message.h"
 
 struct conversation {
@@ -20,12 +19,6 @@ struct conversation {
     bool            vision_ids;         /* add_vision_id */
 };
 
-/* The placeholders of images and videos in a content; both have the same length. */
-#define MEDIA_IMAGE "<|vision_start|><|image_pad|><|vision_end|>"
-#define MEDIA_VIDEO "<|vision_start|><|video_pad|><|vision_end|>"
-
 /* Reads {"messages": [...], "tools": [...], "kwargs": {...}} (extra keys ignored) into `a`.  False with a reason
  * if the JSON has another shape.  template_render() reports what the template itself refuses, in its words. */
 bool conversation_parse(struct conversation *c, const char *json, size_t len, struct arena *a, struct err *e);
-
-#endif

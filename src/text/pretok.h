@@ -4,8 +4,7 @@
  *   | \s+(?!\S) | \s+        (blanks around the bars are for reading; the one before the question mark of the fourth is real)
  *
  * Every character belongs to exactly one word; the end of a word depends only on the text after its start. */
-#ifndef Q35_TEXT_PRETOK_H
-#define Q35_TEXT_PRETOK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ enum pretok_pattern {
     PRETOK_UNKNOWN,
 };
 enum pretok_pattern pretok_check(const char *pattern);
-
-#endif

@@ -86,6 +86,14 @@ void pyjson_set(struct pyjson *v, struct text key, struct pyjson value, struct a
         *slot(v, key) = (uint32_t)v->n;
 }
 
+struct pyjson *pyjson_add(struct pyjson *list, struct pyjson value, struct arena *a)
+{
+    CHECK(list->kind == PY_LIST);
+    grow_container(list, a);
+    list->items[list->n] = value;
+    return &list->items[list->n++];
+}
+
 const struct pyjson *pyjson_item(const struct pyjson *v, struct text key)
 {
     return v && v->kind == PY_DICT ? find_item(v, key) : NULL;

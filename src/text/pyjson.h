@@ -1,16 +1,15 @@
 /* JSON with the semantics of Python's json module, for which the chat template was written: numbers of any size, keys in the given
  * order (a repeated key keeps its first place and takes the last value), floats printed as by repr().  All values live in an
  * arena. */
-#ifndef Q35_TEXT_PYJSON_H
-#define Q35_TEXT_PYJSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/memory.h"
 #include "base/text.h"
 
 enum py_kind { PY_NONE, PY_FALSE, PY_TRUE, PY_INT, PY_FLOAT, PY_STR, PY_LIST, PY_DICT };
@@ -39,11 +38,10 @@ const struct pyjson *pyjson_get(const struct pyjson *dict, const char *key);    
 const struct pyjson *pyjson_given(const struct pyjson *dict, const char *key);   /* NULL also if the value is null */
 const struct pyjson *pyjson_item(const struct pyjson *dict, struct text key);    /* pyjson_get() with a key of any bytes */
 void pyjson_set(struct pyjson *dict, struct text key, struct pyjson value, struct arena *a);
+struct pyjson *pyjson_add(struct pyjson *list, struct pyjson value, struct arena *a);     /* returns the new item, valid until the next one */
 struct pyjson pyjson_string(struct text t);
 bool pyjson_truth(const struct pyjson *v);                       /* Python's bool(); NULL is false */
 
 void pyjson_dump(const struct pyjson *v, struct buf *out);       /* json.dumps(v, ensure_ascii=False) */
 void pyjson_str(const struct pyjson *v, struct buf *out);        /* str(v); lists and dicts as pyjson_dump() */
 void pyjson_quote(struct text t, struct buf *out);               /* a JSON string; invalid UTF-8 becomes U+FFFD */
-
-#endif

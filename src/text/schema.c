@@ -200,6 +200,11 @@ static bool fits_quoted(const struct param *p, struct text t, struct pyjson *v, 
     return v->kind != PY_STR;
 }
 
+bool schema_is_string(const struct param *p)
+{
+    return !p || !(p->types & ~(1u << STRING));
+}
+
 struct pyjson schema_value(const struct param *p, struct text value, struct arena *a)
 {
     struct text bare = text_trim(value);

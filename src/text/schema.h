@@ -1,11 +1,10 @@
 /* The JSON schema of a tool's arguments.  It converts the text between two parameter tags to a value of the right type.  Read once
  * per answer, into an arena. */
-#ifndef Q35_TEXT_SCHEMA_H
-#define Q35_TEXT_SCHEMA_H
+#pragma once
 
 #include <stdbool.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "text/pyjson.h"
 
@@ -25,11 +24,11 @@ struct schema {
 bool schema_read(struct schema *s, struct text tool, struct arena *a);
 /* NULL if there is no such parameter; `s` may be NULL. */
 const struct param *schema_param(const struct schema *s, struct text name);
+/* True if every value of the parameter is a string, exactly as it was written. */
+bool schema_is_string(const struct param *p);
 /* True if the arguments have all that the schema requires; NULL: nobody knows. */
 bool schema_complete(const struct schema *s, const struct pyjson *args);
 /* Returns the value with a type of its schema; a string if the text fits none of them, or if `p` is NULL. */
 struct pyjson schema_value(const struct param *p, struct text value, struct arena *a);
 /* Returns the same for a value that was written as a JSON string: it stays one where the schema allows strings or names no type. */
 struct pyjson schema_string(const struct param *p, struct text value, struct arena *a);
-
-#endif

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/grow.h"
 #include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
@@ -27,6 +26,15 @@ struct object {
     size_t begin, at;
     int    depth;                       /* of its braces and brackets */
     bool   in_string, escaped;
+};
+
+/* How much of the arguments of the open call was emitted as pieces. */
+struct told {
+    size_t n_args;                      /* whole ones */
+    bool   begun;                       /* the brace */
+    bool   open;                        /* the next one is a text, and its key and quote were emitted, */
+    size_t skipped, n;                  /* ... and n of its bytes, after a line end of so many bytes that belongs to the markup */
+    bool   over;                        /* no more pieces */
 };
 
 struct stream {
@@ -62,6 +70,7 @@ struct stream {
     struct pyjson args;
     const struct schema *schema;
     struct text   key;
+    struct told   told;
 };
 
 enum match { NO, PART, YES };   /* PART: needs more input */
@@ -114,7 +123,7 @@ static void note_run(struct stream *s, size_t in)
     const struct run *last = s->n_runs ? &s->runs[s->n_runs - 1] : NULL;
     if (last && last->in + s->out.len - last->out == in)
         return;
-    s->runs = grow(s->runs, s->n_runs, &s->cap_runs, sizeof *s->runs);
+    s->runs = memory_grow(s->runs, s->n_runs, &s->cap_runs, sizeof *s->runs);
     s->runs[s->n_runs++] = (struct run){s->out.len, in};
 }
 
@@ -261,6 +270,84 @@ static size_t next_tag(const struct stream *s, size_t pos)
     return lt ? (size_t)(lt - s->in.data) : s->in.len;
 }
 
+/* ---- arguments in pieces ---- */
+
+/* Appends the inside of the JSON string of a text. */
+static void add_inside(struct text t, struct buf *out)
+{
+    struct buf quoted = {0};
+    pyjson_quote(t, &quoted);
+    buf_add(out, quoted.data + 1, quoted.len - 2);
+    buf_free(&quoted);
+}
+
+static void add_key(const struct stream *s, struct text key, struct buf *out)
+{
+    buf_adds(out, s->told.begun ? "" : "{");
+    buf_adds(out, s->told.n_args ? ", " : "");
+    pyjson_quote(key, out);
+    buf_adds(out, ": ");
+}
+
+/* Returns where the open value is certain up to: before the first tag that could end it, the last line end, and a character that is not whole. */
+static size_t certain_end(const struct stream *s, size_t from)
+{
+    static const char *const tags[] = {"</parameter>", "</function>", "</tool_call>", "<parameter="};
+    size_t end = s->in.len;
+    for (size_t at = next_tag(s, from); at < end; at = next_tag(s, at + 1))
+        for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+            if (match_text(s, at, tags[i], strlen(tags[i])) != NO)
+                end = at;
+    end -= end > from && s->in.data[end - 1] == '\n';
+    end -= end > from && s->in.data[end - 1] == '\r';
+    return from + unicode_complete(s->in.data + from, end - from);
+}
+
+/* Appends what is certain of the open value, if it is a text whatever follows. */
+static void add_open(struct stream *s, struct buf *out)
+{
+    const char *p = s->in.data + s->at;
+    const size_t n = s->in.len - s->at;
+    if (!s->key.n || !schema_is_string(schema_param(s->schema, s->key)) || pyjson_item(&s->args, s->key) || n < 2)
+        return;
+    if (!s->told.open) {
+        add_key(s, s->key, out);
+        buf_addc(out, '"');
+        s->told.begun = s->told.open = true;
+        s->told.skipped = p[0] == '\n' ? 1 : p[0] == '\r' && p[1] == '\n' ? 2 : 0;
+    }
+    const size_t from = s->at + s->told.skipped + s->told.n, end = certain_end(s, from);
+    add_inside((struct text){s->in.data + from, end - from}, out);
+    s->told.n += end - from;
+}
+
+/* Appends the rest of an argument that is whole. */
+static void add_whole(struct stream *s, size_t i, struct buf *out)
+{
+    const struct pyjson *v = &s->args.items[i];
+    if (!s->told.open) {
+        add_key(s, s->args.keys[i], out);
+        pyjson_dump(v, out);
+    } else {
+        add_inside((struct text){v->text.p + s->told.n, v->text.n - s->told.n}, out);
+        buf_addc(out, '"');
+    }
+    s->told = (struct told){.n_args = i + 1, .begun = true};
+}
+
+/* Emits what became certain of the arguments of the open call. */
+static void tell_arguments(struct stream *s)
+{
+    struct buf out = {0};
+    while (!s->told.over && s->told.n_args < s->args.n)
+        add_whole(s, s->told.n_args, &out);
+    if (!s->told.over && s->state == VALUE)
+        add_open(s, &out);
+    if (out.len)
+        s->fn(&(struct delta){.kind = DELTA_CALL_PIECE, .text = {out.data, out.len}, .call = s->n_calls}, s->arg);
+    buf_free(&out);
+}
+
 /* ---- calls ---- */
 
 /* Begins a function; the input position is after "<function=". */
@@ -288,6 +375,7 @@ static void name_call(struct stream *s, struct text name)
         if (text_same(s->tools[i].name, name))
             s->schema = &s->tools[i];
     s->args = (struct pyjson){.kind = PY_DICT};
+    s->told = (struct told){0};
     s->fn(&(struct delta){.kind = DELTA_CALL_BEGIN, .text = name, .call = s->n_calls}, s->arg);
 }
 
@@ -316,6 +404,10 @@ static struct pyjson read_value(struct stream *s, size_t end)
 
 static void set_argument(struct stream *s, size_t end)
 {
+    if (s->key.n && pyjson_item(&s->args, s->key)) {
+        tell_arguments(s);
+        s->told.over = true;
+    }
     if (s->key.n)
         pyjson_set(&s->args, s->key, read_value(s, end), &s->call);
     s->at = end;
@@ -680,6 +772,8 @@ void stream_push(struct stream *s, const char *text, size_t n)
     parse(s);
     if (s->state == THINK || s->state == CONTENT)
         deliver(s, false);
+    else if (s->state >= BODY)
+        tell_arguments(s);
 }
 
 /* Returns the end of a value that was cut off, without a partial closing tag. */

@@ -1,7 +1,6 @@
 /* Splits an arriving answer into reasoning, text and tool calls (rules: docs/formats.md).  The input is decoded text in pieces of
  * any size; the result does not depend on the cuts. */
-#ifndef Q35_TEXT_STREAM_H
-#define Q35_TEXT_STREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,6 +14,8 @@ enum delta_kind {
     DELTA_REASONING,    /* text */
     DELTA_CONTENT,      /* text */
     DELTA_CALL_BEGIN,   /* text: the function's name */
+    DELTA_CALL_PIECE,   /* text: the next part of the arguments' JSON text, as soon as it is certain; the first part begins with the brace.  The text
+                         * of CALL_END begins with all of them, unless the model gave a parameter twice: then none follow the first value */
     DELTA_CALL_END,     /* text: arguments as a JSON object; truncated: the answer ended inside the call, which must not run: the text ends where the
                          * model ended, and is no JSON */
 };
@@ -35,5 +36,3 @@ void stream_push(struct stream *s, const char *text, size_t n);
 void stream_finish(struct stream *s, bool cut);
 bool stream_in_reasoning(const struct stream *s);
 void stream_close(struct stream *s);
-
-#endif

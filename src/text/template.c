@@ -1,10 +1,9 @@
 #include "text/template.h"
 
-#include <limits.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/err.h"
+#include "base/memory.h"
 #include "text/pyjson.h"
 
 /* Tags of the template that are single tokens of the vocabulary. */
@@ -36,7 +35,7 @@ static void add_segment(struct out *o, bool is_control, struct text t)
     if (!t.n)
         return;
     s->items = arena_grow(o->a, s->items, s->n, &s->cap, sizeof *s->items);
-    s->items[s->n++] = (struct segment){is_control, t};
+    s->items[s->n++] = (struct segment){.control = is_control, .text = t};
 }
 
 /* Appends text of a user, a tool or the model, which has no control tokens. */
@@ -175,6 +174,19 @@ static bool render_call(struct out *o, const struct call *call, struct err *e)
     return true;
 }
 
+/* Writes an answer whose tokens are known, after the end of the prompt that it was the answer to. */
+static void render_said(struct out *o, const struct said *said)
+{
+    struct segments *s = o->s;
+    fixed(o, "<|im_start|>assistant\n");
+    if (s->keep < 0)
+        s->keep = s->n;
+    fixed(o, said->thinks ? "<think>\n" : "<think>\n\n</think>\n\n");
+    s->items = arena_grow(o->a, s->items, s->n, &s->cap, sizeof *s->items);
+    s->items[s->n++] = (struct segment){false, said->text, said->ids, said->n};
+    fixed(o, "<|im_end|>\n");
+}
+
 static bool render_assistant(struct out *o, const struct message *m, bool with_reasoning, struct err *e)
 {
     struct text text = text_trim(m->content), reasoning = {0};
@@ -228,12 +240,16 @@ static bool render_message(struct out *o, const struct conversation *c, int i, i
     case ROLE_SYSTEM:
         return i == 0 || err_set(e, "System message must be at the beginning.");
     case ROLE_USER:
+        if (m->fleeting && o->s->keep < 0)
+            o->s->keep = o->s->n;
         fixed(o, "<|im_start|>user\n");
         content(o, m, text_trim(m->content));
         fixed(o, "<|im_end|>\n");
         return true;
     case ROLE_ASSISTANT:
-        return render_assistant(o, m, i > last_query, e);
+        if (m->said.n && i > last_query)
+            render_said(o, &m->said);
+        return (m->said.n && i > last_query) || render_assistant(o, m, i > last_query, e);
     case ROLE_TOOL:
         render_tool(o, c, i);
         return true;
@@ -291,7 +307,7 @@ bool segments_encode(const struct segments *s, const struct tokenizer *t, struct
     int start = out->n;
     for (int i = 0; ok && i <= s->n; i++) {
         const struct segment *g = i < s->n ? &s->items[i] : NULL;
-        bool in_run = g && !g->control;
+        bool in_run = g && !g->control && !g->ids;
         if (!in_run) {
             tokenizer_encode(t, buf_str(&run), run.len, false, out);
             buf_reset(&run);
@@ -303,6 +319,8 @@ bool segments_encode(const struct segments *s, const struct tokenizer *t, struct
         }
         if (in_run)
             buf_add(&run, g->text.p, g->text.n);
+        else if (g && g->ids)
+            ids_append(out, g->ids, g->n_ids);
         else if (g)
             ok = add_control(t, g->text, out, e);
     }

@@ -1,23 +1,24 @@
 /* The chat template of Qwen3.5 (docs/formats.md): conversation -> segments. */
-#ifndef Q35_TEXT_TEMPLATE_H
-#define Q35_TEXT_TEMPLATE_H
+#pragma once
 
-#include "base/arena.h"
 #include "base/err.h"
 #include "base/ids.h"
+#include "base/memory.h"
 #include "text/message.h"
 #include "text/tokenizer.h"
 
-/* A piece of the prompt: a control token by name ("<|im_start|>"), or plain text without control tokens. */
+/* A piece of the prompt: a control token by name ("<|im_start|>"), plain text without control tokens, or tokens. */
 struct segment {
     bool        control;
     struct text text;
+    const int32_t *ids;                 /* [n_ids] that decode to the text; NULL: the text is encoded */
+    int         n_ids;
 };
 struct segments {
     struct segment *items;
     int n, cap;
     int keep;           /* items[0..keep) is the longest prefix that the prompt of the next turn shares: it ends before the
-                         * first reply whose reasoning the next user message drops */
+                         * first reply whose reasoning the next user message drops, or before a message that is fleeting */
 };
 
 /* Appends to `out` (in `a`); false with the template's refusal. */
@@ -30,5 +31,3 @@ void segments_text(const struct segments *s, struct buf *out);
 /* Encodes the segments: control tokens by id, each run of plain text as one text with specials off.  *snapshot_pos (may be NULL)
  * receives the number of ids of items[0..keep).  False if the vocabulary lacks a control token. */
 bool segments_encode(const struct segments *s, const struct tokenizer *t, struct ids *out, int *snapshot_pos, struct err *e);
-
-#endif

@@ -1,7 +1,6 @@
 /* Text <-> token ids for the Qwen3.5 family: byte-level BPE read from tokenizer.json (and tokenizer_config.json).
  * A tokenizer is immutable once open; any thread may use it.  It has no state of a conversation or a model. */
-#ifndef Q35_TEXT_TOKENIZER_H
-#define Q35_TEXT_TOKENIZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ struct detok {
 };
 void detok_push(struct detok *d, const struct tokenizer *t, int32_t id, bool skip_special, struct buf *out);
 void detok_flush(struct detok *d, struct buf *out);
-
-#endif

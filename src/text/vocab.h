@@ -1,7 +1,6 @@
 /* The tables of tokenizer.json and tokenizer_config.json: tokens, merge rules, added tokens.  Used only by tokenizer.c and its
  * tests. */
-#ifndef Q35_TEXT_VOCAB_H
-#define Q35_TEXT_VOCAB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ static inline uint32_t vocab_rank(const struct vocab *v, int32_t left, int32_t r
             return VOCAB_NO_RULE;
     }
 }
-
-#endif

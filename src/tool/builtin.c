@@ -16,7 +16,7 @@ static char *argument(const char *arguments, size_t n, const char *name)
 {
     json_t *all = json_loadb(arguments, n, 0, NULL);
     const char *s = json_string_value(json_object_get(all, name));
-    char *copy = s ? memory_strdup(s) : NULL;
+    char *copy = memory_strdup(s);
     json_decref(all);
     return copy;
 }

@@ -1,6 +1,5 @@
 /* Arithmetic on one line of text: + - * / % ^, parentheses, decimals, a few functions. */
-#ifndef Q35_TOOL_CALC_H
-#define Q35_TOOL_CALC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,5 +9,3 @@
 /* Whole numbers stay exact up to 38 digits; everything else is a double, printed with 15 digits.
  * False with a sentence that the model can read. */
 bool calc(const char *expression, char *out, size_t size, struct err *e);
-
-#endif

@@ -165,12 +165,15 @@ static bool add_program(struct tools *l, const struct option_tool *c, struct err
         return err_set(e, "[tool %s]: timeout_s is '%s', expected 1 to 3600", c->name, c->timeout_s);
     if (!read_limit(c->max_output, MAX_OUTPUT, 16 << 20, &output))
         return err_set(e, "[tool %s]: max_output is '%s', expected 1 to %d bytes", c->name, c->max_output, 16 << 20);
+    const bool pictures = c->pictures && !strcmp(c->pictures, "on");
+    if (c->pictures && !pictures && strcmp(c->pictures, "off"))
+        return err_set(e, "[tool %s]: pictures is '%s', expected on or off", c->name, c->pictures);
     struct program *p = memory_zeroed(1, sizeof *p);
     *p = (struct program){.pass = memory_strdup(c->env ? c->env : ""), .timeout_s = (int)timeout, .max_output = (size_t)output};
     bool ok = read_process_limits(c, &p->limits, e) && read_command(c, p, e);
     char *schema = ok ? make_schema(c) : NULL;
     if (schema) {
-        tools_add(l, &tool_child, c->name, schema, p);
+        tools_add(l, &tool_child, c->name, schema, p)->pictures = pictures;
         return true;
     }
     free_program(p);

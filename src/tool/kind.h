@@ -1,8 +1,7 @@
 /* The inside of src/tool: a kind of tools.  A new kind is a file that defines a struct tool_kind, and a row of kinds[] in tool.c.
  *
  * A kind adds its tools when the program starts, and runs their calls: one struct per call, as many at the same time as the caller starts. */
-#ifndef Q35_TOOL_KIND_H
-#define Q35_TOOL_KIND_H
+#pragma once
 
 #include <poll.h>
 #include <stdbool.h>
@@ -19,6 +18,7 @@ struct tool {
     char *name, *schema;                /* schema: the JSON object that the template prints */
     void *def;                          /* the kind's definition of it */
     bool  offered;
+    bool  pictures;                     /* its results may name pictures */
 };
 
 /* The beginning of a kind's own struct for a call. */
@@ -49,6 +49,4 @@ extern const struct tool_kind tool_builtin, tool_child;
 /* True if a section [tool NAME] may have this name: it is plain and means nothing else. */
 bool tools_check_name(const struct tools *l, const char *name, struct err *e);
 /* Adds a tool.  Takes over `schema` and `def`, copies the name. */
-void tools_add(struct tools *l, const struct tool_kind *kind, const char *name, char *schema, void *def);
-
-#endif
+struct tool *tools_add(struct tools *l, const struct tool_kind *kind, const char *name, char *schema, void *def);

@@ -54,11 +54,12 @@ bool tools_check_name(const struct tools *l, const char *name, struct err *e)
     return true;
 }
 
-void tools_add(struct tools *l, const struct tool_kind *kind, const char *name, char *schema, void *def)
+struct tool *tools_add(struct tools *l, const struct tool_kind *kind, const char *name, char *schema, void *def)
 {
     l->items = memory_resized(l->items, (size_t)(l->n + 1) * sizeof *l->items);
     l->schemas = memory_resized(l->schemas, (size_t)(l->n + 1) * sizeof *l->schemas);
     l->items[l->n++] = (struct tool){.kind = kind, .name = memory_strdup(name), .schema = schema, .def = def};
+    return &l->items[l->n - 1];
 }
 
 struct tools *tools_open(const struct options *o, struct err *e)
@@ -241,6 +242,11 @@ struct tool_run *tool_start(const struct tool *t, const char *arguments, size_t 
 int tool_fds(const struct tool_run *r, struct pollfd fds[TOOL_MAX_FDS])
 {
     return r->tool->kind->fds ? r->tool->kind->fds(r, fds) : 0;
+}
+
+bool tool_shows_pictures(const struct tool *t)
+{
+    return t->pictures;
 }
 
 int tool_timeout(const struct tool_run *r)

@@ -1,7 +1,6 @@
 /* The tools that the model may call: built-in ones, and those of the config file, which are child processes (child.c): no shell, arguments as JSON
  * on stdin, limits on time and output, a small environment, and an end that reaches every process that was started.  tool/kind.h adds kinds. */
-#ifndef Q35_TOOL_TOOL_H
-#define Q35_TOOL_TOOL_H
+#pragma once
 
 #include <poll.h>
 #include <stdbool.h>
@@ -44,6 +43,7 @@ void tool_command(const struct tool *t, struct buf *out);
 /* Describes in a word how the call with this result ended: "not run", "stopped", "exit 3", "signal 9", "ended"; "": well. */
 void tool_outcome(const char *text, size_t n, char out[static TOOL_OUTCOME]);
 
+bool tool_shows_pictures(const struct tool *t);         /* the user lets its results name pictures, which the model then sees */
 bool tool_check_arguments(const char *text, size_t n, struct err *e);           /* a JSON object */
 
 /* One call.  Several may run at the same time. */
@@ -61,5 +61,3 @@ const char *tool_output(const struct tool_run *r, size_t *n);
 void tool_interrupt(struct tool_run *r);        /* interrupts it, as Ctrl-C in a terminal does */
 void tool_kill(struct tool_run *r);             /* ends it; tool_step() returns true soon */
 void tool_close(struct tool_run *r);            /* kills what still runs, and waits until it has ended */
-
-#endif

@@ -59,7 +59,7 @@ int main(int argc, char **argv)
         ids_add(&ids, (int32_t)((unsigned)rand() % 256));
     for (int n = 128; n <= 2048; n *= 4) {
         ids.data[0] = n % 251;                  /* no common prefix with the last one */
-        if (!wait_for(g, engine_submit(g, 0, ids.data, n, 0, &(struct sampling){.max_tokens = 1, .draft_depth = 0}), &s))
+        if (!wait_for(g, engine_submit(g, 0, spans_text(ids.data, n), 0, &(struct sampling){.max_tokens = 1, .draft_depth = 0}), &s))
             return 1;
         printf("prefill %5d tokens: %7.0f tok/s\n", n, (s.n_prompt - s.n_cached) / s.prefill_ms * 1e3);
     }
@@ -71,7 +71,7 @@ int main(int argc, char **argv)
             memcpy(how.stop, info->ends, sizeof how.stop);
             ids.n = 0;
             tokenizer_encode(t, prompts[p], strlen(prompts[p]), true, &ids);
-            if (!wait_for(g, engine_submit(g, 0, ids.data, ids.n, 0, &how), &s))
+            if (!wait_for(g, engine_submit(g, 0, spans_text(ids.data, ids.n), 0, &how), &s))
                 return 1;
             stats_add(&sum, &s, false);
         }

@@ -12,7 +12,6 @@
 #include "base/err.h"
 #include "model/reader.h"
 #include "model/upload.h"
-#include "model/upload_plan.h"
 
 enum { SPAN = 8 << 20, MAX_FILES = 256 };
 

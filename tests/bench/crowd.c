@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "engine/decode.h"
+#include "engine/answering.h"
 
 enum { PROMPT = 64, WARM_TOKENS = 8, TOKENS = 64 };
 
@@ -29,7 +29,7 @@ struct crowd {
 };
 
 /* One of the answers. */
-struct member {
+struct guest {
     struct crowd *c;
     int32_t prompt[PROMPT];
     struct sampling how;
@@ -38,12 +38,12 @@ struct member {
     bool over;
 };
 
-static bool stop(void *arg) { const struct crowd *c = ((struct member *)arg)->c; return c->enough || report_stopped(c->r); }
+static bool stop(void *arg) { const struct crowd *c = ((struct guest *)arg)->c; return c->enough || report_stopped(c->r); }
 static void prefill(void *arg, int done, int total, int cached) { (void)arg, (void)done, (void)total, (void)cached; }
-static bool tokens(void *arg, const struct picks *p) { ((struct member *)arg)->n += p->n; return true; }
-static void done(void *arg) { ((struct member *)arg)->over = true; }
+static bool tokens(void *arg, const struct picks *p) { ((struct guest *)arg)->n += p->n; return true; }
+static void done(void *arg) { ((struct guest *)arg)->over = true; }
 
-static int sum(const struct member *all, int n)
+static int sum(const struct guest *all, int n)
 {
     int tokens_of_all = 0;
     for (int i = 0; i < n; i++)
@@ -51,7 +51,7 @@ static int sum(const struct member *all, int n)
     return tokens_of_all;
 }
 
-static bool all_speak(const struct member *all, int n)
+static bool all_speak(const struct guest *all, int n)
 {
     for (int i = 0; i < n; i++)
         if (all[i].n < WARM_TOKENS && !all[i].over)
@@ -59,7 +59,7 @@ static bool all_speak(const struct member *all, int n)
     return true;
 }
 
-static bool any_over(const struct member *all, int n)
+static bool any_over(const struct guest *all, int n)
 {
     for (int i = 0; i < n; i++)
         if (all[i].over)
@@ -68,22 +68,22 @@ static bool any_over(const struct member *all, int n)
 }
 
 /* Other words for each, so that they choose other experts. */
-static void begin(struct crowd *c, struct member *m, int i, const struct kind *k)
+static void begin(struct crowd *c, struct guest *m, int i, const struct kind *k)
 {
     const int vocab = c->s->m.cfg.vocab;
-    *m = (struct member){.c = c, .how = {.draft_depth = k->rate < 0 ? 0 : -1, .n_ids = vocab}};
-    if (k->rate >= 0)
-        m->how.trial = (struct draft_trial){.rate = {k->rate, k->rate}, .tokens = 1 << 20};
+    *m = (struct guest){.c = c, .how = {.draft_depth = k->rate < 0 ? 0 : -1, .n_ids = vocab}};
     for (int j = 0; j < PROMPT; j++)
         m->prompt[j] = (int32_t)((uint32_t)(i * PROMPT + j + 1) * 2654435761u % (uint32_t)vocab);
     m->how.max_tokens = (WARM_TOKENS + TOKENS) * (ENGINE_MAX_DEPTH + 1);
     const struct decoder_hooks h = {stop, prefill, tokens, done, m};
-    const struct prompt p = {.sequence = (uint64_t)i + 1, .ids = m->prompt, .n = PROMPT, .how = &m->how};
+    struct prompt p = {.sequence = (uint64_t)i + 1, .spans = spans_text(m->prompt, PROMPT), .how = &m->how};
+    if (k->rate >= 0)
+        p.trial = (struct draft_trial){.rate = {k->rate, k->rate}, .tokens = 1 << 20};
     decoder_begin(c->d, &p, &h, &m->out);
 }
 
 /* Over the answers from their first token on. */
-static void add_drafts(const struct member *all, int n, struct rates *r)
+static void add_drafts(const struct guest *all, int n, struct rates *r)
 {
     struct stats sum = {0};
     for (int i = 0; i < n; i++)
@@ -96,7 +96,7 @@ static void add_drafts(const struct member *all, int n, struct rates *r)
 /* Until the first of n answers has ended or all have said enough, from the moment on when all of them speak.  0: stopped, or not at once. */
 static bool measure(struct crowd *c, int n, const struct kind *k, struct rates *r, struct err *e)
 {
-    struct member all[LIMIT_SEQUENCES];
+    struct guest all[LIMIT_SEQUENCES];
     int64_t start = 0;
     int before = 0;
     for (int i = 0; i < n; i++)
@@ -157,7 +157,7 @@ bool crowd_report(struct subject *s, struct report *r, const struct measure_opti
                                       .n_snapshots = 1, .head = s->m.head, .traffic = s->traffic};
     forward_overlap(s->m.forward, s->o->overlap - 1);
     c.d = decoder_open(s->m.dev, &s->m.cfg, s->m.forward, s->m.caches, &d, e);
-    const int most = c.d ? decoder_most_answers(c.d) : 0;
+    const int most = c.d ? c.d->most_runs : 0;
     if (c.d && most < o->answers)
         report_note(r, "%s answers %d at once here", s->m.dev->name, most);
     const bool ok = c.d && measure_all(&c, most, o->b.bandwidth, e);

@@ -1,4 +1,4 @@
-/* The instruments of development, as one program:  build/tests/bench/measure head|kv|drafts|write [--OPTION VALUE ...] */
+/* The instruments of development, as one program:  build/tests/bench/measure head|kv|drafts|guide|write [--OPTION VALUE ...] */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@ static const struct row {
 } rows[] = {
     {"synthetic", .text = &o.b.synthetic, .help = "random weights in the geometry of 122b or 35b"},
     {"model", .text = &o.b.model_dir, .help = "a checkpoint's directory"},
+    {"quality", .on = &o.b.quality, .help = "of a synthetic model: attention and out projections in FP8"},
     {"layers", .number = &o.b.n_layers, .help = "layers of a synthetic model"},
     {"seed", .number = &o.b.seed, .help = "seed of the synthetic weights, or of random numbers"},
     {"backend", .text = &o.b.backend, .help = "cpu or cuda"},
@@ -48,7 +49,7 @@ enum { N_ROWS = sizeof rows / sizeof *rows };
 
 static int usage(void)
 {
-    fprintf(stderr, "measure head | kv | drafts | write DIR, with options:\n");
+    fprintf(stderr, "measure head | kv | drafts | guide | write DIR, with options:\n");
     for (int i = 0; i < N_ROWS; i++)
         fprintf(stderr, "  --%-13s %s\n", rows[i].name, rows[i].help);
     return 2;
@@ -87,6 +88,7 @@ int main(int argc, char **argv)
     const char *what = argv[optind];
     o.write_dir = argv[optind + 1];
     int status = !strcmp(what, "head") ? measure_head(&o) : !strcmp(what, "kv") ? measure_kv(&o) : !strcmp(what, "drafts") ? measure_drafts(&o)
+               : !strcmp(what, "guide") ? measure_guide(&o)
                : !strcmp(what, "write") && o.write_dir && o.b.synthetic ? measure_write(&o) : usage();
     buf_free(&line);
     return status;

@@ -1,7 +1,6 @@
 /* Instruments of development: measurements that answer whether a method is right, not how fast a machine is.  One program, tests/bench/measure.c,
  * runs them; they link the library and print reports as `q35chat bench` does. */
-#ifndef Q35_TESTS_BENCH_MEASURE_H
-#define Q35_TESTS_BENCH_MEASURE_H
+#pragma once
 
 #include "base/ids.h"
 #include "bench/subject.h"
@@ -19,6 +18,7 @@ struct measure_options {
 int measure_head(const struct measure_options *o);      /* a head in two planes against the INT8 head */
 int measure_kv(const struct measure_options *o);        /* recipes of the KV cache: bytes and errors; with a model and a text its next tokens */
 int measure_drafts(const struct measure_options *o);    /* answers whose drafts are right with a given chance */
+int measure_guide(const struct measure_options *o);     /* answers under guides against answers without */
 int measure_write(const struct measure_options *o);     /* a synthetic model as a checkpoint */
 
 /* ---- parts of them */
@@ -38,6 +38,8 @@ enum { KV_MOST_RECIPES = 8 };
  * drafts, and a table of answers by the chance that a draft is right when all before it were.  Everything but that chance is as in a chat.  there:
  * the plain read of another machine, GB/s; 0: not projected.  False with the reason when the device fails. */
 bool trial_report(struct subject *s, struct report *r, const struct measure_options *o, struct err *e);
+/* A table of answers without a guide, with tools that are not called, in a string of a call, and of JSON whose keys are forced. */
+bool guide_report(struct subject *s, struct report *r, const struct measure_options *o, struct err *e);
 /* A table of one to o->answers answers at once, without drafts and with simulated drafts. */
 bool crowd_report(struct subject *s, struct report *r, const struct measure_options *o, struct err *e);
 
@@ -46,5 +48,3 @@ bool crowd_report(struct subject *s, struct report *r, const struct measure_opti
 bool synthetic_write(const char *name, int n_layers, const char *dir, uint64_t seed, int n_threads, size_t *bytes, struct err *e);
 /* The same for any geometry: the text of its config.json, which messages call `name`. */
 bool synthetic_write_config(const struct buf *config, const char *name, const char *dir, uint64_t seed, int n_threads, size_t *bytes, struct err *e);
-
-#endif

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "engine/decode.h"
+#include "engine/answering.h"
 
 enum {
     PROMPT       = 64,
@@ -44,9 +44,8 @@ static bool answer(struct trial *t, int depth, const float rate[2], int n_tokens
 {
     const struct sampling how = {
         .max_tokens = n_tokens, .draft_depth = depth, .n_alternatives = t->s->o->n_alternatives, .n_ids = t->s->m.cfg.vocab,
-        .trial = {.rate = {rate[0], rate[1]}, .tokens = TURN},
     };
-    const struct prompt p = {.ids = t->prompt, .n = PROMPT, .how = &how};
+    const struct prompt p = {.spans = spans_text(t->prompt, PROMPT), .how = &how, .trial = {.rate = {rate[0], rate[1]}, .tokens = TURN}};
     const struct decoder_hooks h = {.stop = stop, .prefill = prefill, .tokens = tokens, .arg = t->r};
     struct outcome o;
     if (!decoder_answer(t->d, &p, &h, &o, e))
@@ -196,17 +195,19 @@ bool trial_report(struct subject *s, struct report *r, const struct measure_opti
     return ok;
 }
 
-int measure_drafts(const struct measure_options *o)
+/* Opens what is measured, and reports on it. */
+static int measure(const struct measure_options *o, const char *what,
+                   bool (*report)(struct subject *, struct report *, const struct measure_options *, struct err *))
 {
     const struct load_options l = {.n_ctx = o->b.n_ctx ? o->b.n_ctx : 16384, .chunk = o->b.chunk, .depth = -1, .n_sequences = o->answers};
     struct report r;
     struct subject s;
     struct err e = {0};
-    report_open(&r, "drafts", &o->b);
+    report_open(&r, what, &o->b);
     bool ok = subject_open(&s, &o->b, &l, &e);
     if (ok) {
         subject_report(&s, &r);
-        ok = o->answers ? crowd_report(&s, &r, o, &e) : trial_report(&s, &r, o, &e);
+        ok = report(&s, &r, o, &e);
     }
     if (report_stopped(&r))
         report_cut(&r, "stopped before its end");
@@ -214,3 +215,6 @@ int measure_drafts(const struct measure_options *o)
     subject_close(&s);
     return status;
 }
+
+int measure_drafts(const struct measure_options *o) { return measure(o, "drafts", o->answers ? crowd_report : trial_report); }
+int measure_guide(const struct measure_options *o) { return measure(o, "guide", guide_report); }

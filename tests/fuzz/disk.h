@@ -1,7 +1,6 @@
 /* A simulated disk that becomes full, cannot be written or synced, or "kills" the program in the middle of a call.  These definitions
  * are linked instead of those of the C library.  Reads return what has reached the files. */
-#ifndef Q35_TESTS_DISK_H
-#define Q35_TESTS_DISK_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -143,5 +142,3 @@ int mkostemp(char *path, int flags)
     while (!access(path, F_OK));
     return open(path, O_RDWR | O_CREAT | O_EXCL | flags, 0600);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A fuzz test that can run for as long as one likes: FUZZ_SECONDS instead of the seconds it has in `make test`, and FUZZ_SEED for other random
  * numbers than the same ones each time.  The same values of both repeat a run. */
-#ifndef Q35_TESTS_FUZZ_LONG_RUN_H
-#define Q35_TESTS_FUZZ_LONG_RUN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ static inline void long_run_print(const struct long_run *r, long n, const char *
     const double ms = clock_ms_since(r->start);
     printf("%ld %s, %.0f a second\n", n, what, 1000.0 * (double)n / (ms > 1 ? ms : 1));
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Random numbers for fuzz tests, and random changes of valid inputs.  Each input has random numbers of its own, made of the run's seed and the
  * input's number, so that FUZZ_ONE=NUMBER repeats that input alone; failures show the number. */
-#ifndef Q35_TESTS_FUZZ_MUTATE_H
-#define Q35_TESTS_FUZZ_MUTATE_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -168,5 +167,3 @@ static inline void mutate(struct buf *b, const char *const *words, uint32_t n_wo
         mutate_once(b, words, n_words, kept);
     free(kept);
 }
-
-#endif

@@ -14,7 +14,7 @@
 #include "base/unicode.h"
 #include "responder/responder.h"
 #include "tests/fuzz/mutate.h"
-#include "ui/pipe.h"
+#include "ui/front.h"
 #include "ui/process.h"
 #include "ui/responder.h"
 

@@ -114,9 +114,9 @@ static struct loader the_loader;
 static struct tokenizer *tokenizers[2]; /* the second one has two ids exchanged */
 static int which_tokenizer;
 
-struct loader *loader_start(const char *dir, struct err *e)
+struct loader *loader_start(const char *dir, bool guides, struct err *e)
 {
-    (void)dir, (void)e;
+    (void)dir, (void)guides, (void)e;
     the_loader.taken = false;
     return &the_loader;
 }
@@ -136,6 +136,12 @@ bool loader_take(struct loader *l, struct tokenizer **tok, struct err *e)
     return l->taken = true;
 }
 
+struct guide_vocabulary *loader_take_vocabulary(struct loader *l)
+{
+    (void)l;
+    return NULL;
+}
+
 void loader_stop(struct loader *l)
 {
     (void)l;
@@ -149,7 +155,7 @@ enum { MAX_STEPS = 80, MAX_PAST = 8, MAX_NODES = 40 };
 struct past { char *path, *text; };     /* a session that was left, and what was in it */
 
 /* A message as it was, to be found again. */
-struct said { enum role role; char *text; bool stopped; };
+struct so_far { enum role role; char *text; bool stopped; };
 
 static struct {
     struct options *o;
@@ -162,7 +168,7 @@ static struct {
     char taken_back[256];               /* by the turn that ended in this step */
     bool gave_back;
     struct buf streamed;                /* of the answer under way */
-    struct said *before;                /* [n_before] when the step began */
+    struct so_far *before;                /* [n_before] when the step began */
     int  n_before;
     bool was_saved, was_idle;           /* when the step began */
     size_t safe;                        /* bytes of `streamed` that must be on disk by now */
@@ -950,7 +956,7 @@ static void note_before(void)
     w.before = calloc((size_t)t->n_all + 1, sizeof *w.before);
     CHECK(w.before);
     for (int i = 0; i < t->n_all; i++)
-        w.before[w.n_before++] = (struct said){t->all[i]->m.role, strdup(t->all[i]->m.content.p), t->all[i]->stopped};
+        w.before[w.n_before++] = (struct so_far){t->all[i]->m.role, strdup(t->all[i]->m.content.p), t->all[i]->stopped};
     w.was_saved = chat_saved_as(w.c) && !chat_unsaved(w.c);
     w.was_idle = !chat_busy(w.c);
     w.gave_back = w.elsewhere = false;
@@ -970,7 +976,7 @@ static size_t lasting(const char *s)
 static void nothing_is_lost(const struct transcript *t, bool killed)
 {
     for (int i = 0; i < w.n_before; i++) {
-        const struct said *b = &w.before[i];
+        const struct so_far *b = &w.before[i];
         const struct entry *m = i < t->n_all ? t->all[i] : NULL;
         bool newest = i == w.n_before - 1;
         if (m && m->m.role == b->role && !strcmp(m->m.content.p, b->text))

@@ -161,7 +161,7 @@ static const char *walk(struct history *h)
     int n = 0;
     for (; older; n++) {
         older = history_older(h, draft);
-        if (older && strcmp(older, history_at(h, history_n(h) - 1 - n)))
+        if (older && strcmp(older, h->entries[h->n - 1 - n]))
             return "a walk shows other entries";
     }
     for (const char *newer = ""; newer && n-- > 0;) {
@@ -169,7 +169,7 @@ static const char *walk(struct history *h)
         if (n == 0 && newer && strcmp(newer, draft))
             return "the way back does not end with the draft";
     }
-    history_rest(h);
+    h->back = 0;
     return NULL;
 }
 
@@ -178,22 +178,22 @@ static const char *use_history(int size)
     const char *text = ANY(typed), *wrong = NULL;
     struct buf clean = {0};
     struct history *h = history_open(path, size);
-    for (int i = 0; i < history_n(h); i++)
-        if (!*history_at(h, i) || !unicode_valid(history_at(h, i), strlen(history_at(h, i))))
+    for (int i = 0; i < h->n; i++)
+        if (!*h->entries[i] || !unicode_valid(h->entries[i], strlen(h->entries[i])))
             wrong = "an entry is empty or no UTF-8";
-    if (history_n(h) > size)
+    if (h->n > size)
         wrong = "there are more entries than were asked for";
-    if (history_n(h))
+    if (h->n)
         wrong = wrong ? wrong : walk(h);
     const char *hit = history_search(h, "a", 0);
     if (hit && !strpbrk(hit, "aA"))
         wrong = "an entry was found that does not have the text";
     unicode_replace(&clean, text, strlen(text));
-    const bool repeats = history_n(h) && !strcmp(history_at(h, history_n(h) - 1), clean.data);   /* which is not written */
+    const bool repeats = h->n && !strcmp(h->entries[h->n - 1], clean.data);   /* which is not written */
     for (int round = 0; round < 2 - repeats && !wrong; round++) {
         if (!round)
             history_add(h, text);
-        if (!history_n(h) || strcmp(history_at(h, history_n(h) - 1), clean.data))
+        if (!h->n || strcmp(h->entries[h->n - 1], clean.data))
             wrong = round ? "the newest entry is not in the file" : "the newest entry is not the last one";
         history_close(h);
         h = history_open(path, size);

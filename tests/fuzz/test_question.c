@@ -50,11 +50,28 @@ static const char *const fields[] = {
     "\"lookup\": false", "\"likely\": 8", "\"likely\": 9",
     "\"guided_json\": {}", "\"n\": 1.0", "\"functions\": [3]", "\"parallel_tool_calls\": false", "\"add_generation_prompt\": false",
     "\"reasoning\": {\"effort\": \"low\", \"max_tokens\": 5}", "\"thinking\": {\"type\": \"disabled\"}", "\"think\": \"max\"", "\"max_tokens\": 0",
+    /* of other dialects */
+    "\"system\": \"s\"", "\"system\": [{\"type\": \"text\", \"text\": \"x-anthropic-billing-header:\"}, 5, {\"type\": \"text\"}]", "\"system\": 5",
+    "\"tools\": [{\"name\": \"f\", \"input_schema\": {}}, {\"type\": \"web_search_20250305\"}]", "\"stop_sequences\": [\"a\", \"\"]",
+    "\"tool_choice\": {\"type\": \"auto\", \"disable_parallel_tool_use\": true}", "\"thinking\": {\"type\": \"adaptive\", \"display\": \"omitted\"}",
+    "\"output_config\": {\"effort\": \"low\", \"format\": {\"type\": \"json_schema\"}}", "\"output_config\": [[]]", "\"mcp_servers\": [{}]",
+    "\"tools\": [{\"type\": \"custom\", \"name\": \"f\", \"format\": {\"definition\": \"x\"}}, {\"type\": \"function\"}, {\"type\": \"namespace\"}]",
+    "\"tools\": [{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}]", "\"tool_choice\": {\"type\": \"custom\", \"name\": \"f\"}",
+    "\"tool_choice\": {\"type\": \"allowed_tools\", \"mode\": \"auto\", \"tools\": [{\"type\": \"function\", \"name\": \"f\"}, 5]}",
+    "\"tool_choice\": {\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": \"required\", \"tools\": [{\"function\": {\"name\": \"f\"}}]}}",
+    "\"max_output_tokens\": 7", "\"text\": {\"format\": {\"type\": \"json_schema\", \"schema\": {}}}", "\"text\": {\"format\": []}",
+    "\"include\": [\"reasoning.encrypted_content\", \"message.output_text.logprobs\", 3]", "\"top_logprobs\": 2", "\"instructions\": [[]]",
+    "\"input\": \"hello\"", "\"input\": [{\"type\": \"function_call\", \"call_id\": \"c\", \"name\": \"f\", \"arguments\": "
+    "\"{\"}, {\"role\": \"user\", "
+    "\"content\": \"x\"}, {\"type\": \"reasoning\", \"summary\": 5}]", "\"input\": [[]]", "\"instructions\": \"be brief\"",
 };
 static const char *const messages[] = {
     "{\"role\": \"user\", \"content\": \"hello\"}", "{\"role\": \"developer\", \"content\": \"be brief\"}",
     "{\"role\": \"system\", \"content\": null}", "{}", "\"text\"",
     "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"image_url\", \"image_url\": {\"url\": \"x\"}}]}",
+    "{\"role\": \"user\", \"content\": [{\"type\": \"input_image\", \"image_url\": \""
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAMAAAAFCAIAAAAPE8H1AAAAPUlEQVR4nAEyAM3/AfX7FLjcnS7+3gJ9x9P5CxD8/RMABh3tCwr+"
+    "0NWmBGa8/Df4xPn7BgICARD2Bxn9BP6htRkhHsAHjgAAAABJRU5ErkJggg==\"}], \"images\": []}",
     "{\"role\": [], \"content\": 7}",
     "{\"role\": \"assistant\", \"content\": \"hi\", \"reasoning\": \"hm\"}", "{\"role\": \"assistant\", \"content\": \"hi\", \"thinking\": \"hm\", "
                                                                              "\"reasoning_content\": null}",
@@ -66,6 +83,37 @@ static const char *const messages[] = {
     "{\"role\": \"tool\", \"content\": {\"x\": [1e999]}}",
     "{\"role\": \"assistant\", \"tool_calls\": [3, {\"function\": 4}]}", "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"42\"}",
 };
+/* ... of /v1/messages */
+static const char *const blocks[] = {
+    "{\"role\": \"user\", \"content\": \"hello\"}", "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"text\", "
+    "\"text\": \"b\", \"cache_control\": {}}]}",
+    "{\"role\": \"assistant\", \"content\": [{\"type\": \"thinking\", \"thinking\": \"hm\", \"signature\": \"\"}, {\"type\": "
+    "\"tool_use\", \"id\": \"c\", "
+    "\"name\": \"f\", \"input\": {\"x\": 1}}]}",
+    "{\"role\": \"assistant\", \"content\": [{\"type\": \"thinking\", \"signature\": \"q35chat:hm\"}, {\"type\": \"text\", \"text\": \"so\"}]}",
+    "{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\", \"tool_use_id\": \"c\", \"content\": [{\"type\": \"text\", \"text\": \"42\"}]}, "
+    "{\"type\": \"text\", \"text\": \"and hurry\"}]}",
+    "{\"role\": \"user\", \"content\": [{\"type\": \"tool_result\"}, 7, {\"type\": \"tool_result\", \"content\": 3}]}",
+    "{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"source\": {\"type\": \"base64\", \"media_type\": \"image/png\", \"data\": \"x\"}}]}",
+    "{\"role\": \"user\", \"content\": [{\"type\": \"image\", \"source\": 5}, []]}", "{\"role\": \"system\", \"content\": \"late\"}",
+    "{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": \"late\"}]}", "{\"role\": \"assistant\", \"content\": []}",
+    "{\"role\": \"assistant\", \"content\": [{\"type\": \"tool_use\"}, {\"type\": \"redacted_thinking\"}, {\"type\": \"tool_use\", \"input\": [1]}]}",
+};
+/* ... and items of /v1/responses */
+static const char *const items[] = {
+    "{\"role\": \"user\", \"content\": \"hello\"}", "{\"type\": \"message\", \"role\": \"developer\", \"content\": [{\"type\": \"input_text\", "
+    "\"text\": \"be brief\"}]}",
+    "{\"type\": \"reasoning\", \"summary\": [], \"content\": [{\"type\": \"reasoning_text\", \"text\": \"hm\"}]}",
+    "{\"type\": \"function_call\", \"call_id\": \"c\", \"name\": \"f\", \"arguments\": \"{\\\"x\\\": 1}\"}",
+    "{\"type\": \"function_call_output\", \"call_id\": \"c\", \"output\": [{\"type\": \"input_text\", \"text\": \"42\"}]}",
+    "{\"type\": \"message\", \"role\": \"assistant\", \"content\": [{\"type\": \"output_text\", \"text\": \"hi\"}]}",
+    "{\"type\": \"reasoning\", \"encrypted_content\": \"q35chat:hm\", \"content\": 5}", "{\"type\": \"web_search_call\"}", "{\"type\": []}", "7",
+    "{\"type\": \"custom_tool_call\", \"call_id\": \"c\", \"name\": \"f\", \"input\": \"x\"}", "{\"type\": \"local_shell_call\", \"action\": [1]}",
+    "{\"type\": \"function_call\", \"name\": 5}", "{\"type\": \"function_call_output\", \"output\": {\"x\": 1}}", "{\"type\": \"item_reference\"}",
+    "{\"role\": \"assistant\", \"content\": [{\"type\": \"input_image\", \"image_url\": \"data:,\"}]}", "{\"role\": \"king\"}",
+};
+enum { N_ITEMS = sizeof items / sizeof *items };
+enum { N_BLOCKS = sizeof blocks / sizeof *blocks };
 enum { N_FIELDS = sizeof fields / sizeof *fields, N_MESSAGES = sizeof messages / sizeof *messages };
 
 static void make_body(struct buf *b)
@@ -74,10 +122,12 @@ static void make_body(struct buf *b)
     buf_adds(b, "{");
     for (uint32_t i = 0, n = rnd(6); i < n; i++)
         buf_addf(b, "%s, ", fields[rnd(N_FIELDS)]);
-    buf_adds(b, "\"messages\": [");
+    const bool input = !rnd(3);
+    buf_adds(b, input ? "\"input\": [" : "\"messages\": [");
     for (uint32_t i = 0, n = rnd(5); i <= n; i++)
-        buf_addf(b, "%s%s", i ? ", " : "", messages[rnd(4) ? rnd(2) : rnd(N_MESSAGES)]);
-    buf_adds(b, "]}");
+        buf_addf(b, "%s%s", i ? ", " : "", input ? items[rnd(rnd(4) ? 6 : N_ITEMS)] : !rnd(3) ? blocks[rnd(N_BLOCKS)]
+                 : messages[rnd(4) ? rnd(2) : rnd(N_MESSAGES)]);
+    buf_adds(b, rnd(2) ? "], \"max_tokens\": 99}" : "]}");
     for (uint32_t n = rnd(4) ? 0 : 1 + rnd(3); n && b->len; n--) {              /* some are damaged */
         uint32_t at = rnd((uint32_t)b->len);
         if (rnd(2))
@@ -87,7 +137,7 @@ static void make_body(struct buf *b)
     }
 }
 
-static const struct format *const formats[] = {&format_openai, &format_plain, &format_tokens};
+static const struct format *const formats[] = {&format_openai, &format_plain, &format_tokens, &format_messages, &format_responses};
 
 /* Reads a request into text for the comparison.  False: it was refused, with a sentence. */
 static bool read_once(const struct buf *body, const struct format *f, const struct options *o, struct buf *told)
@@ -95,10 +145,14 @@ static bool read_once(const struct buf *body, const struct format *f, const stru
     static const struct model_info info = {.temperature = 0.6f, .top_p = 0.95f, .top_k = 20};
     struct question q;
     struct err e = {{0}};
-    const bool plain = f != &format_openai, relayed = f == &format_tokens;
+    const bool relayed = f == &format_tokens, plain = relayed || f == &format_plain;
     bool ok = f->read(&q, (struct text){buf_str(body), body->len}, o, &e);
     if (!ok)
         assert_true(*e.msg);
+    static const char *const chats[] = {"message ", "messages ", "max_tokens ", "max_completion_tokens ", "response_format", "reasoning_effort"};
+    for (int i = 0; !ok && f == &format_responses && i < 6; i++)
+        if (!strncmp(e.msg, chats[i], strlen(chats[i])))
+            fail_msg("a refusal has a name of another dialect: %s", e.msg);
     if (ok) {
         q.seeded = true;
         question_sampling(&q, o, &info);
@@ -137,7 +191,7 @@ static void test_question__any_body_is_refused_with_a_sentence_or_read_within_bo
         make_body(&body);
         buf_reset(&once);
         buf_reset(&twice);
-        const struct format *f = formats[rnd(3)];
+        const struct format *f = formats[rnd(5)];
         bool ok = read_once(&body, f, o, &once);
         assert_int_equal(read_once(&body, f, o, &twice), ok);
         assert_string_equal(buf_str(&once), buf_str(&twice));
@@ -172,18 +226,24 @@ static void test_question__the_next_request_of_a_conversation_begins_with_this_o
     long n_read = 0;
     rnd_state = long_run_seed(rnd_state);
     for (run = long_run_begin(1, 1000); long_run_goes_on(&run);) {
+        const uint32_t dialect = rnd(3);
+        static const struct { const struct format *format; const char *const *all; uint32_t n, n_good; } dialects[] = {
+            {&format_openai, messages, N_MESSAGES, N_MESSAGES}, {&format_messages, blocks, N_BLOCKS, 5}, {&format_responses, items, N_ITEMS, 6},
+        };
+        const char *const *all = dialects[dialect].all;
+        const struct format *f = dialects[dialect].format;
         struct buf body = {0}, next = {0};
         struct question one, two;
         struct arena mem = {0};
         struct err e;
-        buf_adds(&body, "{\"messages\": [");
+        buf_addf(&body, "{\"max_tokens\": 99, \"%s\": [", dialect == 2 ? "input" : "messages");
         for (uint32_t i = 0, n = rnd(6); i <= n; i++)
-            buf_addf(&body, "%s%s", i ? ", " : "", messages[rnd(N_MESSAGES)]);
+            buf_addf(&body, "%s%s", i ? ", " : "", all[rnd(rnd(4) ? dialects[dialect].n_good : dialects[dialect].n)]);
         buf_addf(&next, "%s, {\"role\": \"assistant\", \"content\": \"hi\"}, %s, {\"role\": \"user\", \"content\": \"next\"}]}", body.data,
-                 messages[rnd(3)]);
+                 all[rnd(2)]);
         buf_adds(&body, "]}");
-        const bool ok = question_read(&one, (struct text){body.data, body.len}, o, &e);
-        const bool follows = question_read(&two, (struct text){next.data, next.len}, o, &e);
+        const bool ok = f->read(&one, (struct text){body.data, body.len}, o, &e);
+        const bool follows = f->read(&two, (struct text){next.data, next.len}, o, &e);
         if (ok) {
             struct segments first = {0}, second = {0};
             assert_true(follows);

@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "tests/fuzz/mutate.h"
-#include "ui/tui/excerpt.h"
-#include "ui/tui/syntax.h"
+#include "ui/tui/find.h"
+#include "ui/tui/sheet.h"
 
 /* ---- colours ---- */
 

@@ -24,6 +24,9 @@
 #include "tests/tmpdir.h"
 
 #define KEY "the-key-of-this-test"
+
+static struct key key = {.name = (char *)"test", .secret = (char *)KEY};
+static struct keys keys = {&key, 1};
 enum { N_LANES = 3, N_CLIENTS = 10, N_CTX = 4096, LONG = 2000 };
 static const int32_t long_word[] = {'l', 'o', 'n', 'g'};        /* asks for an answer that no socket holds, of so many dots */
 
@@ -301,6 +304,12 @@ static const struct { const char *method, *path, *body; int reply; } asks[] = {
     {"POST", "/v1/completions", "{\"prompt\": \"<m%d>\", \"max_tokens\": 100}", SAYS_MARK},
     {"POST", "/v1/completions", "{\"prompt\": \"<m%d>\", \"max_tokens\": 100, \"stream\": true, \"logprobs\": 2}", SAYS_MARK},
     {"POST", "/v1/completions", "{\"prompt\": [60, 109, 62], \"echo\": false, \"max_tokens\": 2}", ANY_REPLY},
+    {"POST", "/v1/messages", "{" USER ", \"max_tokens\": 99}", SAYS_MARK},
+    {"POST", "/v1/messages", "{" USER ", \"max_tokens\": 99, \"stream\": true, \"thinking\": {\"type\": \"adaptive\", \"display\": \"omitted\"}}",
+    SAYS_MARK},
+    {"POST", "/v1/messages", "{" USER ", \"max_tokens\": 99, \"stream\": true, \"tools\": [{\"name\": \"f\", \"input_schema\": {}}], "
+     "\"system\": [{\"type\": \"text\", \"text\": \"s\"}], \"stop_sequences\": [\"zz\"]}", SAYS_MARK},
+    {"POST", "/v1/messages/count_tokens", "{" USER "}", ANY_REPLY},
     {"POST", "/tokenize", "{\"content\": \"<m%d>\", \"parse_special\": false}", TOKENS_OF_MARK},
     {"POST", "/tokenize", "{\"prompt\": \"<m%d>\"}", TOKENS_OF_MARK},
     {"POST", "/tokenize", "{" USER "}", TOKENS_OF_MARK},
@@ -325,7 +334,7 @@ static const char *const body_words[] = {
     "\"messages\":", "\"prompt\":", "\"stream\": true", "\"tools\": []", "\"id\":", "\"conversation\":", "\"path\":", "\"a\"", "/../", "//", "/./",
     ".jsonl.checkpoint",
     "linked.jsonl.checkpoint", "outside", "\"role\":", "\"content\":", "null", "[]", "{}", ",", "\\u0000", "\\ud800", "\"stop\": [\"<\"]",
-    "\"logprobs\": 8", "-1",
+    "\"logprobs\": 8", "-1", "\"type\": \"tool_use\"", "\"type\": \"tool_result\"", "\"type\": \"thinking\"", "\"system\":", "\"input\": {}",
 };
 static const char *const head_words[] = {
     "GET", "POST", " /health", " /stop", "HTTP/1.0", "HTTP/1.1\r\n", "\r\n\r\n", "\r\n", "Content-Length: 5\r\n", "Content-Length: -1\r\n",
@@ -476,7 +485,12 @@ static void add_content(const json_t *v, struct buf *out)
     const char *texts[] = {
         json_string_value(json_object_get(delta ? delta : json_object_get(choice, "message"), "content")),
         json_string_value(json_object_get(choice, "text")),
+        json_string_value(json_object_get(json_object_get(v, "delta"), "text")),
     };
+    size_t k;
+    json_t *block;
+    json_array_foreach(json_object_get(v, "content"), k, block)
+        buf_adds(out, json_is_string(json_object_get(block, "text")) ? json_string_value(json_object_get(block, "text")) : "");
     for (uint32_t i = 0; i < COUNT(texts); i++)
         buf_adds(out, texts[i] ? texts[i] : "");
 }
@@ -500,7 +514,7 @@ static const char *read_lines(const struct buf *body, struct buf *content, struc
             return "a line of a whole reply does not end";
         n = (size_t)(end - line);
         const size_t skip = n > 6 && !strncmp(line, "data: ", 6) ? 6 : 0;
-        if (!n || (skip && n - skip == 6 && !strncmp(line + skip, "[DONE]", 6)))
+        if (!n || *line == ':' || (n > 7 && !strncmp(line, "event: ", 7)) || (skip && n - skip == 6 && !strncmp(line + skip, "[DONE]", 6)))
             continue;
         const char *wrong = NULL;
         json_t *v = read_object(line + skip, n - skip, &wrong);
@@ -695,7 +709,7 @@ static void client_step(struct client *c, bool tcp_only)
 static void open_session(void)
 {
     const struct server_options so = {
-        .o = t.o, .n_waiting = 1 + (int)rnd(6), .key = KEY, .of_chat = one_in(4), .n_spare = (int)rnd(2), .any_host = one_in(4),
+        .o = t.o, .n_waiting = 1 + (int)rnd(6), .keys = &keys, .of_chat = one_in(4), .n_spare = (int)rnd(2), .any_host = one_in(4),
         .send_timeout_s = (int)rnd(2) * 60,
     };
     struct responder *all[N_LANES];

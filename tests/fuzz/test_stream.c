@@ -51,7 +51,30 @@ struct told {
     size_t next[2];                     /* in the input, of either text */
     bool misplaced;
     bool bad_arguments;
+    struct buf pieces;                  /* of the open call's arguments */
 };
+
+static json_t *load(const char *p, size_t n)
+{
+    return json_loadb(p, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+}
+
+/* True if the arguments begin with their pieces; or, where a parameter came twice, are the same when they follow the pieces, since the last one of a
+ * key counts. */
+static bool continues(const struct buf *pieces, struct text whole, size_t closing)
+{
+    struct buf both = {0};
+    if (!pieces->len || (pieces->len <= whole.n && !memcmp(pieces->data, whole.p, pieces->len)))
+        return true;
+    buf_addf(&both, "%s, ", pieces->data);
+    buf_add(&both, whole.p + 1, whole.n + closing - 1);
+    json_t *a = load(both.data, both.len), *b = load(whole.p, whole.n + closing);
+    const bool same = json_equal(a, b) || !b;
+    json_decref(a);
+    json_decref(b);
+    buf_free(&both);
+    return same;
+}
 
 static void on_delta(const struct delta *d, void *arg)
 {
@@ -62,8 +85,13 @@ static void on_delta(const struct delta *d, void *arg)
         t->misplaced |= d->from < *next || d->from + d->text.n > t->input->len || memcmp(t->input->data + d->from, d->text.p, d->text.n);
         *next = d->from + d->text.n;
     }
+    if (d->kind == DELTA_CALL_BEGIN)
+        buf_reset(&t->pieces);
+    if (d->kind == DELTA_CALL_PIECE)
+        buf_add(&t->pieces, d->text.p, d->text.n);
     if (d->kind != DELTA_CALL_END)
         return;
+    t->bad_arguments |= !continues(&t->pieces, d->text, d->closing);
     json_error_t e;
     json_t *o = json_loadb(d->text.p, d->text.n + d->closing, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &e);
     t->bad_arguments |= !json_is_object(o) && json_error_code(&e) != json_error_null_byte_in_key;      /* jansson's own limit */
@@ -87,6 +115,7 @@ static void feed(struct told *t, const struct buf *b, int n_tools, bool thinking
     }
     stream_finish(s, cut);
     stream_close(s);
+    buf_free(&t->pieces);
     events_end(&t->e);
     assert_false(t->e.wrong);
     assert_false(t->bad_arguments);

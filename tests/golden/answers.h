@@ -1,7 +1,6 @@
 /* Answers by steps that are recorded and launched, on a real checkpoint and any device; included after cmocka.h.  Answers that step together are
  * those that each has alone. */
-#ifndef Q35_TESTS_ANSWERS_H
-#define Q35_TESTS_ANSWERS_H
+#pragma once
 
 #include <math.h>
 #include <stdlib.h>
@@ -457,4 +456,194 @@ static int close_model(void **state)
     return 0;
 }
 
-#endif
+/* ---- picks that are made once more ---- */
+
+/* Some guide, without a state: three ids in five. */
+static bool is_refused(int32_t id)
+{
+    return ((uint32_t)id * 2654435761u >> 16) % 5 < 3;
+}
+
+static uint32_t *mask_of_admitted(void)
+{
+    uint32_t *mask = calloc((size_t)step_mask_words(model.cfg.vocab), sizeof *mask);
+    for (int32_t id = 0; id < model.cfg.vocab; id++)
+        mask[id / 32] |= (uint32_t)!is_refused(id) << (id % 32);
+    return mask;
+}
+
+/* Compares alternatives with those before the pick was made again: neither a mask nor penalties change them.  A head in two planes has completed its
+ * logits since. */
+static void same_alternatives(const struct logprobs *a, const struct logprobs *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->ids, b->ids, (size_t)a->n * sizeof *a->ids);
+    for (int i = 0; i < a->n; i++)
+        assert_true(fabs((double)a->probs[i] - (double)b->probs[i]) < 2e-3);
+}
+
+/* Takes the result of conversation i; what is refused is picked once more.  Returns how often. */
+static int hear_admitted(struct answer *a, int i, const uint32_t *mask)
+{
+    struct stepper_slot *o = stepper_slot(stepper, i);
+    struct step_result r;
+    struct err e;
+    int n = 0;
+    assert_true(stepper_wait(o, &r, &e));
+    for (; r.n && is_refused(r.ids[r.n - 1]); n++) {
+        const int row = r.n - 1;
+        const struct logprobs before = r.logprobs[row];
+        stepper_pick_again(o, row, mask);
+        assert_true(stepper_wait(o, &r, &e));
+        if (before.n > 0)
+            same_alternatives(&r.logprobs[row], &before);
+    }
+    take(a, &r);
+    return n;
+}
+
+/* Makes q->depth drafts for the conversation that is asked, unless they are made; returns how many of them are admitted. */
+static int admitted_drafts(const struct request *q, const struct answer *a, bool made)
+{
+    struct step_drafts d;
+    struct err e;
+    int n = 0;
+    if (!q->depth || a->ended)
+        return 0;
+    if (!made)
+        stepper_draft(asked(), q->depth);
+    assert_true(stepper_drafts(asked(), &d, &e));
+    while (n < q->depth && !is_refused(d.ids[n]))
+        n++;
+    return n;
+}
+
+static void begin_guarded(const struct request *q)
+{
+    begin(q);
+    stepper_guard(asked(), true);
+}
+
+static struct answer ask_guarded(const struct request *q, const uint32_t *mask, int *n_again)
+{
+    struct answer a = {0};
+    struct err e;
+    int n_drafts = 0;
+    begin_guarded(q);
+    while (!a.ended) {
+        const bool early = q->depth && a.n_steps % 2;   /* drafts are queued before it is known whether the pick stays */
+        stepper_step(asked(), 1 + n_drafts);
+        if (early)
+            stepper_draft(asked(), q->depth);
+        const int again = hear_admitted(&a, slot, mask);
+        *n_again += again;
+        n_drafts = admitted_drafts(q, &a, early && !again);
+    }
+    assert_int_equal(stepper_end(asked(), a.n_steps, &e), n_prompt(q) + a.n - 1);
+    return a;
+}
+
+/* The answer of a stepper for which what is refused was banned from the start. */
+static struct answer ask_banned(const struct request *q)
+{
+    const int V = model.cfg.vocab;
+    struct step_sampling how = q->how;
+    int32_t *ids = malloc((size_t)V * sizeof *ids);
+    float *bias = malloc((size_t)V * sizeof *bias);
+    struct answer a = {0};
+    struct err e;
+    int n = 0;
+    for (int32_t id = 0; id < V; id++)
+        if (is_refused(id)) {
+            ids[n] = id;
+            bias[n++] = -INFINITY;
+        }
+    how.n_ids = V;
+    how.repetition_penalty = how.repetition_penalty > 0 ? how.repetition_penalty : 1;
+    how.room = MOST;
+    read_prompt(n_prompt(q));
+    stepper_begin(asked(), &how, prompt, n_prompt(q), 0, n_prompt(q), ids, bias, n, 0);
+    while (!a.ended) {
+        stepper_step(asked(), 1);
+        hear(&a, slot);
+    }
+    assert_int_equal(stepper_end(asked(), a.n_steps, &e), n_prompt(q) + a.n - 1);
+    free(ids);
+    free(bias);
+    return a;
+}
+
+static void test_stepper__greedy_picks_made_again_are_those_with_a_ban_from_the_start(void **state)
+{
+    (void)state;
+    static const struct request list[] = {{.n_prompt = 4}, {.how = {.presence_penalty = 1, .repetition_penalty = 1.3f, .n_alternatives = 5}},
+                                           {.how = {.n_alternatives = 3}, .n_prompt = 7}};
+    uint32_t *mask = mask_of_admitted();
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        struct request q = list[i];
+        const struct answer want = ask_banned(&q);
+        char *states = states_of(slot);
+        for (q.depth = 0; q.depth <= DEPTH; q.depth++) {
+            int n_again = 0;
+            const struct answer a = ask_guarded(&q, mask, &n_again);
+            char *mine = states_of(slot);
+            same_answer(&a, &want);
+            same_states(mine, states);
+            assert_true(n_again > 3);
+            free(mine);
+        }
+        free(states);
+    }
+    free(mask);
+}
+
+/* All of them in steps of their own, then in steps together, where only the even ones are guarded. */
+static void test_stepper__picks_made_again_are_the_same_in_shared_steps(void **state)
+{
+    (void)state;
+    uint32_t *mask = mask_of_admitted();
+    struct answer want[SLOTS], a[SLOTS] = {{0}};
+    struct err e;
+    int n_again = 0, n_left = SLOTS;
+    for (int i = 0; i < SLOTS; i++) {
+        struct request q = crowd[i];
+        want[i] = i % 2 ? ask(&q) : ask_guarded(&q, mask, &n_again);
+        q.depth = 3;
+        const struct answer drafted = i % 2 ? ask(&q) : ask_guarded(&q, mask, &n_again);
+        same_answer(&drafted, &want[i]);
+    }
+    for (slot = 0; slot < SLOTS; slot++) {
+        if (slot % 2)
+            begin(&crowd[slot]);
+        else
+            begin_guarded(&crowd[slot]);
+        stepper_step(asked(), 1);
+        n_again += slot % 2 ? (hear(&a[slot], slot), 0) : hear_admitted(&a[slot], slot, mask);
+    }
+    slot = 0;
+    for (int round = 0; n_left; round++) {
+        struct stepper_part parts[SLOTS];
+        int n = 0;
+        for (int i = 0; i < SLOTS; i++) {
+            const int32_t next[2] = {a[i].n < want[i].n ? want[i].ids[a[i].n] : 0, a[i].n + 1 < want[i].n ? want[i].ids[a[i].n + 1] : 0};
+            if (a[i].ended)
+                continue;
+            const bool drafts = (i + round) % 2;        /* right ones, of this round */
+            if (drafts)
+                stepper_propose(stepper_slot(stepper, i), next, 2);
+            parts[n++] = (struct stepper_part){i, drafts && n < 2 ? 3 : 1};
+        }
+        stepper_step_together(stepper, parts, n);
+        for (int k = 0; k < n; k++) {
+            const int i = parts[k].slot;
+            n_again += i % 2 ? (hear(&a[i], i), 0) : hear_admitted(&a[i], i, mask);
+            n_left -= a[i].ended != 0;
+        }
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        same_answer(&a[i], &want[i]);
+        assert_true(stepper_end(stepper_slot(stepper, i), a[i].n_steps, &e) > 0);
+    }
+    assert_true(n_again > 10);
+    free(mask);
+}

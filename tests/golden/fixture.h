@@ -1,7 +1,6 @@
 /* The model's own vocabulary, open for all tests of a program: cmocka_run_group_tests(tests, vocabulary_open, vocabulary_close).
  * Included after cmocka.h. */
-#ifndef Q35_TESTS_FIXTURE_H
-#define Q35_TESTS_FIXTURE_H
+#pragma once
 
 #include "tests/golden/vocabulary.h"
 #include "text/tokenizer.h"
@@ -26,5 +25,3 @@ static int vocabulary_close(void **state)
     tokenizer_close(t);
     return 0;
 }
-
-#endif

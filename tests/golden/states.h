@@ -1,6 +1,5 @@
 /* States that rejected drafts leave after a long prompt, on the demo model and any device; included after cmocka.h. */
-#ifndef Q35_TESTS_STATES_H
-#define Q35_TESTS_STATES_H
+#pragma once
 
 #include <stdlib.h>
 #include <string.h>
@@ -144,5 +143,3 @@ static int close_states(void **state)
     load_close(&model);
     return 0;
 }
-
-#endif

@@ -144,6 +144,14 @@ static void test_beside__so_are_answers_that_step_together(void **state)
     come_back();
 }
 
+static void test_beside__picks_are_made_again_as_on_a_device_that_is_waited_for(void **state)
+{
+    go_beside(500000);
+    test_stepper__greedy_picks_made_again_are_those_with_a_ban_from_the_start(state);
+    test_stepper__picks_made_again_are_the_same_in_shared_steps(state);
+    come_back();
+}
+
 /* Drafts that are decided on one by one are waited for, too. */
 static void test_beside__drafts_are_those_of_a_device_that_is_waited_for(void **state)
 {
@@ -268,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_beside__answers_are_those_of_a_device_that_is_waited_for),
         cmocka_unit_test(test_beside__so_are_answers_that_step_together),
         cmocka_unit_test(test_stepper__what_a_shared_step_rejects_leaves_no_trace),
+        cmocka_unit_test(test_beside__picks_are_made_again_as_on_a_device_that_is_waited_for),
         cmocka_unit_test(test_beside__drafts_are_those_of_a_device_that_is_waited_for),
         cmocka_unit_test(test_beside__a_device_that_fails_is_noticed_while_it_is_waited_for),
         cmocka_unit_test(test_beside__what_is_proposed_is_verified),

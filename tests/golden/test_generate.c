@@ -272,7 +272,7 @@ static struct answer ask_in(struct engine *g, uint64_t sequence, const int32_t *
                             int interrupt_at)
 {
     struct answer a = {0};
-    uint32_t serial = engine_submit(g, sequence, ids, n, snapshot_pos, how);
+    uint32_t serial = engine_submit(g, sequence, spans_text(ids, n), snapshot_pos, how);
     for (bool done = false; !done;) {
         engine_wait(g, -1);
         struct event_list l = engine_drain(g);
@@ -594,7 +594,7 @@ static void all_at_once(struct engine *g, const int32_t ids[AT_ONCE + 1][130], c
     int asked = 0, n_done = 0;
     while (n_done <= AT_ONCE) {
         if (asked <= AT_ONCE && (!asked || said[asked - 1].n >= 2 + asked || n_done)) {
-            serials[asked] = engine_submit(g, 100 + (uint64_t)asked, ids[asked], n[asked], 0, &how[asked]);
+            serials[asked] = engine_submit(g, 100 + (uint64_t)asked, spans_text(ids[asked], n[asked]), 0, &how[asked]);
             asked++;
         }
         engine_wait(g, -1);

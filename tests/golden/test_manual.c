@@ -369,10 +369,38 @@ static void efforts(struct buf *out)
 #include "config/efforts.def"
 }
 
+/* A row of /v1/messages or /v1/responses. */
+static void messages_field(struct buf *out, const char *names, const char *kind, const char *words)
+{
+    buf_adds(out, "| `");
+    add_names(out, names);
+    buf_addf(out, "` | %s | %s |\n", kind, words);
+}
+
+static void messages(struct buf *out)
+{
+    buf_adds(out, "| field | is | how, or why |\n| --- | --- | --- |\n");
+#define DONE(names, words) messages_field(out, names, "read", words);
+#define IGNORED(names, words) messages_field(out, names, "ignored", words);
+#define REFUSED(names, value, words) messages_field(out, names, "refused", words);
+#include "config/messages_fields.def"
+}
+
+static void responses(struct buf *out)
+{
+    buf_adds(out, "| field | is | how, or why |\n| --- | --- | --- |\n");
+#define DONE(names, words) messages_field(out, names, "read", words);
+#define IGNORED(names, words) messages_field(out, names, "ignored", words);
+#define REFUSED(names, value, words) messages_field(out, names, "refused", words);
+#include "config/responses_fields.def"
+}
+
 struct table { const char *name; void (*write)(struct buf *out); bool rows; };
 
 static const struct table markdown_tables[] = {
-    {"fields", fields_done, false}, {"ignored", fields_ignored, false}, {"refused", fields_refused, false}, {"efforts", efforts, false},
+    {"fields", fields_done, false}, {"ignored", fields_ignored, false}, {"refused", fields_refused, false}, {"messages", messages, false},
+    {"responses", responses, false},
+    {"efforts", efforts, false},
 };
 
 static const struct table tables[] = {

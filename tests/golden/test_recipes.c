@@ -71,7 +71,7 @@ static struct answer collect(struct engine *g, uint32_t serial, size_t stop_at)
 static struct answer ask(struct engine *g, const int32_t *ids, int n, int snapshot_pos, int depth)
 {
     const struct sampling greedy = {.max_tokens = TOKENS, .draft_depth = depth};
-    return collect(g, engine_submit(g, 0, ids, n, snapshot_pos, &greedy), 0);
+    return collect(g, engine_submit(g, 0, spans_text(ids, n), snapshot_pos, &greedy), 0);
 }
 
 static void same(const char *what, const char *kv, const struct answer *a, const struct answer *b)
@@ -150,9 +150,9 @@ static void test_recipes__interrupts_and_reading_ahead_change_no_bit(void **stat
     const struct answer fresh = ask(g, ids, PROMPT, SHARED, 3);
     engine_close(g);
     g = open_engine(recipe, 3);
-    engine_read_ahead(g, 0, ids, 450, SHARED);
-    collect(g, engine_submit(g, 0, ids, PROMPT, SHARED, &greedy), 256);
-    collect(g, engine_submit(g, 0, ids, PROMPT, SHARED, &greedy), 512);
+    engine_read_ahead(g, 0, spans_text(ids, 450), SHARED);
+    collect(g, engine_submit(g, 0, spans_text(ids, PROMPT), SHARED, &greedy), 256);
+    collect(g, engine_submit(g, 0, spans_text(ids, PROMPT), SHARED, &greedy), 512);
     const struct answer resumed = ask(g, ids, PROMPT, SHARED, 3);
     engine_close(g);
     assert_true(resumed.n_cached >= 256);

@@ -52,11 +52,15 @@ static const char *exact(void) { return strcmp(backend(), "cpu") ? "bf16" : "f32
 
 static int n_long;                      /* tokens of the long talk; 0: the others */
 
+/* A picture that every prompt has while n_seen is 1.  Its tokens have positions by row and column. */
+static const struct picture seen = {.first = 60, .n = 48, .h = 6, .w = 8, .hash = {1, 2}};
+static int n_seen;
+
 static void begin(struct talk *t, const char *kv, int depth)
 {
     struct err e = {0};
     const struct engine_options o = {.model_dir = "assets/demo", .backend = backend(), .kv = kv, .n_threads = 2, .n_ctx = n_long + CTX,
-                                     .draft_depth = depth,
+                                     .draft_depth = depth, .no_vision = true,         /* pictures without pixels */
                                      .chunk = n_long ? LONG_CHUNK : 64};      /* however busy the machine is: the cuts decide the last bits */
     *t = (struct talk){.g = engine_open(&o, &e)};
     if (!t->g)
@@ -107,7 +111,7 @@ static void answer(struct talk *t, const int32_t *ids, int n, int snapshot_pos, 
     const struct sampling how = {.max_tokens = SAID, .draft_depth = -1, .temperature = temperature, .seed = 7};
     t->ids.n = 0;
     t->done = false;
-    engine_submit(t->g, 0, ids, n, snapshot_pos, &how);
+    engine_submit(t->g, 0, (struct spans){ids, n, &seen, n_seen}, snapshot_pos, &how);
     wait_for(t, &t->done, NULL, 0);
     assert_int_equal(t->ids.n, SAID);
 }
@@ -208,6 +212,28 @@ static void test_resume__a_stopped_answer_goes_on(void **state)
         check_way(exact(), 2, 200, SAVED_WHEN_IDLE, true);
 }
 
+static bool same(const struct result *a, const struct result *b)
+{
+    return a->ids.n == b->ids.n && !memcmp(a->ids.data, b->ids.data, (size_t)a->ids.n * sizeof *a->ids.data);
+}
+
+/* The file has the picture and with it the positions of all that follows; drafts are made at these, too. */
+static void test_resume__so_does_one_about_a_picture(void **state)
+{
+    (void)state;
+    struct result text = two_turns(exact(), 0, 300, NEVER_ENDED, false);
+    n_seen = 1;
+    check_way(exact(), 3, 300, SAVED_WHEN_IDLE, false);
+    check_way("tq4", 2, 420, SAVED_AT_THE_END, true);
+    struct result plain = two_turns(exact(), 0, 300, NEVER_ENDED, false), drafted = two_turns(exact(), 3, 300, NEVER_ENDED, false);
+    n_seen = 0;
+    assert_true(same(&plain, &drafted));
+    assert_false(same(&plain, &text));          /* the same ids at other positions */
+    ids_free(&text.ids);
+    ids_free(&plain.ids);
+    ids_free(&drafted.ids);
+}
+
 /* One that ended by itself needs only the states before it: the next turn begins there. */
 static void test_resume__a_finished_answer_needs_one_place_to_go_on(void **state)
 {
@@ -221,7 +247,7 @@ static void test_resume__a_finished_answer_needs_one_place_to_go_on(void **state
     const size_t cut = t.bytes;
     const struct sampling how = {.max_tokens = SAID, .n_stop = 1, .stop = {t.ids.data[SAID / 2]}};
     t.done = false;
-    engine_submit(t.g, 0, ids, 300, 280, &how);
+    engine_submit(t.g, 0, spans_text(ids, 300), 280, &how);
     wait_for(&t, &t.done, NULL, 0);
     save(&t);
     assert_true(t.bytes < cut - cut / 4);
@@ -370,6 +396,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         test(test_resume__goes_on_as_if_it_had_never_stopped),
         test(test_resume__a_stopped_answer_goes_on),
+        test(test_resume__so_does_one_about_a_picture),
         test(test_resume__a_finished_answer_needs_one_place_to_go_on),
         test(test_resume__what_is_saved_when_the_engine_closes_counts),
         test(test_resume__of_a_long_talk_no_token_is_computed_again),

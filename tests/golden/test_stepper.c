@@ -399,6 +399,8 @@ int main(void)
         cmocka_unit_test(test_stepper__a_measured_step_leaves_an_empty_cache),
         cmocka_unit_test(test_stepper__answers_of_one_step_are_those_that_each_has_alone),
         cmocka_unit_test(test_stepper__what_a_shared_step_rejects_leaves_no_trace),
+        cmocka_unit_test(test_stepper__greedy_picks_made_again_are_those_with_a_ban_from_the_start),
+        cmocka_unit_test(test_stepper__picks_made_again_are_the_same_in_shared_steps),
     };
     int failed = cmocka_run_group_tests_name("random weights", tests, open_random, close_model);
     if (!SANITIZED)                     /* the same code on larger matrices takes minutes; test_generate and test_depths run these weights */

@@ -1,6 +1,5 @@
 /* The model's own vocabulary for tests: tests/data/tokenizer, unpacked on first use. */
-#ifndef Q35_TESTS_VOCABULARY_H
-#define Q35_TESTS_VOCABULARY_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,5 +31,3 @@ static inline const char *vocabulary_dir(struct err *e)
     }
     return dir;
 }
-
-#endif

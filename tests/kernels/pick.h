@@ -1,7 +1,6 @@
 /* Picking on a device against the law of engine/sampler.h: greedy exactly, sampled by chi-square against the exact
  * distribution; acceptance, stops, room, logits that are NaN or infinite, and what a pick leaves behind for the next step. */
-#ifndef Q35_TESTS_KERNELS_PICK_H
-#define Q35_TESTS_KERNELS_PICK_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -823,7 +822,164 @@ static void test_pick__logprobs_are_what_the_model_gave(void **state)
             }
 }
 
+/* ---- masks ---- */
+
+static bool in_mask(const uint32_t *mask, int id) { return mask[id / 32] >> (id % 32) & 1; }
+
+/* Picks once more under masks, from the state that the rig has. */
+static struct step_result pick_masked(struct rig *g, const uint32_t *mask, uint32_t masked)
+{
+    const size_t bytes = (size_t)g->rows * (size_t)step_mask_words(g->vocab) * sizeof *mask;
+    uint32_t *on = device(bytes);
+    dev->copy(dev, on, mask, bytes);
+    dev->copy(dev, g->on.live, &g->live, sizeof g->live);
+    dev->copy(dev, g->on.how, &g->how, sizeof g->how);
+    STEP(dev, step_pick, .logits = g->on.logits, .tile_max = g->on.tile_max, .live = g->on.live, .sampling = g->on.how, .seen = g->on.seen,
+         .bias = g->on.bias, .results = g->results, .hidden = g->on.hidden, .last_hidden = g->on.last, .scratch = g->on.scratch, .n_rows = g->rows,
+         .vocab = g->vocab, .width = WIDTH, .mask = on, .masked = masked);
+    finish();
+    const struct step_result r = g->results[(g->live.step + 1) % STEP_RESULTS];
+    dev->free(dev, on);
+    return r;
+}
+
+/* Ids by chance, one in `of`; with of < 0 only ids that are far from the likeliest. */
+static void random_mask(uint32_t *mask, const float *logits, int vocab, int of)
+{
+    memset(mask, 0, (size_t)step_mask_words(vocab) * sizeof *mask);
+    for (int i = 0; i < vocab; i++)
+        if (of < 0 ? logits[i] < -1 && rand_u64() % 4 == 0 : rand_u64() % (uint64_t)of == 0)
+            mask[i / 32] |= 1u << (i % 32);
+}
+
+static void test_pick__a_masked_row_is_the_best_of_the_mask_and_later_rows_follow(void **state)
+{
+    (void)state;
+    need_device();
+    const int vocabs[] = {512, 1000, 4096, 248320};
+    for (size_t v = 0; v < sizeof vocabs / sizeof *vocabs && vocabs[v] <= most_ids; v++) {
+        struct rig g;
+        rig_open(&g, vocabs[v], 3);
+        const size_t V = (size_t)g.vocab, words = (size_t)step_mask_words(g.vocab);
+        uint32_t *mask = calloc(3 * words, sizeof *mask);
+        for (int round = 0; round < 12; round++) {
+            int want[3];
+            random_logits(&g, 1);
+            for (int t = 0; t < 3; t++) {
+                random_mask(mask + (size_t)t * words, g.logits + (size_t)t * V, g.vocab, round % 4 == 3 ? -1 : 1 + round % 4 * 30);
+                const float *l = g.logits + (size_t)t * V;
+                want[t] = -1;
+                for (int id = 0; id < g.vocab; id++)
+                    if (in_mask(mask + (size_t)t * words, id) && (want[t] < 0 || l[id] > l[want[t]]))
+                        want[t] = id;
+            }
+            const int first = sampler_argmax(g.logits, g.vocab);
+            g.live = (struct step_live){.pos = 100, .ids = {1, round % 2 ? first : want[0], want[1]}, .n_drafts = 2, .step = round};
+            put(&g);
+            struct step_result r = pick_masked(&g, mask, round % 2 ? 6 : 7);    /* all rows, or all but the first one */
+            assert_int_equal(r.n, 3);
+            assert_int_equal(r.ids[0], round % 2 ? first : want[0]);
+            assert_int_equal(r.ids[1], want[1]);
+            assert_int_equal(r.ids[2], want[2]);
+            memset(mask + words, 0, words * sizeof *mask);      /* nothing is admissible in the second row */
+            r = pick_masked(&g, mask, 2);
+            assert_int_equal(r.n, round % 2 || want[0] == first ? 0 : 1);
+            assert_int_equal(r.ended, round % 2 || want[0] == first ? STEP_ALL_BANNED : STEP_GOES_ON);
+        }
+        free(mask);
+        rig_close(&g);
+    }
+}
+
+/* The distribution of picks until one is admissible; if none ever is, that of the ids of the mask. */
+static int masked_target(struct ranked *r, const struct rig *g, const uint32_t *mask)
+{
+    int n = target(r, g->logits, &g->how), kept = 0;
+    double total = 0;
+    for (int i = 0; i < n; i++)
+        if (in_mask(mask, r[i].id))
+            total += (r[kept++] = r[i]).weight;
+    for (int i = 0; i < kept; i++)
+        r[i].weight /= total;
+    if (kept)
+        return kept;
+    float *among = malloc((size_t)g->vocab * sizeof *among);
+    for (int i = 0; i < g->vocab; i++)
+        among[i] = in_mask(mask, i) ? g->logits[i] : -INFINITY;
+    kept = target(r, among, &g->how);
+    free(among);
+    return kept;
+}
+
+static void test_pick__a_refused_pick_made_again_leaves_the_distribution_of_what_is_admissible(void **state)
+{
+    (void)state;
+    need_device();
+    enum { V = 512, DRAWS = 6000 };
+    const struct { float temperature, top_p, min_p; int top_k, of; } rows[] = {
+        {1, 0, 0, 0, 2}, {1, 0, 0, 0, 20}, {0.8f, 0.9f, 0, 0, 3}, {1, 0.95f, 0, 20, 4}, {1, 0, 0.05f, 0, 5}, {0.7f, 0.8f, 0.02f, 40, 3},
+        {1, 0, 0, 0, -1}, {1, 0.5f, 0, 10, -1}, {0.6f, 0.95f, 0.1f, 20, -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct rig g;
+        struct ranked ranked[V];
+        uint32_t mask[(V + 31) / 32];
+        double count[V] = {0}, chi = 0, rest_p = 0, rest_n = 0;
+        int n_again = 0, n_bins = 0;
+        rig_open(&g, V, 1);
+        random_logits(&g, 1.5f);
+        random_mask(mask, g.logits, V, rows[i].of);
+        g.how.temperature = rows[i].temperature;
+        g.how.top_p = rows[i].top_p;
+        g.how.min_p = rows[i].min_p;
+        g.how.top_k = rows[i].top_k;
+        g.how.rng = 77 + i;
+        put(&g);
+        const int kept = masked_target(ranked, &g, mask);
+        for (int k = 0; k < DRAWS; k++) {
+            const struct step_live live = g.live;
+            const struct step_sampling how = g.how;
+            struct step_result r = pick(&g, false);
+            if (!in_mask(mask, r.ids[0])) {
+                g.live = live;
+                g.how = how;
+                r = pick_masked(&g, mask, 1);
+                get(&g);
+                n_again++;
+                assert_true(in_mask(mask, r.ids[0]));
+            }
+            g.how.room = 1000;
+            dev->copy(dev, g.on.how, &g.how, sizeof g.how);
+            count[r.ids[0]]++;
+        }
+        for (int k = 0; k < kept; k++) {
+            const double p = ranked[k].weight, n = count[ranked[k].id];
+            count[ranked[k].id] = 0;
+            if (p * DRAWS < 5) {
+                rest_p += p;
+                rest_n += n;
+                continue;
+            }
+            chi += (n - p * DRAWS) * (n - p * DRAWS) / (p * DRAWS);
+            n_bins++;
+        }
+        for (int id = 0; id < V; id++)
+            if (count[id] > 0)
+                fail_msg("row %zu: id %d was picked, which is cut away", i, id);
+        if (rest_p * DRAWS >= 5) {
+            chi += (rest_n - rest_p * DRAWS) * (rest_n - rest_p * DRAWS) / (rest_p * DRAWS);
+            n_bins++;
+        }
+        assert_true(n_again > DRAWS / 20);
+        if (n_bins > 1 && (chi - (n_bins - 1)) / sqrt(2.0 * (n_bins - 1)) > 5)
+            fail_msg("row %zu: chi-square %g with %d bins", i, chi, n_bins);
+        rig_close(&g);
+    }
+}
+
 #define PICK_TESTS \
+    cmocka_unit_test(test_pick__a_masked_row_is_the_best_of_the_mask_and_later_rows_follow), \
+    cmocka_unit_test(test_pick__a_refused_pick_made_again_leaves_the_distribution_of_what_is_admissible), \
     cmocka_unit_test(test_pick__greedy_is_the_argmax_and_ties_go_to_the_lower_id), \
     cmocka_unit_test(test_pick__a_draft_is_the_argmax_of_the_first_ids_with_its_share), \
     cmocka_unit_test(test_pick__rows_count_while_picks_and_drafts_agree), \
@@ -836,5 +992,3 @@ static void test_pick__logprobs_are_what_the_model_gave(void **state)
     cmocka_unit_test(test_pick__a_seed_gives_the_same_ids_however_rows_are_cut), \
     cmocka_unit_test(test_pick__drafts_are_accepted_with_their_probability), \
     cmocka_unit_test(test_pick__logprobs_are_what_the_model_gave)
-
-#endif

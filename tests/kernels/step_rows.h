@@ -1,7 +1,6 @@
 /* Rows of several conversations in one call give bit for bit what each conversation gives alone, and touch nobody else's memory.  On any
  * device: `dev`. */
-#ifndef Q35_TESTS_KERNELS_STEP_ROWS_H
-#define Q35_TESTS_KERNELS_STEP_ROWS_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -682,5 +681,3 @@ static void test_rows__attention_over_codes_does_so_too(void **state)
     ROWS_TEST(test_rows__delta_carries_the_states_of_each_slot_on), \
     ROWS_TEST(test_rows__attention_reads_and_stores_the_rows_of_each_slot), \
     ROWS_TEST(test_rows__attention_over_codes_does_so_too)
-
-#endif

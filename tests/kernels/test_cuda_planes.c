@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/pack.h"
 #include "model/quantize.h"

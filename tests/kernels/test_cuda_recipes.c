@@ -52,7 +52,7 @@ static void add_event(struct answer *a, const struct event *ev, bool *done)
 static struct answer ask(struct engine *g, const int32_t *ids, int n, int snapshot_pos, int depth)
 {
     const struct sampling greedy = {.max_tokens = TOKENS, .draft_depth = depth};
-    const uint32_t serial = engine_submit(g, 1, ids, n, snapshot_pos, &greedy);
+    const uint32_t serial = engine_submit(g, 1, spans_text(ids, n), snapshot_pos, &greedy);
     struct answer a = {0};
     for (bool done = false; !done;) {
         assert_true(engine_wait(g, 60000));

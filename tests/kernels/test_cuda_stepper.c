@@ -50,6 +50,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stepper__answers_of_one_step_are_those_that_each_has_alone),
         cmocka_unit_test(test_stepper__what_a_shared_step_rejects_leaves_no_trace),
+        cmocka_unit_test(test_stepper__greedy_picks_made_again_are_those_with_a_ban_from_the_start),
+        cmocka_unit_test(test_stepper__picks_made_again_are_the_same_in_shared_steps),
     };
     int failed = 0;
     if (!can())

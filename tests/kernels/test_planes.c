@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backend/dev.h"
-#include "base/arena.h"
+#include "base/memory.h"
 #include "kernels/cpu/vec.h"
 #include "model/quantize.h"
 #include "tests/kernels/rand.h"

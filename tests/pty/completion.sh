@@ -38,7 +38,7 @@ if command -v bash > /dev/null; then
     asks bench sweep --syn; is "... with their options" "$answer" "--synthetic "
     asks bench sweep --synthetic 3; is "... and what they can be" "$answer" "35b "
     asks --tem; is "bash completes an option" "$answer" "--temperature "
-    asks --no-t; is "... a switch that is on" "$answer" "--no-think --no-title "
+    asks --no-t; is "... a switch that is on" "$answer" "--no-think --no-tool-guide --no-title "
     asks --theme h; is "... a choice" "$answer" "high-contrast "
     asks --theme = h; is "... behind a = too" "$answer" "high-contrast "
     asks --kv b; is "... a recipe of the table" "$answer" "bf16 "
@@ -48,6 +48,8 @@ if command -v bash > /dev/null; then
     asks session show a; is "... of any name, quoted" "$answer" 'a\ \$\(touch\ ran\)\ b '
     asks session restore ''; is "... those in the trash" "$answer" "gone "
     is "... which is never run" "$(ls ran 2>&1 | grep -c '^ran')" 0
+    echo '{}' > schema.json
+    asks --schema sch; is "... a file of a schema" "$answer" "schema.json "
     asks --model models/o; is "bash completes a model's directory" "$answer" "models/one "
     is "nothing is said beside it" "$(cat err)" ""
 fi

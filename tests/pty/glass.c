@@ -74,6 +74,8 @@ static bool private_sequence(struct glass *g, const char *params, char final)
         return true;                                    /* asks for the keyboard's mode */
     if (*params == '?' && final == 'p' && strchr(params, '$'))
         return true;                                    /* asks for a mode */
+    if (!strcmp(params, ">") && final == 'q')
+        return true;                                    /* asks for the terminal's name */
     if (*params == '?' && final == 'c')
         return true;                                    /* the Linux console's cursor */
     if (final == 'u' && (*params == '>' || *params == '<')) {
@@ -96,6 +98,8 @@ static bool plain_sequence(struct glass *g, const char *params, char final)
         g->region = *params && (atoi(params) > 1 || atoi(params + strcspn(params, ";") + 1) < g->rows);
         return true;
     case 't':
+        if (!strcmp(params, "16"))
+            return true;                                /* asks for the size of a cell */
         g->titles += strncmp(params, "22;", 3) ? -1 : 1;
         return !strncmp(params, "22;", 3) || !strncmp(params, "23;", 3);
     case 'c':
@@ -129,6 +133,13 @@ static bool is_notice(const char *s, size_t n)
     return is;
 }
 
+/* A question whether pictures can be shown, which shows none. */
+static bool asks_for_pictures(const char *s, size_t n)
+{
+    static const char begin[] = "\033_Gi=31,s=1,v=1,a=q,";
+    return n > strlen(begin) && !memcmp(s, begin, strlen(begin));
+}
+
 static void end_string(struct glass *g)
 {
     const char *s = g->sequence.data;
@@ -136,7 +147,7 @@ static void end_string(struct glass *g)
     if (n >= 4 && s[1] == ']' && (s[2] == '0' || s[2] == '2') && s[3] == ';') {
         buf_reset(&g->title);
         buf_add(&g->title, s + 4, n - 4);
-    } else if (!is_notice(s, n) && (n != 6 || memcmp(s, "\033]11;?", n)))       /* asks for the background */
+    } else if (!is_notice(s, n) && !asks_for_pictures(s, n) && (n != 6 || memcmp(s, "\033]11;?", n)))       /* asks for the background */
         add_strange(g, s, g->sequence.len);
     g->place = TEXT;
 }

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/grow.h"
 #include "base/err.h"
+#include "base/memory.h"
 #include "chat/chat.h"
 #include "responder/local.h"
 #include "session/file.h"
@@ -85,7 +85,7 @@ static bool take(int fd, pid_t pid, struct shown *s, int timeout_ms)
     if (n <= 0)
         return n < 0 && errno == EINTR;
     add_words(&s->text, chunk, (size_t)n);
-    s->marks = grow(s->marks, s->n, &s->cap, sizeof *s->marks);
+    s->marks = memory_grow(s->marks, s->n, &s->cap, sizeof *s->marks);
     s->marks[s->n].ns = clock_ns();
     s->marks[s->n].waited_ms = waited_ms(pid);
     s->marks[s->n++].len = s->text.len;

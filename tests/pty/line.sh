@@ -15,6 +15,10 @@ type '/hel\t\r'
 seen "Tab completes a command" "/regen"
 type '/set temp\t\r'
 seen "Tab completes an option" "temperature = 0"
+echo text > "two words.txt"
+type '@tw\t'
+seen "Tab completes a file to attach, with quotes around a name with a blank" '"two words.txt"'
+type '\025'
 type '/nosuch\r'
 seen "an unknown command is not sent" "unknown command /nosuch"
 type 'one\\\rtwo\r'

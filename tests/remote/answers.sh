@@ -40,6 +40,25 @@ has "ollama is asked in its words" "$(last)" '"reasoning_effort": "none"'
 ask sglang --jsonl
 has "events have the reasoning" "$out" '"Easy."'
 
+ask sglang/plain --schema '{"type": "object", "properties": {"n": {"type": "integer"}}}' --json
+has "a schema is passed on" "$(last)" \
+    '"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "strict": true, "schema": {"type": "object"'
+has "... and stands in the prompt" "$(last)" 'Write JSON that this JSON schema accepts'
+is "... an answer that does not obey has a status of its own" "$found" 1
+has "... with a sentence" "$err" "the answer is not what the schema wants: not valid JSON"
+has "... and is marked" "$out" '"invalid":"not valid JSON'
+ask sglang/plain --schema '{"not": {"type": "string"}}' --verbose
+has "what we could not enforce is passed on as well" "$(last)" '"schema": {"not": {"type": "string"}}'
+ask sglang/plain --pattern '[0-9]+ is it.' --verbose
+is "a pattern is, too, and an answer that has it is one" "$found $out" "0 42 is it."
+has "... in the words of SGLang" "$(last)" '"regex": "[0-9]+ is it."'
+ask ollama/plain --pattern '[0-9]+ is it.' --verbose
+has "a server without patterns is told of" "$err" "the server cannot hold an answer to a pattern"
+is "... its answer counts if it has the form" "$found $out" "0 42 is it."
+ask llamacpp/plain --choices 'yes,no'
+has "choices are a grammar for llama.cpp" "$(last)" '"grammar": "root ::= \"yes\" | \"no\""'
+has "... and are checked" "$found $err" "1 q35chat: the answer is not one of the choices"
+
 ask error
 is "an error in the middle is a failure" "$found" 1
 has "... with the server's words" "$err" "the server says: CUDA out of memory"

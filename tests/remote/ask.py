@@ -53,7 +53,7 @@ def question(**more):
 
 
 def events(data):
-    lines = [x[6:] for x in data.decode().split("\n\n") if x]
+    lines = [x[6:] for x in data.decode().split("\n\n") if x and not x.startswith(":")]    # a comment keeps a quiet stream open
     assert lines[-1] == "[DONE]", lines[-1]
     return [json.loads(x) for x in lines[:-1]]
 
@@ -109,16 +109,16 @@ def refusals():
     base = {"messages": [{"role": "user", "content": "x"}]}
     for status, words, body in (
         (400, "not JSON", "{"), (400, "not a JSON object", "[]"), (400, "messages is missing", "{}"), (400, "messages is missing", '{"messages": []}'),
-        (400, "message 1: it is not an object", '{"messages": [3]}'), (400, "tool_choice", json.dumps({**base, "tool_choice": "required"})),
+        (400, "message 1: it is not an object", '{"messages": [3]}'), (400, "tool_choice", json.dumps({**base, "tool_choice": "sometimes"})),
         (400, "temperature is not a number from 0 to 10", json.dumps({**base, "temperature": -1})),
         (400, "top_k is not a number from -1 to 1048576", json.dumps({**base, "top_k": -2})),
         (400, "temperature is not a number", json.dumps({**base, "temperature": "hot"})), (400, "n must be 1", json.dumps({**base, "n": 2})),
-        (400, "response_format", json.dumps({**base, "response_format": {"type": "json_object"}})), (400, "stop", json.dumps({**base, "stop": [""]})),
+        (400, "response_format", json.dumps({**base, "response_format": {"type": "xml"}})), (400, "stop", json.dumps({**base, "stop": [""]})),
         (400, "stream is neither", json.dumps({**base, "stream": 1})), (400, "top_logprobs needs", json.dumps({**base, "top_logprobs": 2})),
         (400, "logit_bias", json.dumps({**base, "logit_bias": {"x": "y"}})), (404, "unknown model other", json.dumps({**base, "model": "other"})),
         (400, "message 2 (role \"critic\"): unknown role", json.dumps({"messages": base["messages"] + [{"role": "critic", "content": "x"}]})),
         (400, "does not support image input", json.dumps({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]})),
-        (400, "guided_json is not supported", json.dumps({**base, "guided_json": {"type": "object"}})), (400, "max_tokens is 0", json.dumps({**base, "max_tokens": 0})),
+        (400, "guided_grammar is not supported", json.dumps({**base, "guided_grammar": "x"})), (400, "max_tokens is 0", json.dumps({**base, "max_tokens": 0})),
         (400, "continue_final_message", json.dumps({**base, "continue_final_message": True})),
         (400, "This model's maximum context length is", json.dumps({"messages": [{"role": "user", "content": "word " * 200000}]})),
     ):
@@ -143,6 +143,11 @@ def call_question():
             "max_tokens": 300}
 
 
+def prompt_tokens(body):
+    """The tokens of the prompt, without a choice."""
+    return json.loads(ask("POST", "/v1/chat/completions", json.dumps({**body, "max_tokens": 1}))[1])["usage"]["prompt_tokens"]
+
+
 def tools():
     """Calls go out as OpenAI's do, and results come back under any spelling."""
     body = call_question()
@@ -161,7 +166,127 @@ def tools():
         more = messages + [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "call_0_0", "content": "144"}]
         status, data, _ = ask("POST", "/v1/chat/completions", json.dumps({**body, "messages": more}))
         assert status == 200, data
+    for mode in ("required", "auto"):   # of the tools one is allowed, in both dialects; the prompt stays the same
+        name = {"type": "function", "name": "clock"}
+        choice = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [{"type": "function", "function": {"name": "clock"}}]}}
+        reply = json.loads(ask("POST", "/v1/chat/completions", json.dumps({**body, "tool_choice": choice}))[1])
+        called = [c["function"]["name"] for c in reply["choices"][0]["message"].get("tool_calls") or []]
+        flat = {"input": messages[0]["content"], "tools": [{"type": "function", **t["function"]} for t in body["tools"]], "temperature": 0,
+                "max_output_tokens": 300, "tool_choice": {"type": "allowed_tools", "mode": mode, "tools": [name]}}
+        response = json.loads(ask("POST", "/v1/responses", json.dumps(flat))[1])
+        assert [i["name"] for i in response["output"] if i["type"] == "function_call"] == called, (response, called)
+        assert set(called) <= {"clock"} and (called or mode == "auto"), called
+        assert response["usage"]["input_tokens"] == reply["usage"]["prompt_tokens"] == prompt_tokens(body), reply["usage"]
     print("called" if calls else "no call")
+
+
+def recalled(path="/v1/chat/completions"):
+    """History with an answer's calls continues that answer's own tokens, however the client has written it; a changed one is read as it is."""
+    first = json.loads(ask("POST", path, json.dumps(call_question()))[1])
+    call = first["choices"][0]["message"]["tool_calls"][0]
+    assert first["choices"][0]["message"].get("reasoning_content"), first
+    made = first["usage"]["prompt_tokens"] + first["usage"]["completion_tokens"]
+    found = []
+    for arguments, more in ((" {\"expression\" :  \"12 \\u002a 12\"}", {}), (call["function"]["arguments"], {"content": "Wait."}),
+                            ("{\"expression\": \"12*13\"}", {}), (call["function"]["arguments"], {"reasoning_content": "Hm."})):
+        body = call_question()
+        same = {**call, "function": {"name": call["function"]["name"], "arguments": arguments}}
+        body["messages"] += [{"role": "assistant", "content": None, "tool_calls": [same], **more}, {"role": "tool", "tool_call_id": call["id"], "content": "144"}]
+        reply = json.loads(ask("POST", path, json.dumps({**body, "max_tokens": 1}))[1])
+        found.append(reply["usage"]["prompt_tokens_details"]["cached_tokens"])
+    assert found[0] >= made - 1 and max(found[1:]) < made - first["usage"]["completion_tokens"] + 5, (made, found)
+    for parallel in (True, False):      # one that was ended after its call, too: its conversation is free at once
+        body = {**call_question(), "parallel_tool_calls": parallel}
+        first = json.loads(ask("POST", path, json.dumps(body))[1])
+        body["messages"] += [first["choices"][0]["message"], {"role": "tool", "tool_call_id": call["id"], "content": "144"}]
+        usage = json.loads(ask("POST", path, json.dumps({**body, "max_tokens": 1}))[1])["usage"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] >= first["usage"]["prompt_tokens"] - 8, (parallel, first["usage"], usage)
+    print("recalled")
+
+
+def named(data):
+    """The events of a stream of /v1/messages, each with a line of its name."""
+    found = []
+    for part in data.decode().split("\n\n"):
+        if part and not part.startswith(":"):
+            name, line = part.split("\n")
+            event = json.loads(line.removeprefix("data: "))
+            assert name == "event: " + event["type"], part
+            found.append(event)
+    return found
+
+
+def put_together(events):
+    """The message that a stream makes, as the clients of its maker put it together."""
+    message, open_at = None, None
+    for e in events:
+        kind = e["type"]
+        if kind == "message_start":
+            assert message is None and e["message"]["content"] == [] and e["message"]["stop_reason"] is None
+            message = e["message"]
+        elif kind == "content_block_start":
+            assert open_at is None and e["index"] == len(message["content"])
+            open_at = e["index"]
+            message["content"].append({**e["content_block"], "json": ""})
+        elif kind == "content_block_delta":
+            assert e["index"] == open_at
+            block, delta = message["content"][open_at], e["delta"]
+            key = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}[delta["type"]]
+            to = "json" if key == "partial_json" else key
+            block[to] += delta[key]
+        elif kind == "content_block_stop":
+            assert e["index"] == open_at
+            block, open_at = message["content"][open_at], None
+            text = block.pop("json")
+            if block["type"] == "tool_use":
+                block["input"] = json.loads(text)
+        elif kind == "message_delta":
+            assert open_at is None
+            message.update(e["delta"])
+            message["usage"] = e["usage"]
+        else:
+            assert kind in ("ping", "message_stop"), e
+    assert events[-1]["type"] == "message_stop" and sum(e["type"] == "message_stop" for e in events) == 1
+    return message
+
+
+def messages():
+    """Anthropic's form: whole answers and streams are the same, and a turn with a tool reads nothing twice."""
+    def say(**more):
+        return ask("POST", "/v1/messages?beta=true", json.dumps({"model": "demo", "max_tokens": 300, "temperature": 0, **more}))[1]
+    body = call_question()
+    tools = [{"name": f["name"], "description": f["description"], "input_schema": f["parameters"]} for f in (t["function"] for t in body["tools"])]
+    asked = {"messages": body["messages"], "tools": tools, "thinking": {"type": "adaptive"}, "system": [{"type": "text", "text": "Be brief."}]}
+    whole, events = json.loads(say(**asked)), named(say(**asked, stream=True))
+    streamed = put_together(events)
+    assert [b["type"] for b in whole["content"]] == ["thinking", "tool_use"] and whole["stop_reason"] == "tool_use", whole
+    assert whole["content"][1]["input"] == {"expression": "12 * 12"}
+    assert sum(e.get("delta", {}).get("type") == "input_json_delta" for e in events) > 3, events        # the arguments come in pieces
+    for m in (whole, streamed):
+        for b in m["content"]:
+            b.pop("id", None)
+    assert whole["content"] == streamed["content"] and whole["stop_reason"] == streamed["stop_reason"], (whole, streamed)
+    total = lambda u: u["input_tokens"] + u["cache_read_input_tokens"]
+    assert total(whole["usage"]) == total(streamed["usage"]) and whole["usage"]["output_tokens"] == streamed["usage"]["output_tokens"]
+    for hidden in (False, True):        # the same turn, with what the client has seen of the reasoning
+        asked["thinking"] = {"type": "adaptive", "display": "omitted" if hidden else "summarized"}
+        first = put_together(named(say(**asked, stream=True)))
+        assert bool(first["content"][0]["thinking"]) != hidden
+        back = [{"role": "assistant", "content": first["content"][hidden:]}, {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": first["content"][1]["id"], "content": [{"type": "text", "text": "144"}]},
+            {"type": "text", "text": "<system-reminder>Be kind.</system-reminder>", "cache_control": {"type": "ephemeral"}}]}]
+        second = json.loads(say(**{**asked, "messages": asked["messages"] + back}))
+        assert second["usage"]["cache_read_input_tokens"] >= total(first["usage"]) + first["usage"]["output_tokens"] - 1, (first, second)
+    count = json.loads(ask("POST", "/v1/messages/count_tokens", json.dumps({"model": "demo", **asked}))[1])
+    assert count == {"input_tokens": total(whole["usage"])}, count
+    for status, kind, words, more in (
+        (400, "invalid_request_error", "prompt is too long: ", {"messages": [{"role": "user", "content": "word " * 200000}]}),
+        (400, "invalid_request_error", "max_tokens is missing", {"max_tokens": None}), (404, "not_found_error", "unknown model", {"model": "other"})):
+        for stream in (False, True):
+            found, data, _ = ask("POST", "/v1/messages", json.dumps({"model": "demo", "max_tokens": 9, **asked, "stream": stream, **more}))
+            error = json.loads(data)
+            assert found == status and error["type"] == "error" and error["error"]["type"] == kind and error["error"]["message"].startswith(words), data
+    print("like Anthropic's")
 
 
 def arguments_of(parts):
@@ -275,6 +400,23 @@ def leaves(n):
         waits.close()
         c.close()
     print("left")
+
+
+def comes_back():
+    """A client leaves while the model reasons, and comes back with one more message: its prompt is not read again."""
+    asked = {"role": "user", "content": "The quick brown fox jumps over the lazy dog. " * 60}
+    c = Connection()
+    c.request("POST", "/v1/chat/completions", question(messages=[asked], stream=True, max_tokens=1000))
+    r = c.getresponse()
+    while b'"reasoning_content": "' not in r.readline():
+        pass
+    c.close()
+    wait_for("running", 0)
+    time.sleep(2)
+    body = question(messages=[asked, {"role": "user", "content": "And?"}], max_tokens=1)
+    usage = json.loads(ask("POST", "/v1/chat/completions", body)[1])["usage"]
+    read = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+    print("%s" % ("not read again" if usage["prompt_tokens"] > 500 and read < 100 else usage))
 
 
 def crowd(n):
@@ -395,7 +537,7 @@ def reads_never(tokens):
     d, program = unread({**body, "stream": True})
     wait_for("requests_unread_total", 1)
     assert gauge("unread") == 1
-    lines = program.read().decode().split("\n\n")
+    lines = [x for x in program.read().decode().split("\n\n") if not x.startswith(":")]
     assert json.loads(lines[1][6:])["choices"][0]["delta"]["content"]
     said = json.loads(lines[-2][6:])["error"]["message"]
     told = [json.loads(x) for x in chat.read().decode().split("\n") if x]
@@ -425,6 +567,30 @@ def hostile():
     print("held out")
 
 
+def silence(n):
+    """A stream whose prompt is read, and one behind it, have their status lines at once, and comments while there is nothing else."""
+    asked = []
+    for words in (int(n), 1):
+        c = Connection()
+        began = time.monotonic()
+        c.request("POST", "/v1/chat/completions", json.dumps({"stream": True, "max_tokens": 4, "messages": [{"role": "user", "content": "word " * words}]}))
+        reply = c.getresponse()
+        assert reply.status == 200 and time.monotonic() - began < 2, (reply.status, time.monotonic() - began)
+        asked.append((c, reply))
+    for c, reply in asked:
+        lines, last = [], time.monotonic()
+        while b": waiting\n" not in lines:
+            lines.append(reply.readline())
+            assert lines[-1] and time.monotonic() - last < 7, lines
+            last = time.monotonic()
+        assert all(x[:6] in (b"data: ", b"\n", b": wait") for x in lines), lines
+    for c, reply in asked:
+        c.close()
+    late = ask("POST", "/v1/chat/completions", json.dumps({"stream": True, "messages": [{"role": "user", "content": "word " * 200000}]}))
+    assert late[0] == 400, late
+    print("never silent")
+
+
 def keys(key):
     """Over TCP the key is wanted, and a name of this machine."""
     found = [ask("GET", "/v1/models", headers=h)[0] for h in (
@@ -434,6 +600,34 @@ def keys(key):
     body = ask("GET", "/v1/models", headers={"Authorization": "Bearer " + key})[1]
     assert b"root" not in body, body
     print(*found, ask("GET", "/health")[0], ask("POST", "/stop", headers={"Authorization": "Bearer " + key})[0])
+
+
+def doors(key):
+    """Other names, both makers' fields of the model, and web pages of a listed origin."""
+    keyed, page = {"Authorization": "Bearer " + key}, "https://app.example"
+    assert ask("GET", "/v1/models", headers={"x-api-key": key})[0] == 200 and ask("GET", "/v1/models", headers={"x-api-key": key + "x"})[0] == 401
+    names = {name: ask("GET", "/v1/models/" + name, headers=keyed) for name in ("demo", "claude-haiku", "gpt-4o", "other")}
+    assert [names[n][0] for n in names] == [200, 200, 200, 404], names
+    model = json.loads(names["gpt-4o"][1])
+    assert model["id"] == model["display_name"] == "gpt-4o" and model["object"] == model["type"] == "model" and model["max_input_tokens"] == model["max_model_len"]
+    assert model["created_at"] == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(model["created"])), model
+    listed = json.loads(ask("GET", "/v1/models", headers=keyed)[1])
+    assert [m["id"] for m in listed["data"]] == ["demo"] == [listed["first_id"]] == [listed["last_id"]] and listed["has_more"] is False, listed
+    for model, status in (("claude-haiku", 200), ("other", 404)):
+        for path in ("/v1/chat/completions", "/v1/messages"):
+            assert ask("POST", path, question(model=model, max_tokens=1), keyed)[0] == status, (path, model)
+    status, data, _ = ask("POST", "/v1/embeddings", json.dumps({"input": "x"}), keyed)
+    assert status == 404 and "no embeddings" in json.loads(data)["error"]["message"], data
+    wants = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    status, _, headers = ask("OPTIONS", "/v1/chat/completions", headers={"Origin": page, **wants})
+    assert status == 204 and headers["Access-Control-Allow-Origin"] == page and headers["Access-Control-Allow-Headers"] == wants["Access-Control-Request-Headers"]
+    status, data, headers = ask("OPTIONS", "/v1/chat/completions", headers={"Origin": "https://evil.example", **wants})
+    assert status == 401 and headers["Access-Control-Allow-Origin"] is None
+    for body in (question(max_tokens=1), question(max_tokens=1, stream=True), "{"):
+        assert ask("POST", "/v1/chat/completions", body, {**keyed, "Origin": page})[2]["Access-Control-Allow-Origin"] == page
+        assert ask("POST", "/v1/chat/completions", body, {**keyed, "Origin": "null"})[2]["Access-Control-Allow-Origin"] is None
+    assert ask("GET", "/v1/models", headers={"Origin": page})[0] == 401 and ask("OPTIONS", "/", headers={"Origin": page, "Host": "evil.example"})[0] == 403
+    print("open to those who are listed")
 
 
 globals()[sys.argv[2]](*sys.argv[3:])

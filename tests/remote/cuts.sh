@@ -4,6 +4,8 @@
 [ -z "${SAN:-}" ] || { echo "skip once, without sanitizers"; exit 0; }
 . tests/remote/serve.inc
 [ -n "$demo" ] || { echo "skip these answers need the demo model"; exit 0; }
+mkdir -p "$XDG_CONFIG_HOME/q35chat"
+echo "tool_guide = off" > "$XDG_CONFIG_HOME/q35chat/q35chat.conf"        # a guided call is never left by the model
 begin "$demo"
 is "a call is JSON only if it is whole" "$(asks cuts)" cut
 

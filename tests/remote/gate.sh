@@ -4,7 +4,7 @@
 [ -n "$demo" ] || { echo "skip needs the demo model"; exit $status; }
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 export XDG_CONFIG_HOME=$tmp/config
-begin "$demo" --listen 127.0.0.1:$port --ctx 32768
+begin "$demo" --listen 127.0.0.1:$port --ctx 32768 --no-vision       # bodies have no room for pictures
 key=$(cat "$tmp/config/q35chat/serve.key")
 does() { timeout $((2 * patience)) python3 tests/remote/gate.py "$socket" $port "$key" $server "$@" 2> "$tmp/err" || tail -1 "$tmp/err"; }
 is "without the key no body is read" "$(does bodies)" "refused at the head"
@@ -20,6 +20,29 @@ is "forms of keys, paths and heads are understood" "$(does forms)" "understood"
 "$q" serve stop
 wait $server
 is "the server ends well after all that" $? 0
+server=
+
+begin "$demo" --listen 127.0.0.1:$port --alias claude-haiku --alias gpt-4o --origin http://localhost:3000 --origin https://app.example
+is "names and web pages that are listed are let in" "$(timeout $patience python3 tests/remote/ask.py 127.0.0.1:$port doors "$key" 2>&1)" \
+    "open to those who are listed"
+"$q" serve clients > "$tmp/out"
+is "the lines for other programs have the address, the key and the model" \
+    "$(eval "$("$q" serve clients openai)"; eval "$("$q" serve clients anthropic)"; eval "$("$q" serve clients claude | grep export)"
+       echo "$OPENAI_BASE_URL $OPENAI_API_KEY $ANTHROPIC_BASE_URL $ANTHROPIC_AUTH_TOKEN $ANTHROPIC_MODEL $CLAUDE_CODE_MAX_CONTEXT_TOKENS")" \
+    "http://127.0.0.1:$port/v1 $key http://127.0.0.1:$port $key demo 32768"
+is "... all of them" "$(grep -c '^# ' "$tmp/out")$(grep -c "@[A-Z]*@\|$key" "$tmp/out")" 80
+"$q" serve clients emacs > "$tmp/out" 2>&1
+is "a program that is not among them is refused" "$? $(cat "$tmp/out")" \
+    "2 q35chat: there are no lines for 'emacs': q35chat serve clients prints all"
+"$q" serve stop
+wait $server
+begin "$demo" --any-model
+body='{"model": "gpt-9", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}'
+"$q" serve clients > "$tmp/out" 2>&1
+has "without --listen there are none" "$? $(cat "$tmp/out")" "1 q35chat: the server listens on its unix socket alone"
+has "with --any-model every name is taken" "$(asks post /v1/chat/completions "$body")" '200 {"id"'
+"$q" serve stop
+wait $server
 server=
 
 # A server that accepts one connection and ends.
@@ -67,5 +90,5 @@ printf 'short\n' > "$tmp/key"
 chmod 600 "$tmp/key"
 "$q" serve --model "$demo" --listen 127.0.0.1:$port --key-file "$tmp/key" > "$tmp/out" 2>&1
 is "a short key is refused" $? 2
-has "... with a sentence" "$(cat "$tmp/out")" "has 5 characters, expected at least 16"
+has "... with a sentence" "$(cat "$tmp/out")" "has 5 characters, expected 16"
 exit $status

@@ -18,15 +18,20 @@ is "a stream is the whole answer in pieces" "$(asks same)" same
 is "stop strings and limits end an answer" "$(asks stops)" stopped
 is "what cannot be had is refused with a sentence" "$(asks refusals)" refused
 is "tools are called, results taken" "$(asks tools)" called
+is "an answer that comes back with its calls is the one that was sampled" "$(asks recalled)" recalled
+is "Anthropic's form has the same answers, whole and streamed" "$(asks messages)" "like Anthropic's"
 is "prompts of text or tokens are continued, texts become tokens and back" "$(asks plain)" "the same"
 is "clients go away" "$(asks leaves 5)" left
 waits_for running 0
 is "... and their answers end" "$(figure running) $(figure waiting)" "0 0"
 left=$(figure requests_left_total)
 [ "$left" -ge 5 ] 2> /dev/null && ok "... which is counted" || bad "... which is counted" "found '$left'"
+is "who left before a text comes back with one more message" "$(asks comes_back)" "not read again"
 set -- $(asks crowd 20)
 is "of a crowd everybody is told" "$(($1 + $2))" 20
 [ "$1" -ge 3 ] 2> /dev/null && ok "... who fits is answered" || bad "... who fits is answered" "found $1"
+is "no stream is silent" "$(asks silence 12000)" "never silent"
+waits_for running 0
 is "half, huge and slow requests hold nobody up" "$(asks hostile)" "held out"
 
 # The same answers as the engine in this process gives.

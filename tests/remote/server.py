@@ -6,7 +6,7 @@
 The first part of the path says how: /vllm/v1/..., /sglang/, /llamacpp/, /llamacpp-python/, /ollama/, /odd/ replay that stream; /error/, /interrupted/, /broken/ too, with their ends.
 More ways, as a second part: slow (a byte at a time), stall (the stream stops in the middle), picky (refuses min_p), once (the first connection breaks),
 key (wants the key "secret"), full (context exceeded), busy (429), html (502 with a page), two (two models), late (likewise, as soon as there is a file DIR/go),
-listed (those whose names are the lines of DIR/list), embed (one, and one for embeddings), empty (a list of models that is empty), unlisted (no list of models), big (a huge event), flood (an answer without an end).
+listed (those whose names are the lines of DIR/list), embed (one, and one for embeddings), empty (a list of models that is empty), unlisted (no list of models), plain (a short answer that is complete), big (a huge event), flood (an answer without an end).
 """
 import http.server
 import json
@@ -19,7 +19,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 STREAMS = os.path.join(HERE, "..", "data", "streams")
 OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "llamacpp-python": "me", "interrupted": "me", "ollama": "library"}
-WAYS = {"slow", "stall", "picky", "once", "key", "full", "busy", "html", "two", "late", "listed", "embed", "empty", "unlisted", "big", "flood"}
+WAYS = {"slow", "stall", "picky", "once", "key", "full", "busy", "html", "two", "late", "listed", "embed", "empty", "unlisted", "plain", "big", "flood"}
 folder = sys.argv[1]
 lock = threading.Lock()
 broken_once = set()
@@ -113,6 +113,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
         elif way == "big":
             self.stream(b'data: {"choices": [{"delta": {"content": "' + b"x" * (17 << 20), "")
+        elif way == "plain":
+            self.stream(b'data: {"choices": [{"delta": {"content": "42 is it."}}]}\n\n'
+                        b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n', way)
         elif way == "flood":
             self.stream(b"", way)
             while True:

@@ -1,6 +1,5 @@
 /* A chat with the scripted engine that other programs may use, and such programs, all in this process. */
-#ifndef Q35_TESTS_BESIDE_H
-#define Q35_TESTS_BESIDE_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -100,5 +99,3 @@ static inline int run_beside(const struct CMUnitTest *tests, size_t n)
     talk_free();
     return failed;
 }
-
-#endif

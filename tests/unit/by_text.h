@@ -1,7 +1,6 @@
 /* A responder that knows only texts, like a remote server: no token ids, no counting, no probabilities.  It gives the answers of the
  * scripted engine, so that both use the same scripts and checks. */
-#ifndef Q35_TESTS_BY_TEXT_H
-#define Q35_TESTS_BY_TEXT_H
+#pragma once
 
 #include "base/memory.h"
 #include "responder/responder.h"
@@ -36,7 +35,7 @@ static inline void by_text_tell(struct by_text *b, enum news_kind kind, const ch
 
 static inline void by_text_delta(const struct delta *d, void *arg)
 {
-    static const enum news_kind kinds[] = {NEWS_REASONING, NEWS_TEXT, NEWS_CALL_BEGIN, NEWS_CALL};
+    static const enum news_kind kinds[] = {NEWS_REASONING, NEWS_TEXT, NEWS_CALL_BEGIN, NEWS_CALL_PIECE, NEWS_CALL};
     struct by_text *b = arg;
     b->base.fn(&(struct news){.kind = kinds[d->kind], .text = d->text, .truncated = d->truncated, .replayed = b->replayed,
                                 .stats = &b->stats}, b->base.arg);
@@ -91,7 +90,7 @@ static inline enum request_result by_text_request(struct responder *r, const str
         by_text_begin(b, q);
         struct sampling s = q->sampling;
         s.n_ids = tokenizer_n_ids(fake.tok);
-        b->serial = engine_submit(b->engine, q->conversation, ids.data, ids.n, snapshot_pos, &s);
+        b->serial = engine_submit(b->engine, q->conversation, spans_text(ids.data, ids.n), snapshot_pos, &s);
     }
     ids_free(&ids);
     return fits ? REQUEST_TAKEN : REQUEST_TOO_LONG;
@@ -183,5 +182,3 @@ static inline struct responder *by_text_open(void)
     b->engine = engine_open(NULL, NULL);
     return &b->base;
 }
-
-#endif

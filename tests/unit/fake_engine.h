@@ -1,7 +1,6 @@
 /* A scripted engine with the same interface, chosen at link time (these definitions replace those of the archive).  Answers are texts with
  * control tokens; they are encoded with the small tokenizer of tests/data/chat. */
-#ifndef Q35_TESTS_FAKE_ENGINE_H
-#define Q35_TESTS_FAKE_ENGINE_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,7 @@
 #include "engine/engine.h"
 #include "text/tokenizer.h"
 
-enum { FAKE_MAX = 16 };
+enum { FAKE_MAX = 96 };
 
 struct fake_answer {
     const char *text;                   /* without the stop id */
@@ -40,6 +39,8 @@ static struct {
     struct sampling samplings[FAKE_MAX];
     int  snapshot_pos[FAKE_MAX];
     uint64_t sequence[FAKE_MAX];
+    struct pictures pictures[FAKE_MAX]; /* of the prompts */
+    int  picture_tokens;                /* the model sees pictures of so many tokens; 0: none */
     struct ids ahead;                   /* the last prompt given to read ahead */
     int  n_aheads;
     uint64_t ahead_sequence;
@@ -49,6 +50,9 @@ static struct {
     struct refill refill;               /* of the next answers */
     const char *trouble;                /* what the engine says of the next save or restore */
     struct tokenizer *tok;
+    int32_t end;                        /* the id that ends an answer */
+    bool remembers;                     /* prompts have the tokens counted that an earlier prompt and its answer begin with */
+    struct ids held[FAKE_MAX];          /* prompts and answers, if it remembers */
 } fake;
 
 struct engine {
@@ -59,7 +63,7 @@ struct engine {
     int  done, n_alternatives;
     enum end finish;
     bool running, hangs, told;          /* told: the progress of reading was reported */
-    int  n_prompt;
+    int  n_prompt, n_cached;
     uint32_t serial;
     struct event out[8];
     const char *fatal;
@@ -76,11 +80,12 @@ static void fake_reset(void)
         CHECK(fake.tok);
     }
     for (int i = 0; i < FAKE_MAX; i++)
-        ids_free(&fake.prompts[i]);
+        ids_free(&fake.prompts[i]), pictures_free(&fake.pictures[i]);
     ids_free(&fake.ahead);
     struct tokenizer *tok = fake.tok;
     memset(&fake, 0, sizeof fake);
     fake.tok = tok;
+    fake.end = 258;
     fake.batch = 3;
     fake.n_ctx = 100000;
     fake.gen_temperature = -1;
@@ -126,28 +131,45 @@ struct engine *engine_open(const struct engine_options *o, struct err *e)
     CHECK(g);
     g->fd = eventfd(0, EFD_NONBLOCK);
     g->info = (struct model_info){
-        .model = "scripted", .backend = "none", .kv = "tq4", .kv_token_bytes = 6240, .n_ctx = fake.n_ctx, .n_vocab = 512, .ends = {256}, .n_ends = 1,
+        .model = "scripted", .backend = "none", .kv = "tq4", .kv_token_bytes = 6240, .n_ctx = fake.n_ctx,
+        .n_vocab = tokenizer_n_ids(fake.tok), .ends = {fake.remembers ? fake.end : 256}, .n_ends = 1,
         .memory = "3.00 GiB of 8.00 GiB, of which 0.50 stay free: weights 3.00 GiB",
-        .temperature = fake.gen_temperature, .top_p = fake.gen_temperature < 0 ? -1 : 0.9f, .top_k = -1,
+        .picture_tokens = fake.picture_tokens, .temperature = fake.gen_temperature, .top_p = fake.gen_temperature < 0 ? -1 : 0.9f, .top_k = -1,
     };
     wake(g);
     return fake_engine = g;
 }
 
-uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos, const struct sampling *s)
+/* Returns how many tokens the prompt has in common with one of the first k and its answer. */
+static int fake_held(struct spans prompt, int k)
+{
+    int most = 0;
+    for (int i = 0; i < k; i++) {
+        const int n = spans_common(prompt, spans_text(fake.held[i].data, fake.held[i].n));
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+uint32_t engine_submit(struct engine *g, uint64_t sequence, struct spans prompt, int snapshot_pos, const struct sampling *s)
 {
     int k = fake.n_submits++;
     CHECK(k < fake.n_answers && !g->running);
     CHECK(s->n_ids == tokenizer_n_ids(fake.tok));       /* never an id that means nothing */
     const struct fake_answer *a = &fake.answers[k];
-    ids_append(&fake.prompts[k], ids, n_ids);
+    ids_append(&fake.prompts[k], prompt.ids, prompt.n);
+    pictures_add(&fake.pictures[k], prompt, 0, prompt.n);
+    for (int i = 0; i < prompt.n_pictures; i++) {
+        const struct picture *p = &prompt.pictures[i];
+        CHECK(prompt.pixels[i]->h == 32 * p->h && prompt.pixels[i]->w == 32 * p->w && p->n == p->h * p->w);
+    }
     fake.samplings[k] = *s;
     fake.snapshot_pos[k] = snapshot_pos;
     fake.sequence[k] = sequence;
     g->left.n = 0;
     tokenizer_encode(fake.tok, a->text, strlen(a->text), true, &g->left);
     if (a->finish == END_STOP)
-        ids_add(&g->left, 258);
+        ids_add(&g->left, fake.end);
     if (a->to)
         g->left.n = a->to;
     const bool over = fake.limits && s->max_tokens && g->left.n - a->from > s->max_tokens;
@@ -159,19 +181,24 @@ uint32_t engine_submit(struct engine *g, uint64_t sequence, const int32_t *ids, 
     g->hangs = a->hangs;
     g->running = true;
     g->told = false;
-    g->n_prompt = n_ids;
+    g->n_prompt = prompt.n;
+    g->n_cached = fake.remembers ? fake_held(prompt, k) : 0;
+    if (fake.remembers) {
+        ids_append(&fake.held[k], prompt.ids, prompt.n);
+        ids_append(&fake.held[k], g->left.data, g->left.n);
+    }
     wake(g);
     return ++g->serial;
 }
 
-void engine_read_ahead(struct engine *g, uint64_t sequence, const int32_t *ids, int n_ids, int snapshot_pos)
+void engine_read_ahead(struct engine *g, uint64_t sequence, struct spans prompt, int snapshot_pos)
 {
     (void)snapshot_pos;
     CHECK(!g->running);
     fake.ahead_sequence = sequence;
     fake.n_aheads++;
     fake.ahead.n = 0;
-    ids_append(&fake.ahead, ids, n_ids);
+    ids_append(&fake.ahead, prompt.ids, prompt.n);
 }
 
 void engine_save(struct engine *g, uint64_t sequence, const char *path)
@@ -214,6 +241,11 @@ void engine_interrupt(struct engine *g, uint32_t serial)
 int engine_fd(const struct engine *g)
 {
     return g->fd;
+}
+
+static int read_of(const struct engine *g)
+{
+    return fake.remembers ? g->n_prompt : fake.n_read ? fake.n_read : 10;
 }
 
 struct event_list engine_drain(struct engine *g)
@@ -259,7 +291,7 @@ struct event_list engine_drain(struct engine *g)
                 ev->logprobs[ev->n] = (struct logprobs){.prob = 0.5f, .n = 2, .ids = {id, (id + 1) % 256}, .probs = {0.5f, 0.25f}};
             ev->ids[ev->n++] = id;
         }
-        ev->stats = (struct stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done,
+        ev->stats = (struct stats){.n_prompt = read_of(g), .n_cached = g->n_cached, .n_tokens = g->done, .n_steps = g->done,
                                    .n_timed = g->done ? g->done - 1 : 0, .drafts = {{{10, 7}}}, .prefill_ms = 5, .decode_ms = 10 * g->done};
         if (ev->n) {
             l.n++;
@@ -269,7 +301,7 @@ struct event_list engine_drain(struct engine *g)
             break;
         ev->kind = EV_DONE;
         ev->finish = g->finish;
-        ev->stats = (struct stats){.n_prompt = fake.n_read ? fake.n_read : 10, .n_tokens = g->done, .n_steps = g->done,
+        ev->stats = (struct stats){.n_prompt = read_of(g), .n_cached = g->n_cached, .n_tokens = g->done, .n_steps = g->done,
                                    .n_timed = g->done ? g->done - 1 : 0,
                                    .drafts = {{{10, 8}, {5 - fake.n_looked_up, 1}}, {{0, 0}, {fake.n_looked_up, 0}}}, .bytes = fake.bytes,
                                    .prefill_ms = 5, .decode_ms = 100, .refill = fake.refill};
@@ -308,5 +340,3 @@ void engine_close(struct engine *g)
     free(g);
     fake_engine = NULL;
 }
-
-#endif

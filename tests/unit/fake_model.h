@@ -2,8 +2,7 @@
  * archive).  The state is a hash chained over all tokens, a KV row is the chain's value at its position, a hidden state
  * is that value in four floats, and the logits are hashes of it.  So every mistake with states, rows, positions or rollback
  * changes the output.  The fake also checks its arguments with CHECK. */
-#ifndef Q35_TESTS_FAKE_MODEL_H
-#define Q35_TESTS_FAKE_MODEL_H
+#pragma once
 
 #include <float.h>
 #include <math.h>
@@ -50,6 +49,10 @@ static struct {
     bool  several;                      /* its steps take rows of several conversations */
     long  n_together;                   /* steps that did */
     long  n_verified_together;          /* rows of these for drafts */
+    long  n_again;                      /* picks that were made once more */
+    long  n_guarded;                    /* picks that might have been */
+    long  n_void;                       /* of these: after which drafts were queued already */
+    long  n_cut[STEP_ROWS];             /* steps under a guide, with a fixed number of drafts, that left out draft i and those after it */
     long  n_drafts_together;            /* drafts that were made for several at once */
 } fake = {.vocab = 16, .bad_draft_of = 3};
 
@@ -126,14 +129,14 @@ bool synthetic_config(struct model_config *c, const char *name, int n_layers, st
     (void)c, (void)n_layers;
     return err_set(e, "no geometry is called '%s'", name);
 }
-struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, unsigned heads, enum mtp_form mtp, uint64_t seed,
+struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, const struct synthetic_form *form, uint64_t seed,
                                  struct err *e)
 {
-    (void)w, (void)c, (void)d, (void)heads, (void)mtp, (void)seed, (void)e;
+    (void)w, (void)c, (void)d, (void)form, (void)seed, (void)e;
     return NULL;
 }
 void synthetic_close(struct synthetic *s) { (void)s; }
-size_t synthetic_bytes(const struct model_config *c, unsigned heads, enum mtp_form mtp) { (void)c, (void)heads, (void)mtp; return 0; }
+size_t synthetic_bytes(const struct model_config *c, const struct synthetic_form *form) { (void)c, (void)form; return 0; }
 
 int dev_cpu_threads(const struct dev *d) { (void)d; return 1; }
 
@@ -197,6 +200,8 @@ struct cache {
     struct { uint64_t chain; int32_t next; } *mtp;      /* [n_ctx] */
     uint64_t staged[16];
     int      n_staged;
+    const struct rope_position *at;     /* as cache_set_positions() was called last */
+    int      n_at, offset;
 };
 
 size_t kv_bytes(const struct kv_shape *s) { return (size_t)s->n_slots * (size_t)s->n_ctx * (kv_recipe_compresses(s->recipe) ? 16 : 64); }
@@ -251,6 +256,17 @@ void cache_reset(struct cache *k)
 {
     k->s = (struct fake_states){0};
     k->n_staged = 0;
+    k->at = NULL;
+    k->n_at = k->offset = 0;
+}
+
+void cache_set_pictures(struct cache *k, const struct picture_rows *p, int n) { (void)k, (void)p, (void)n; }
+
+void cache_set_positions(struct cache *k, const struct rope_position *at, int n, int offset)
+{
+    k->at = at;
+    k->n_at = n;
+    k->offset = offset;
 }
 
 void cache_accept(struct cache *k, int n)
@@ -438,6 +454,13 @@ struct stepper_slot {
     } live, before[FAKE_UNDO];          /* before[i % FAKE_UNDO]: before launch i */
     struct step_result results[STEP_RESULTS];
     struct step_drafts made;
+    /* of an answer under a guide: what picks its newest step again */
+    bool  guarded;
+    float hidden[STEP_ROWS * FAKE_HIDDEN];
+    int   n_hidden, n_verified;
+    uint32_t masks[STEP_ROWS][2], masked;
+    struct step_sampling sampling_before;
+    uint8_t seen_before[64];
     float chain[FAKE_HIDDEN];           /* the MTP block's hidden state that the next draft is made from */
     int n_launched, n_taken;
     struct stepper_counts counts;
@@ -512,6 +535,14 @@ void stepper_begin(struct stepper_slot *o, const struct step_sampling *how, cons
     o->depth = depth;
     o->live = (struct fake_live){.room = how->room};
     o->n_launched = o->n_taken = 0;
+    o->guarded = false;
+    o->masked = 0;
+}
+
+void stepper_guard(struct stepper_slot *o, bool on)
+{
+    CHECK(on == o->guarded || o->n_taken == o->n_launched);
+    o->guarded = on;
 }
 
 /* Picks row by row from `hidden` of at most n rows. */
@@ -526,6 +557,7 @@ static struct step_result fake_pick(struct stepper_slot *o, const float *hidden,
         struct err e;
         int i = r.n++;
         prompt_head(s->f, HEAD_BF16, hidden + i * FAKE_HIDDEN, 1, logits);
+        o->picker->mask = o->masked >> i & 1 ? o->masks[i] : NULL;
         if (!picker_pick(o->picker, logits, &p, &e)) {
             r.n = 0;
             r.ended = 4;
@@ -621,6 +653,13 @@ void stepper_step(struct stepper_slot *o, int n_rows)
     v->states = o->k->s;
     fake.n_in_vain += !o->depth && n_rows > v->room;
     o->before[o->n_launched % FAKE_UNDO] = *v;
+    CHECK(!o->guarded || o->n_taken == o->n_launched);
+    fake.n_guarded += o->guarded;
+    o->masked = 0;
+    o->sampling_before = o->picker->how;
+    memcpy(o->seen_before, o->picker->seen, (size_t)s->f->vocab);
+    o->n_verified = o->n_hidden = 0;
+    fake.n_cut[n_rows - 1] += o->guarded && o->depth && n_rows - 1 < v->n_drafts;
     if (!o->n_launched) {
         memcpy(hidden, o->k->s.last, sizeof o->k->s.last);
         r = fake_pick(o, hidden, 0);
@@ -633,6 +672,9 @@ void stepper_step(struct stepper_slot *o, int n_rows)
         step_run(s->f, o->k, ids, n_rows, o->k->s.pos);    /* also after the end */
         fake.rows_run = rows_run;
         memcpy(hidden, forward_hidden(s->f), (size_t)n_rows * FAKE_HIDDEN * sizeof *hidden);
+        memcpy(o->hidden, hidden, (size_t)n_rows * FAKE_HIDDEN * sizeof *hidden);
+        o->n_hidden = n_rows;
+        o->n_verified = n_drafts;
         if (!v->done)
             r = fake_pick(o, hidden, n_drafts);
         cache_accept(o->k, r.n);
@@ -641,6 +683,32 @@ void stepper_step(struct stepper_slot *o, int n_rows)
         fake_mtp_rows(o, hidden, r.ids, r.n);
     }
     r.serial = ++o->n_launched;
+    o->results[(o->n_launched - 1) % STEP_RESULTS] = r;
+}
+
+void stepper_pick_again(struct stepper_slot *o, int row, const uint32_t *mask)
+{
+    CHECK(o->guarded && o->n_taken == o->n_launched && row >= 0 && row <= o->n_verified);
+    fake.n_again++;
+    fake.n_void += o->live.n_drafts > 0;
+    o->live = o->before[--o->n_taken % FAKE_UNDO];
+    o->k->s = o->live.states;
+    o->k->n_staged = o->n_hidden;
+    o->picker->how = o->sampling_before;
+    memcpy(o->picker->seen, o->seen_before, (size_t)o->s->f->vocab);
+    memcpy(o->masks[row], mask, (size_t)step_mask_words(o->s->f->vocab) * sizeof *mask);
+    o->masked |= 1u << row;
+    const float *hidden = o->n_hidden ? o->hidden : o->k->s.last;
+    float copy[STEP_ROWS * FAKE_HIDDEN];
+    memcpy(copy, hidden, (size_t)(o->n_hidden ? o->n_hidden : 1) * FAKE_HIDDEN * sizeof *copy);
+    struct step_result r = fake_pick(o, copy, o->n_verified);
+    if (o->n_hidden) {
+        cache_accept(o->k, r.n);
+        if (r.n)
+            forward_keep_hidden(o->k, copy + (r.n - 1) * FAKE_HIDDEN);
+    }
+    fake_mtp_rows(o, copy, r.ids, r.n);
+    r.serial = o->n_launched;
     o->results[(o->n_launched - 1) % STEP_RESULTS] = r;
 }
 
@@ -719,5 +787,3 @@ struct traffic traffic_of(const struct model_config *c, const struct weights *w,
 double traffic_distinct(const struct traffic *t, double rows) { return (void)t, rows; }
 double traffic_step(const struct traffic *t, int rows, int pos, double distinct) { return (void)t, (void)pos, (void)distinct, 100 + rows; }
 double traffic_mtp(const struct traffic *t, double distinct) { return (void)t, (void)distinct, 0; }
-
-#endif

@@ -1,6 +1,5 @@
 /* For tests that choose numbers of drafts: a machine, known by what its steps and drafts take, and random numbers. */
-#ifndef Q35_TESTS_UNIT_PRICED_H
-#define Q35_TESTS_UNIT_PRICED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ static inline double random_number(void)        /* 0 to 1, by xorshift */
     seed ^= seed << 17;
     return (double)(seed >> 11) * 0x1p-53;
 }
-
-#endif

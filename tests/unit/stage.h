@@ -1,6 +1,5 @@
 /* The full-screen chat without a terminal and with a scripted engine: a test types, lets time pass and checks the screen. */
-#ifndef Q35_TESTS_STAGE_H
-#define Q35_TESTS_STAGE_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,10 +12,10 @@
 #include "fake_engine.h"
 #include "responder/local.h"
 #include "tests/tmpdir.h"
+#include "ui/tui/app.h"
 #include "ui/tui/input.h"
-#include "ui/tui/keyhelp.h"
-#include "ui/tui/view.h"
 #include "ui/tui/window.h"
+#include "ui/tui/windows.h"
 
 static struct {
     struct options *o;
@@ -125,7 +124,7 @@ static inline void stage_end(void)
 static inline void stage_answer(void)
 {
     enum { QUIET = 100, WAIT_MS = 2 };  /* an arriving tool call is also silent for a while */
-    for (int quiet = 0; chat_busy(stage.chat) && !window_is_open(&stage.app.host, WINDOW_approve) && quiet < QUIET;) {
+    for (int quiet = 0; chat_busy(stage.chat) && !stage.app.host.open[WINDOW_approve] && quiet < QUIET;) {
         chat_wait(stage.chat, -1, WAIT_MS);
         stage.ms += 10;
         quiet = stage_drain() ? 0 : quiet + 1;
@@ -190,7 +189,7 @@ static inline const char *stage_draft(void)
 {
     static struct buf text;
     buf_reset(&text);
-    editor_text(input_editor(&stage.app.host), &text);
+    editor_text(stage.app.host.line[WINDOW_input], &text);
     return buf_str(&text);
 }
 
@@ -198,5 +197,3 @@ static inline const char *stage_draft(void)
     do { if (!strstr(stage_screen(), text)) fail_msg("\"%s\" is not on the screen:\n%s", text, buf_str(&stage.screen)); } while (0)
 #define assert_hides(text) \
     do { if (strstr(stage_screen(), text)) fail_msg("\"%s\" is on the screen:\n%s", text, buf_str(&stage.screen)); } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* A conversation with the scripted engine, driven like by a front end. */
-#ifndef Q35_TESTS_TALK_H
-#define Q35_TESTS_TALK_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -175,5 +174,3 @@ static inline void talk_free(void)
         ids_free(&fake.prompts[i]);
     tokenizer_close(fake.tok);
 }
-
-#endif

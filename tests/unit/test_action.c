@@ -5,7 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "ui/tui/action.h"
+#include "ui/tui/app.h"
 #include "ui/tui/keys.h"
 
 static struct actions *actions;
@@ -22,9 +22,9 @@ static action_fn *find(enum context first, const char *key, bool behind_ctrl_x)
 static void test_action__no_key_means_two_things_in_one_place(void **state)
 {
     (void)state;
-    for (int i = 0; i < actions_n(actions); i++)
+    for (int i = 0; i < actions->n; i++)
         for (int k = 0; k < i; k++) {
-            const struct binding *a = actions_at(actions, i), *b = actions_at(actions, k);
+            const struct binding *a = &actions->bindings[i], *b = &actions->bindings[k];
             if (a->context == b->context && a->code == b->code && a->mods == b->mods && a->behind_ctrl_x == b->behind_ctrl_x)
                 fail_msg("%s is %s and %s", a->key, b->action, a->action);
         }
@@ -34,8 +34,8 @@ static void test_action__every_alt_key_is_ctrl_x_and_the_key_as_well(void **stat
 {
     (void)state;
     int seen = 0;
-    for (int i = 0; i < actions_n(actions); i++) {
-        const struct binding *b = actions_at(actions, i);
+    for (int i = 0; i < actions->n; i++) {
+        const struct binding *b = &actions->bindings[i];
         if (!(b->mods & MOD_ALT))
             continue;
         struct contexts where = {{b->context}, 1};
@@ -49,11 +49,11 @@ static void test_action__every_alt_key_is_ctrl_x_and_the_key_as_well(void **stat
 static void test_action__rows_without_help_follow_one_that_has_it(void **state)
 {
     (void)state;
-    for (int i = 0; i < actions_n(actions); i++) {
-        const struct binding *b = actions_at(actions, i);
+    for (int i = 0; i < actions->n; i++) {
+        const struct binding *b = &actions->bindings[i];
         bool told = *b->help;
-        for (int k = 0; k < actions_n(actions) && !told; k++)
-            told = actions_at(actions, k)->fn == b->fn && *actions_at(actions, k)->help;
+        for (int k = 0; k < actions->n && !told; k++)
+            told = actions->bindings[k].fn == b->fn && *actions->bindings[k].help;
         if (!told && strncmp(b->action, "wheel", 5) && strcmp(b->action, "copy_numbered"))
             fail_msg("no help tells what %s does", b->key);
     }
@@ -108,7 +108,7 @@ static void test_action__help_names_each_key_of_a_row_once(void **state)
 static int open_actions(void **state)
 {
     (void)state;
-    actions = actions_open();
+    actions = app_actions();
     return 0;
 }
 
@@ -131,7 +131,7 @@ static void test_action__the_user_binds_keys(void **state)
 {
     (void)state;
     struct actions *usual = actions;
-    actions = actions_open();
+    actions = app_actions();
     check_bind(actions, "Ctrl-S steer", NULL);
     assert_ptr_equal(find(CONTEXT_input, "Ctrl-S", false), act_steer);
     assert_ptr_equal(find(CONTEXT_input, "Alt-S", false), act_steer);
@@ -165,7 +165,7 @@ static void test_action__the_user_binds_keys(void **state)
 static void test_action__what_cannot_be_bound_is_one_sentence_and_changes_nothing(void **state)
 {
     (void)state;
-    struct actions *a = actions_open();
+    struct actions *a = app_actions();
     check_bind(a, "Ctrl-S fly", "unknown action fly");
     check_bind(a, "", "unknown action");
     check_bind(a, "steer", "unknown key");
@@ -175,16 +175,16 @@ static void test_action__what_cannot_be_bound_is_one_sentence_and_changes_nothin
     check_bind(a, "j steer", "j could no longer be typed");
     check_bind(a, "any Space to_end", "could no longer be typed");
     check_bind(a, "a b c d e f g h i j k", "unknown action");
-    assert_int_equal(actions_n(a), actions_n(actions));
-    for (int i = 0; i < actions_n(a); i++)
-        assert_ptr_equal(actions_at(a, i)->fn, actions_at(actions, i)->fn);
+    assert_int_equal(a->n, actions->n);
+    for (int i = 0; i < a->n; i++)
+        assert_ptr_equal(a->bindings[i].fn, actions->bindings[i].fn);
     actions_close(a);
 }
 
 static void test_action__every_row_of_the_list_can_be_bound(void **state)
 {
     (void)state;
-    struct actions *a = actions_open();
+    struct actions *a = app_actions();
     struct buf list = {0};
     actions_list(actions, &list);
     int n = 0;
@@ -193,8 +193,8 @@ static void test_action__every_row_of_the_list_can_be_bound(void **state)
             check_bind(a, line, NULL);
             n++;
         }
-    assert_int_equal(n, actions_n(actions));
-    assert_int_equal(actions_n(a), n);
+    assert_int_equal(n, actions->n);
+    assert_int_equal(a->n, n);
     buf_free(&list);
     actions_close(a);
 }

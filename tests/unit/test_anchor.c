@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/unicode.h"
-#include "ui/tui/anchor.h"
+#include "ui/tui/tty.h"
 
 #define SMILE "\xF0\x9F\x99\x82"
 

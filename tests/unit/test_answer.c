@@ -115,8 +115,9 @@ static void test_answer__json_has_each_figure_at_its_path(void **state)
     stats_to_json(&s, j);
     char *text = json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS);
     assert_string_equal(text, "{\"acceptance\":0.40000000000000002,\"acceptance_by_position\":[0.5,0.0],\"context\":{\"total\":100,\"used\":19},"
-                        "\"decode_ms\":60.0,\"drafts\":{\"lookup\":[[0,0],[3,1],[0,0]],\"mtp\":[[4,2],[0,0],[1,0]]},\"gb_per_token\":null,"
-                        "\"prefill_ms\":0.0,\"rounds\":1,\"seed\":42,\"steps\":4,\"tok_per_s\":100.0,\"tokens\":{\"cached\":5,\"generated\":7,"
+                        "\"decode_ms\":60.0,\"drafts\":{\"guide\":[[0,0],[0,0],[0,0]],\"lookup\":[[0,0],[3,1],[0,0]],\"mtp\":[[4,2],[0,0],[1,0]]},"
+                        "\"gb_per_token\":null,\"prefill_ms\":0.0,\"rounds\":1,"
+                        "\"seed\":42,\"steps\":4,\"tok_per_s\":100.0,\"tokens\":{\"cached\":5,\"generated\":7,"
                         "\"prompt\":12},\"tokens_per_step\":1.5,\"wall_ms\":0.0}");
     free(text);
     json_decref(j);

@@ -60,6 +60,22 @@ static void test_app__an_alt_enter_in_two_parts_makes_a_line(void **state)
     stage_end();
 }
 
+static void test_app__a_picture_that_is_dropped_on_the_terminal_is_attached(void **state)
+{
+    (void)state;
+    char path[4096], quoted[4200], word[4200];
+    assert_non_null(realpath("tests/data/pictures/tiny.png", path));
+    snprintf(quoted, sizeof quoted, "'%s' ", path);
+    snprintf(word, sizeof word, "see @%s ", path);
+    begin();
+    stage_open();
+    stage_type("see ");
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = quoted, .n = strlen(quoted)}, stage.ms);
+    app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
+    assert_string_equal(stage_draft(), word);
+    stage_end();
+}
+
 static void test_app__a_paste_never_sends_and_never_answers(void **state)
 {
     (void)state;
@@ -78,30 +94,30 @@ static void test_app__a_paste_never_sends_and_never_answers(void **state)
     stage_pass(1000);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = "y\n", .n = 2}, stage.ms);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     assert_string_equal(stage_draft(), "y\n");
     stage_type("y");                    /* behind an end of the paste that stood within it */
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     stage_pass(400);
     stage_key("Enter");
     stage_type("y");
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     stage_pass(5000);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_TEXT, .text = "y", .n = 1, .cut = true}, stage.ms);      /* the paste had stalled */
     app_key(&stage.app, &(struct key_event){.kind = KEYS_KEY, .code = KEY_ENTER, .cut = true}, stage.ms);
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     stage_pass(600);
     stage_type("e");                    /* the arguments are edited */
     app_key(&stage.app, &(struct key_event){.kind = KEYS_KEY, .code = KEY_ENTER, .cut = true}, stage.ms);
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     stage_pass(600);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE, .text = " ", .n = 1}, stage.ms);
     app_key(&stage.app, &(struct key_event){.kind = KEYS_PASTE_END}, stage.ms);
     stage_key("Enter");
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     stage_pass(600);
     stage_key("Enter");
-    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_false(stage.app.host.open[WINDOW_approve]);
     stage_end();
 }
 
@@ -567,7 +583,7 @@ static void test_app__a_question_calls_the_user_who_looks_elsewhere(void **state
         stage.app.host.bell.focus = rows[i].focus;
         stage_say("1+1?");
         stage_answer();
-        assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+        assert_true(stage.app.host.open[WINDOW_approve]);
         assert_int_equal(rings(), rows[i].at_once);
         assert_int_equal(bell_timeout(&stage.app.host.bell, stage.ms) >= 0, rows[i].later);
         stage_pass(5000);
@@ -644,7 +660,7 @@ static void test_app__enter_on_the_open_conversation_closes_the_list(void **stat
     stage_say("/sessions");
     assert_shows("sessions");
     stage_key("Enter");
-    assert_false(window_is_open(&stage.app.host, WINDOW_picker));
+    assert_false(stage.app.host.open[WINDOW_picker]);
     assert_hides("already open");
     assert_hides("!");
     stage_end();
@@ -1386,8 +1402,8 @@ static void press_any(void)
 {
     static const char *const words[] = {"y", "a", "n", "x", "/", "@", "hello", "/tree", "/sessions", "/undo", "/redo", "/new", "\\", "é", " "};
     static const char *const keys[] = {"Enter", "Esc", "Tab", "Up", "Down", "Left", "Right", "PgUp", "PgDn", "Home", "End", "Backspace"};
-    int n = actions_n(stage.app.host.actions);
-    const struct binding *b = actions_at(stage.app.host.actions, pick(n));
+    int n = stage.app.host.actions->n;
+    const struct binding *b = &stage.app.host.actions->bindings[pick(n)];
     switch (pick(4)) {
     case 0:
         stage_type(words[pick(sizeof words / sizeof *words)]);
@@ -1441,6 +1457,7 @@ int main(void)
         cmocka_unit_test(test_app__ctrl_v_takes_the_next_key_as_text),
         cmocka_unit_test(test_app__a_backslash_before_enter_makes_a_line),
         cmocka_unit_test(test_app__an_alt_enter_in_two_parts_makes_a_line),
+        cmocka_unit_test(test_app__a_picture_that_is_dropped_on_the_terminal_is_attached),
         cmocka_unit_test(test_app__a_paste_never_sends_and_never_answers),
         cmocka_unit_test(test_app__commands_complete_and_run),
         cmocka_unit_test(test_app__parts_of_the_context_are_dropped_and_pinned_by_keys),

@@ -4,10 +4,18 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <cmocka.h>
+#include <dirent.h>
+#include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "chat/chat.h"
+#include "chat/command.h"
+#include "chat/dropped.h"
 #include "chat/sent.h"
+#include "session/kept.h"
+#include "session/list.h"
+#include "session/trash.h"
 #include "responder/local.h"
 #include "fake_engine.h"
 
@@ -103,7 +111,7 @@ static void test_attach__words_that_name_files_are_found(void **state)
 static void test_attach__what_is_there_and_cannot_be_sent_refuses_the_message(void **state)
 {
     static const struct { const char *message, *why; } rows[] = {
-        {"@binary", "binary looks binary: it holds a zero byte; only text is attached"},
+        {"@binary", "binary looks binary: it holds a zero byte; only text and pictures (PNG, JPEG, WebP) are attached"},
         {"@main.c @large", "large is 16.0 MiB; the limit is 16"},
         {"@folder", "folder is a directory"},
         {"see (@main.c) and (@nothere.c).", "cannot open nothere.c: No such file or directory"},
@@ -137,8 +145,10 @@ static void test_attach__the_model_reads_them_behind_the_message(void **state)
     assert_true(attach_read(&a, message, strlen(message), false, &e));
     struct entry *m = transcript_add(&t, ROLE_USER, "What?", 5);
     for (int i = 0; i < a.n; i++)
-        entry_file(m, a.files[i].path, a.files[i].bytes, a.files[i].text);
-    struct text content = attach_content(m, &mem);
+        entry_attach(m, &a.files[i]);
+    struct message sent = {0};
+    attach_content(&sent, m, &mem);
+    const struct text content = sent.content;
     assert_int_equal(content.n, strlen(content.p));
     assert_string_equal(content.p,
         "What?\n\n"
@@ -325,6 +335,273 @@ static void test_attach__a_file_that_cannot_fit_is_refused_each_time_with_advice
     assert_int_equal(chat_n_messages(c), 0);
 }
 
+/* --- pictures -------------------------------------------------------------------------------------------------------- */
+
+static void put_picture(const char *from, const char *name)
+{
+    struct buf bytes = {0};
+    struct err e = {0};
+    if (!file_read(&bytes, from, 1 << 20, &e))
+        fail_msg("%s", e.msg);
+    put(name, bytes.data, bytes.len);
+    buf_free(&bytes);
+}
+
+static const char *picture(const char *home, const char *name)
+{
+    static char path[300];
+    snprintf(path, sizeof path, "%s/tests/data/pictures/%s", home, name);
+    return path;
+}
+
+static void test_attach__pictures_come_before_the_message_and_keep_their_bytes(void **state)
+{
+    struct transcript t = {0};
+    struct arena mem = {0};
+    struct attached a = {0};
+    struct err e = {0};
+    struct message one = {0}, two = {0};
+    put_picture(picture(*state, "page.png"), "page");       /* a name says nothing */
+    put_picture(picture(*state, "exif6.jpg"), "turned.png");
+    assert_true(attach_read(&a, "@page and @turned.png", 21, false, &e));
+    assert_int_equal(a.n, 2);
+    const struct entry_picture *page = a.files[0].picture, *turned = a.files[1].picture;
+    assert_true(page->w == 440 && page->h == 300 && a.files[0].bytes == page->bytes.n);
+    assert_true(turned->w == 90 && turned->h == 120 && text_starts(turned->bytes, "\x89PNG"));     /* upright for everybody */
+    struct entry *m = transcript_add(&t, ROLE_USER, "What?", 5);
+    entry_attach(m, &a.files[0]);
+    attach_content(&one, m, &mem);
+    assert_string_equal(one.content.p, MEDIA_IMAGE "What?");
+    assert_true(one.n_media == 1 && one.media[0] == 0 && text_same(one.pictures[0].bytes, page->bytes));
+    entry_attach(m, &a.files[1]);
+    attach_content(&two, m, &mem);
+    assert_string_equal(two.content.p, "page: " MEDIA_IMAGE "\nturned.png: " MEDIA_IMAGE "\nWhat?");
+    assert_true(two.n_media == 2 && !strncmp(two.content.p + two.media[1], MEDIA_IMAGE, strlen(MEDIA_IMAGE)));
+    entry_mark(m, 0, ENTRY_DROPPED);
+    attach_content(&two, m, &mem);
+    assert_string_equal(two.content.p, "page: (left out)\nturned.png: " MEDIA_IMAGE "\nWhat?");
+    assert_int_equal(two.n_media, 1);
+    attach_free(&a);
+    arena_free(&mem);
+    transcript_free(&t);
+}
+
+static void test_attach__a_damaged_picture_is_refused_in_one_sentence(void **state)
+{
+    struct attached a = {0};
+    struct err e = {0};
+    put("half.png", "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
+    put("moves.gif", "GIF89a\1\0\1\0\0\0\0", 13);
+    (void)state;
+    assert_false(attach_read(&a, "@half.png", 9, false, &e));
+    assert_string_equal(e.msg, "half.png is a damaged PNG file: it ends too early");
+    assert_false(attach_read(&a, "@moves.gif", 10, false, &e));
+    assert_string_equal(e.msg, "moves.gif is a GIF file, which is not read as a picture; convert it to PNG or JPEG");
+}
+
+static void test_attach__a_model_without_a_vision_tower_gets_no_picture(void **state)
+{
+    struct err e = {0};
+    ask("hello");
+    put_picture(picture(*state, "tiny.png"), "tiny.png");
+    assert_false(chat_submit(c, "see @tiny.png", 13, &e));
+    assert_string_equal(e.msg, "the model has no vision tower: it cannot see tiny.png");
+    assert_int_equal(chat_n_messages(c), 2);
+}
+
+static void test_attach__dropped_files_become_words_and_other_pastes_stay(void **state)
+{
+    put_picture(picture(*state, "tiny.png"), "a b.png");
+    put_picture(picture(*state, "photo.jpg"), "p.jpg");
+    put("doc.pdf", "%PDF-1.4\n", 9);
+    static const struct { const char *paste, *words; } rows[] = {
+        {"D/p.jpg", "@D/p.jpg "}, {"D/p.jpg \n", "@D/p.jpg "}, {"'D/a b.png'", "@\"D/a b.png\" "}, {"D/a\\ b.png", "@\"D/a b.png\" "},
+        {"D/a b.png", "@\"D/a b.png\" "}, {"file://D/a%20b.png\r\n", "@\"D/a b.png\" "}, {"~/p.jpg", "@~/p.jpg "},
+        {"D/p.jpg 'D/a b.png' D/doc.pdf", "@D/p.jpg @\"D/a b.png\" @D/doc.pdf "}, {"D/p.jpg and text", NULL}, {"p.jpg", NULL}, {"D/main.c", NULL},
+        {"D/none.png", NULL}, {"look at D/p.jpg", NULL}, {"", NULL}, {"'D/p.jpg", "@D/p.jpg "},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buf paste = {0}, words = {0}, out = {0};
+        for (const char *s = rows[i].paste; *s; s++)
+            buf_adds(&paste, *s == 'D' ? dir : (char[]){*s, 0});
+        for (const char *s = rows[i].words ? rows[i].words : ""; *s; s++)
+            buf_adds(&words, *s == 'D' ? dir : (char[]){*s, 0});
+        assert_int_equal(dropped_words(buf_str(&paste), paste.len, &out), rows[i].words != NULL);
+        if (rows[i].words)
+            assert_string_equal(buf_str(&out), buf_str(&words));
+        buf_free(&paste);
+        buf_free(&words);
+        buf_free(&out);
+    }
+}
+
+static void test_attach__paste_adds_the_picture_of_the_clipboard(void **state)
+{
+    struct buf out = {0}, script = {0};
+    const char *message;
+    char *path = strdup(getenv("PATH")), programs[128];
+    put_picture(picture(*state, "tiny.png"), "clip.png");
+    snprintf(programs, sizeof programs, "%s/bin", dir);
+    setenv("PATH", programs, 1);
+    assert_int_equal(command_run(c, o, "/paste", &message, &out), COMMAND_DONE);
+    assert_non_null(strstr(buf_str(&out), "/paste needs wl-paste (wl-clipboard) or xclip"));
+    assert_int_equal(mkdir(programs, 0700), 0);
+    buf_addf(&script, "#!/bin/sh\ntest \"$*\" = '-selection clipboard -target image/png -out' && exec %s '%s/clip.png'\n", "/bin/cat", dir);
+    put("bin/xclip", script.data, script.len);
+    assert_int_equal(chmod("bin/xclip", 0700), 0);
+    buf_reset(&out);
+    assert_int_equal(command_run(c, o, "/paste", &message, &out), COMMAND_EDIT);
+    assert_true(!strncmp(out.data, "@", 1) && strstr(out.data, "/pastes/") && strstr(out.data, ".png "));
+    put("clip.png", "no picture", 10);
+    buf_reset(&out);
+    assert_int_equal(command_run(c, o, "/paste", &message, &out), COMMAND_DONE);
+    assert_non_null(strstr(buf_str(&out), "the clipboard has no picture"));
+    setenv("PATH", path, 1);
+    free(path);
+    buf_free(&out);
+    buf_free(&script);
+}
+
+/* A chat whose model sees. */
+static void sees(void *state)
+{
+    int n;
+    chat_close(c);
+    fake.picture_tokens = 200;
+    open_chat(state, true);
+    while (!chat_ready(c)) {
+        chat_wait(c, -1, 1000);
+        chat_drain(c, &n);
+    }
+}
+
+/* Returns the tokens of a prompt that stand for pictures. */
+static int n_pads(int k)
+{
+    int n = 0;
+    for (int i = 0; i < fake.prompts[k].n; i++)
+        n += fake.prompts[k].data[i] == tokenizer_special(fake.tok, "<|image_pad|>");
+    return n;
+}
+
+static void check_picture(int k, int i, int h, int w)
+{
+    const struct picture *p = &fake.pictures[k].all[i];
+    const int32_t *before = &fake.prompts[k].data[p->first - 1];
+    assert_true(fake.pictures[k].n > i && p->h == h && p->w == w && p->n == h * w);
+    assert_int_equal(before[0], tokenizer_special(fake.tok, "<|vision_start|>"));
+    assert_int_equal(before[1], tokenizer_special(fake.tok, "<|image_pad|>"));
+    assert_int_equal(before[p->n], tokenizer_special(fake.tok, "<|image_pad|>"));
+    assert_int_equal(before[p->n + 1], tokenizer_special(fake.tok, "<|vision_end|>"));
+}
+
+static void test_attach__a_model_that_sees_gets_tokens_and_pixels_of_each_picture(void **state)
+{
+    put_picture(picture(*state, "page.png"), "page.png");
+    put_picture(picture(*state, "photo.jpg"), "photo.jpg");
+    sees(*state);
+    ask("see @page.png @photo.jpg");
+    assert_int_equal(fake.pictures[0].n, 2);
+    check_picture(0, 0, 9, 14);         /* 300 x 440 pixels */
+    check_picture(0, 1, 7, 11);         /* 200 x 320, made larger to have 65,536 */
+    assert_int_equal(n_pads(0), 9 * 14 + 7 * 11);
+    assert_true(chat_file(c, 0, 0).tokens == 9 * 14 && chat_file(c, 0, 1).tokens == 7 * 11);
+    assert_int_equal(chat_context_used(c).tokens, chat_last_stats(c)->ctx_used);
+    ask("and again?");
+    assert_int_equal(fake.pictures[1].n, 2);
+    assert_memory_equal(fake.pictures[0].all, fake.pictures[1].all, 2 * sizeof(struct picture));
+    assert_true(fake.snapshot_pos[1] > fake.snapshot_pos[0] && fake.snapshot_pos[0] > n_pads(0));
+    ask("the text <|image_pad|> is none");
+    assert_int_equal(n_pads(2), n_pads(0));
+}
+
+static void test_attach__a_picture_larger_than_the_model_takes_is_shrunk(void **state)
+{
+    put_picture(picture(*state, "page.png"), "page.png");
+    sees(*state);
+    chat_close(c);
+    fake.picture_tokens = 60;
+    open_chat(*state, true);
+    ask("see @page.png");
+    check_picture(0, 0, 6, 9);
+    assert_int_equal(chat_file(c, 0, 0).tokens, 54);
+}
+
+/* Returns the number of files in the folder beside the session. */
+static int n_kept(const char *session)
+{
+    struct buf path = {0};
+    int n = 0;
+    buf_addf(&path, "%s.pictures", session);
+    DIR *d = opendir(path.data);
+    for (struct dirent *f; d && (f = readdir(d));)
+        n += *f->d_name != '.';
+    if (d)
+        closedir(d);
+    buf_free(&path);
+    return n;
+}
+
+static void test_attach__pictures_are_kept_once_beside_the_session_and_go_with_it(void **state)
+{
+    struct err e = {0};
+    struct buf note = {0}, name = {0}, path = {0}, trashed = {0};
+    struct transcript t = {0};
+    put_picture(picture(*state, "page.png"), "page.png");
+    sees(*state);
+    ask("hello");
+    ask("see @page.png");
+    ask("again @page.png");
+    buf_adds(&path, chat_saved_as(c));
+    assert_int_equal(n_kept(path.data), 1);
+    chat_close(c);
+    put("page.png", "changed", 7);
+    assert_true(session_read(path.data, &t, &note, &e));
+    assert_int_equal(note.len, 0);
+    assert_int_equal(t.n, 6);
+    const struct entry_picture *first = t.entries[2]->files[0].picture, *second = t.entries[4]->files[0].picture;
+    assert_true(first->w == 440 && first->h == 300 && first->bytes.n > 20000 && text_same(first->bytes, second->bytes));
+    const char *slash = strrchr(path.data, '/');
+    buf_add(&name, slash + 1, strlen(slash + 1) - strlen(".jsonl"));
+    assert_true(trash_put(&name, &trashed, &e));
+    assert_int_equal(n_kept(path.data), 0);
+    assert_int_equal(n_kept(trashed.data), 1);
+    assert_true(trash_take(name.data, &e));
+    assert_int_equal(n_kept(path.data), 1);
+    assert_true(sessions_delete(name.data, &e));
+    assert_int_equal(n_kept(path.data), 0);
+    transcript_free(&t);
+    buf_free(&note);
+    buf_free(&name);
+    buf_free(&path);
+    buf_free(&trashed);
+    open_chat(*state, true);
+}
+
+static void test_attach__a_lost_picture_is_left_out_and_reported(void **state)
+{
+    struct err e = {0};
+    struct buf note = {0}, path = {0};
+    struct transcript t = {0};
+    struct arena mem = {0};
+    put_picture(picture(*state, "page.png"), "page.png");
+    sees(*state);
+    ask("hello");
+    ask("see @page.png");
+    buf_adds(&path, chat_saved_as(c));
+    kept_delete(path.data);
+    assert_true(session_read(path.data, &t, &note, &e));
+    assert_non_null(strstr(buf_str(&note), "1 of the pictures cannot be read"));
+    struct message m = {0};
+    attach_content(&m, t.entries[2], &mem);
+    assert_string_equal(m.content.p, "page.png: (left out)\nsee @page.png");
+    assert_int_equal(m.n_media, 0);
+    transcript_free(&t);
+    arena_free(&mem);
+    buf_free(&note);
+    buf_free(&path);
+}
+
 static void test_attach__other_front_ends_send_text(void **state)
 {
     chat_close(c);
@@ -414,6 +691,43 @@ static void test_attach__estimates_of_a_resumed_session_are_counted_anew(void **
     free(path);
 }
 
+/* Asks a question that a tool answers; returns the prompt after its result. */
+static const char *ask_tool(const char *home, const char *pictures)
+{
+    struct err e = {0};
+    chat_close(c);
+    fake.picture_tokens = 64;
+    assert_true(options_section(o, "tool shot"));
+    assert_true(options_set_section(o, "tool shot", "command", "printf 'taken\\nimage/png: page.png\\nimage/png: none.png\\n'", &e));
+    assert_true(options_set_section(o, "tool shot", "pictures", pictures, &e));
+    assert_true(options_set(o, OPT_tools_approve, "always", FROM_SET, &e));
+    open_chat(home, true);
+    assert_true(chat_offer_tools(c, "shot", &e));
+    fake_say("<tool_call>\n<function=shot>\n</function>\n</tool_call>");
+    ask("look");
+    assert_string_equal(chat_message(c, 2).role, "tool");
+    return prompt(1);
+}
+
+static void test_attach__a_tool_that_may_shows_a_picture(void **state)
+{
+    put_picture(picture(*state, "page.png"), "page.png");
+    assert_non_null(strstr(ask_tool(*state, "on"), "<tool_response>\n<|vision_start|><|image_pad|>"));
+    assert_int_equal(chat_n_files(c, 2), 1);
+    const struct chat_file f = chat_file(c, 2, 0);
+    assert_true(f.w == 440 && f.h == 300);
+    assert_non_null(strstr(chat_message(c, 2).text, "taken\nimage/png: page.png"));
+}
+
+static void test_attach__a_tool_that_may_not_shows_a_path(void **state)
+{
+    put_picture(picture(*state, "page.png"), "page.png");
+    const char *after = ask_tool(*state, "off");
+    assert_null(strstr(after, "<|vision_start|>"));
+    assert_non_null(strstr(after, "image/png: page.png"));
+    assert_int_equal(chat_n_files(c, 2), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_attach__##name, setup, teardown)
@@ -429,10 +743,21 @@ int main(void)
         CHAT(a_message_that_names_no_file_goes_when_it_is_sent_again),
         CHAT(a_file_that_takes_half_of_the_context_asks_first),
         CHAT(a_file_that_cannot_fit_is_refused_each_time_with_advice),
+        TEST(pictures_come_before_the_message_and_keep_their_bytes),
+        TEST(dropped_files_become_words_and_other_pastes_stay),
+        TEST(a_damaged_picture_is_refused_in_one_sentence),
+        CHAT(paste_adds_the_picture_of_the_clipboard),
+        CHAT(a_model_without_a_vision_tower_gets_no_picture),
+        CHAT(a_model_that_sees_gets_tokens_and_pixels_of_each_picture),
+        CHAT(a_picture_larger_than_the_model_takes_is_shrunk),
+        CHAT(pictures_are_kept_once_beside_the_session_and_go_with_it),
+        CHAT(a_lost_picture_is_left_out_and_reported),
         CHAT(other_front_ends_send_text),
         CHAT(a_file_can_be_looked_at_before),
         CHAT(the_parts_of_the_context_add_up),
         CHAT(estimates_of_a_resumed_session_are_counted_anew),
+        CHAT(a_tool_that_may_shows_a_picture),
+        CHAT(a_tool_that_may_not_shows_a_path),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tokenizer_close(fake.tok);

@@ -104,9 +104,42 @@ static void test_attached__a_request_has_all_of_its_sampling_or_is_refused(void 
     }
 }
 
+/* Reads what guides an answer; `guide` is its JSON. */
+static bool guides(struct question *q, const char *guide, struct err *e)
+{
+    struct pyjson top;
+    *q = (struct question){0};
+    const char *body = arena_printf(&q->mem, "{\"rests\": true, \"guide\": %s}", guide);
+    assert_true(question_object(&top, text_of(body), &q->mem, e));
+    return attached_read_guide(q, &top, e);
+}
+
+static void test_attached__what_guides_an_answer_comes_whole_or_is_refused(void **state)
+{
+#define REST "\"text\": \"{}\", \"choices\": [], \"tools\": [{\"name\": \"f\"}], \"loose\": true, \"one_call\": true, "
+    static const char *const bad[] = {
+        "5", "{\"kind\": \"any\"}", "{" REST "\"kind\": \"poem\", \"allowed\": []}", "{" REST "\"kind\": \"any\", \"allowed\": [5]}",
+        "{\"kind\": \"any\", \"text\": \"\", \"choices\": [], \"allowed\": [], \"tools\": {}}",
+    };
+    struct err e = {{0}};
+    struct question q;
+    (void)state;
+    assert_true(guides(&q, "{" REST "\"kind\": \"schema\", \"allowed\": [\"f\", \"g\"]}", &e));
+    const struct request *r = &q.request;
+    assert_true(r->form.kind == FORM_SCHEMA && text_is(r->form.text, "{}") && r->form.loose && r->form.one_call && r->thinking);
+    assert_true(r->n_tools == 1 && text_is(r->tools[0], "{\"name\": \"f\"}") && r->n_allowed == 2 && text_is(r->allowed[1], "g"));
+    question_free(&q);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_false(guides(&q, bad[i], &e));
+        assert_string_equal(e.msg, "guide is not what a q35chat sends");
+        question_free(&q);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attached__what_guides_an_answer_comes_whole_or_is_refused),
         cmocka_unit_test(test_attached__only_who_speaks_the_same_protocol_attaches),
         cmocka_unit_test(test_attached__the_first_line_tells_the_protocol),
         cmocka_unit_test(test_attached__a_request_has_all_of_its_sampling_or_is_refused),

@@ -72,7 +72,66 @@ static void test_body__each_dialect_is_asked_in_its_own_words(void **state)
     }
 }
 
+static void test_body__a_form_is_asked_for_in_the_words_of_each_dialect(void **state)
+{
+    static const struct text ways[] = {{"yes", 3}, {"a \"b\" (c)", 9}};
+    static const struct form forms[] = {
+        {.kind = FORM_SCHEMA, .text = {"{\"maximum\": 0.1234567890123, \"minimum\": 0}", 42}}, {.kind = FORM_PATTERN, .text = {"\\d+", 3}},
+        {.kind = FORM_CHOICES, .choices = ways, .n_choices = 2},
+    };
+    static const struct { const char *dialect, *field[3]; } rows[] = {
+        {"q35chat", {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"strict\":true,\"schema\":"
+                     "{\"maximum\":0.1234567890123,\"minimum\":0}}},\"schema_prompt\":false,",
+                     "\"structured_outputs\":{\"regex\":\"\\\\d+\"},\"schema_prompt\":false,",
+                     "\"structured_outputs\":{\"choice\":[\"yes\",\"a \\\"b\\\" (c)\"]},\"schema_prompt\":false,"}},
+        {"vllm", {"\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"strict\":true,\"schema\":"
+                  "{\"maximum\":0.1234567890123,\"minimum\":0}}},",
+                  "\"structured_outputs\":{\"regex\":\"\\\\d+\"},", "\"structured_outputs\":{\"choice\":[\"yes\",\"a \\\"b\\\" (c)\"]},"}},
+        {"sglang", {"\"response_format\":{\"type\":\"json_schema\",", "\"regex\":\"\\\\d+\",", "\"regex\":\"(yes|a \\\"b\\\" \\\\(c\\\\))\","}},
+        {"llamacpp", {"\"response_format\":{\"type\":\"json_schema\",", "",
+                      "\"grammar\":\"root ::= \\\"yes\\\" | \\\"a \\\\\\\"b\\\\\\\" (c)\\\"\","}},
+        {"llamacpp-python", {"\"response_format\":{\"type\":\"json_object\",\"schema\":{\"maximum\":0.1234567890123,\"minimum\":0}},", "", ""}},
+        {"ollama", {"\"response_format\":{\"type\":\"json_schema\",", "", ""}},
+        {"transformers", {"", "", ""}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int k = 0; k < 3; k++) {
+            struct body b = body_for(rows[i].dialect);
+            struct buf without = {0}, with = {0};
+            const char *field = rows[i].field[k];
+            assert_true(body_write(&b, &without, NULL));
+            b.form = &forms[k];
+            assert_true(body_write(&b, &with, NULL));
+            assert_int_equal(body_takes_form(b.dialect, forms[k].kind), *field != 0);
+            if (*field ? !strstr(with.data, field) : strcmp(with.data, without.data) != 0)
+                fail_msg("%s: %s\nexpected\n%s", rows[i].dialect, with.data, field);
+            buf_free(&without);
+            buf_free(&with);
+        }
+}
+
 /* llama.cpp and its Python server would else cut at their own top_k and min_p, and the latter penalise repetition. */
+static void test_body__pictures_are_parts_of_the_content_as_data_addresses(void **state)
+{
+    (void)state;
+    struct body b = body_for("openai");
+    size_t media[] = {0, strlen(MEDIA_IMAGE) + 5};
+    const struct media pictures[] = {{t("a.png"), t("\x89PNG")}, {t("b.jpg"), t("\xff\xd8\xff")}};
+    struct message seen[] = {{.role = ROLE_USER, .content = t(MEDIA_IMAGE " and " MEDIA_IMAGE "\nLike " MEDIA_IMAGE "?"),
+                              .media = media, .n_media = 2, .pictures = pictures}};
+    struct buf out = {0};
+    struct err e = {0};
+    b.messages = seen;
+    b.n_messages = 1;
+    assert_true(body_write(&b, &out, &e));
+    assert_non_null(strstr(out.data, "\"messages\":[{\"role\":\"user\",\"content\":["
+        "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,iVBORw==\"}},{\"type\":\"text\",\"text\":\" and \"},"
+        "{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/jpeg;base64,/9j/\"}},"
+        "{\"type\":\"text\",\"text\":\"\\nLike " MEDIA_IMAGE "?\"}]}]"));
+    buf_free(&out);
+}
+
 static void test_body__what_is_off_is_said_where_the_server_has_values_of_its_own(void **state)
 {
     (void)state;
@@ -250,6 +309,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_body__each_dialect_is_asked_in_its_own_words),
+        cmocka_unit_test(test_body__a_form_is_asked_for_in_the_words_of_each_dialect),
+        cmocka_unit_test(test_body__pictures_are_parts_of_the_content_as_data_addresses),
         cmocka_unit_test(test_body__what_is_off_is_said_where_the_server_has_values_of_its_own),
         cmocka_unit_test(test_body__calls_keep_their_ids),
         cmocka_unit_test(test_body__calls_and_their_results_name_each_other),

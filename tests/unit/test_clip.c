@@ -12,10 +12,10 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "tool/tool.h"
 #include "tests/emulated.h"
 #include "tests/tmpdir.h"
-#include "ui/tui/clip.h"
+#include "tool/tool.h"
+#include "ui/tui/handoff.h"
 
 static struct tmpdir dir;
 static struct buf said, terminal;

@@ -70,6 +70,9 @@ static void test_config__published_files_are_read_and_named(void **state)
         assert_int_equal(c.max_pos, 262144);
         assert_int_equal(c.n_mtp, 1);
         assert_int_equal(config_conv_dim(&c), 4096 + rows[i].v_heads * 128);
+        const struct vision_config *v = &c.vision;
+        assert_true(v->depth == 27 && v->hidden == 1152 && v->n_heads == 16 && v->inter == 4304 && v->side == 48 && v->out == c.hidden);
+        assert_true(v->image_id == 248056 && v->start_id == 248053 && v->end_id == 248054);
         assert_int_equal(c.n_eos, 1);
         assert_int_equal(c.eos[0], 248044);
         assert_false(c.tied);
@@ -269,6 +272,41 @@ static void test_config__tied_embeddings_are_noted_and_the_outer_word_counts(voi
     assert_false(c.tied);
 }
 
+static void test_config__a_vision_tower_that_cannot_be_computed_is_refused(void **state)
+{
+    (void)state;
+    const struct { const char *key, *value, *message; } rows[] = {
+        {"hidden_act", "\"gelu\"", "vision_config: hidden_act is \"gelu\", expected \"gelu_pytorch_tanh\""},
+        {"patch_size", "14", "vision_config: patch_size is 14, expected 16"},
+        {"spatial_merge_size", "4", "vision_config: spatial_merge_size is 4, expected 2"},
+        {"deepstack_visual_indexes", "[8, 16, 24]", "vision_config: deepstack_visual_indexes is [8,16,24], expected []"},
+        {"depth", "0", "vision_config: depth is 0, expected a whole number from 1 to"},
+        {"num_heads", "17", "vision_config: hidden_size is 1152 for 17 heads, expected heads of a multiple of 8 up to 128"},
+        {"num_heads", "8", "vision_config: hidden_size is 1152 for 8 heads, expected heads of a multiple of 8 up to 128"},
+        {"num_position_embeddings", "2300", "vision_config: num_position_embeddings is 2300, expected the square of a whole number"},
+        {"out_hidden_size", "3072", "vision_config: out_hidden_size is 3072, expected hidden_size of the text model, 2048"},
+        {"hidden_size", "null", "vision_config: hidden_size is missing, expected a whole number"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_config c;
+        struct err e = {0};
+        json_t *root = json_load_file(DATA "35b.json", 0, NULL), *tower = json_object_get(root, "vision_config");
+        json_object_set_new(tower, rows[i].key, json_loads(rows[i].value, JSON_DECODE_ANY, NULL));
+        json_t *patch = json_pack("{s:{s:O}}", "outer", "vision_config", tower);
+        char *text = json_dumps(patch, 0);
+        assert_false(parse_patched(&c, text, &e));
+        if (!strstr(e.msg, rows[i].message))
+            fail_msg("%s", e.msg);
+        free(text);
+        json_decref(patch);
+        json_decref(root);
+    }
+    struct model_config c;
+    struct err e = {0};
+    assert_true(parse_patched(&c, "{\"outer\": {\"vision_config\": null}}", &e));
+    assert_int_equal(c.vision.depth, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_config__what_the_engine_cannot_compute_is_refused),
         cmocka_unit_test(test_config__text_that_is_no_json_object_is_refused),
         cmocka_unit_test(test_config__tied_embeddings_are_noted_and_the_outer_word_counts),
+        cmocka_unit_test(test_config__a_vision_tower_that_cannot_be_computed_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

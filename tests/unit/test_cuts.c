@@ -79,6 +79,7 @@ static void on_delta(const struct delta *d, void *arg)
 {
     static const enum news_kind kinds[] = {
         [DELTA_REASONING] = NEWS_REASONING, [DELTA_CONTENT] = NEWS_TEXT, [DELTA_CALL_BEGIN] = NEWS_CALL_BEGIN, [DELTA_CALL_END] = NEWS_CALL,
+        [DELTA_CALL_PIECE] = NEWS_CALL_PIECE,
     };
     struct writer *w = arg;
     response_news(&w->response, &(struct news){.kind = kinds[d->kind], .text = d->text, .from = d->from, .truncated = d->truncated});

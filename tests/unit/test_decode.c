@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "engine/decode.h"
+#include "engine/answering.h"
 #include "engine/sampler.h"
 #include "fake_model.h"
 
@@ -137,7 +137,7 @@ static struct outcome ask_in(struct decoder *d, uint64_t sequence, const int32_t
                              struct heard *h)
 {
     struct decoder_hooks hooks = {.stop = hear_stop, .prefill = hear_prefill, .tokens = hear_tokens, .arg = h};
-    struct prompt p = {.sequence = sequence, .ids = ids, .n = n, .snapshot_pos = snapshot_pos, .how = how};
+    struct prompt p = {.sequence = sequence, .spans = spans_text(ids, n), .snapshot_pos = snapshot_pos, .how = how};
     struct outcome out;
     struct err e;
     assert_true(decoder_answer(d, &p, &hooks, &out, &e));
@@ -286,7 +286,7 @@ static void test_decode__a_stop_id_ends_the_answer_and_nothing_after_it_stays(vo
         struct outcome out = ask(d, prompt, 5, 0, &how, &h);
         assert_int_equal(out.finish, f);
         assert_same_ids(&h.ids, &want);
-        const struct timeline *t = decoder_timeline(d);
+        const struct timeline *t = &d->last->tl;
         assert_int_equal(t->n, 5 + want.n);
         assert_int_equal(t->n_run, t->n - 1);
         assert_memory_equal(t->ids + 5, want.data, (size_t)want.n * sizeof *want.data);
@@ -382,7 +382,7 @@ static void test_decode__an_interrupted_prompt_goes_on_where_it_stopped(void **s
     struct heard a = {.stop_after = 2}, b = {.stop_after = -1};
     struct outcome out = ask(d, ids, 200, 0, &how, &a);
     assert_int_equal(out.finish, END_INTERRUPTED);
-    assert_int_equal(decoder_timeline(d)->n, 128);
+    assert_int_equal(d->last->tl.n, 128);
     out = ask(d, ids, 200, 0, &how, &b);
     assert_int_equal(out.stats.n_cached, 128);
     struct ids want = {0};
@@ -394,9 +394,49 @@ static void test_decode__an_interrupted_prompt_goes_on_where_it_stopped(void **s
     close_decoder(d);
 }
 
+static struct outcome ask_about(struct decoder *d, struct spans prompt, int snapshot_pos)
+{
+    const struct sampling how = {.max_tokens = 3};
+    struct heard h = {.stop_after = -1};
+    const struct decoder_hooks hooks = {.stop = hear_stop, .prefill = hear_prefill, .tokens = hear_tokens, .arg = &h};
+    const struct prompt p = {.spans = prompt, .snapshot_pos = snapshot_pos, .how = &how};
+    struct outcome out;
+    struct err e;
+    assert_true(decoder_answer(d, &p, &hooks, &out, &e));
+    heard_free(&h);
+    return out;
+}
+
+/* All prompts have the same ids. */
+static void test_decode__prompts_with_other_pictures_share_the_text_before_them(void **state)
+{
+    enum { N = 40, AT = 10 };
+    int32_t ids[N + 20];
+    const struct picture cat = {.first = AT, .n = 12, .h = 3, .w = 4, .hash = {1, 2}}, dog = {.first = AT, .n = 12, .h = 3, .w = 4, .hash = {1, 3}};
+    (void)state;
+    for (int i = 0; i < N + 20; i++)
+        ids[i] = i % 5;
+    struct decoder *d = open_decoder(1, 16, 4);
+    assert_int_equal(ask_about(d, (struct spans){ids, N, &cat, 1}, AT).stats.n_cached, 0);
+    const struct cache *k = d->last->k;
+    assert_int_equal(k->n_at, AT + 12);
+    assert_int_equal(k->offset, 4 - 12);
+    assert_true(k->at[AT + 11].t == AT && k->at[AT + 11].h == AT + 2 && k->at[AT + 11].w == AT + 3);
+    assert_int_equal(ask_about(d, (struct spans){ids, N, &dog, 1}, N).stats.n_cached, AT);
+    assert_int_equal(ask_about(d, (struct spans){ids, N, &dog, 1}, N).stats.n_cached, N);
+    assert_int_equal(ask_about(d, spans_text(ids, N), AT).stats.n_cached, AT);
+    assert_true(!k->n_at && !k->offset);
+    const struct outcome ends = ask_about(d, (struct spans){ids, AT + 12, &cat, 1}, AT);
+    assert_int_equal(ends.finish, END_FAILED);
+    assert_string_equal(ends.why.msg, "the prompt ends within its picture 1, expected text after it");
+    const struct picture twice[] = {cat, dog};
+    assert_int_equal(ask_about(d, (struct spans){ids, N, twice, 2}, AT).finish, END_FAILED);
+    close_decoder(d);
+}
+
 static struct beginning beginning_of(const int32_t *ids, int n, int snapshot_pos)
 {
-    return (struct beginning){.ids = ids, .n = n, .snapshot_pos = snapshot_pos};
+    return (struct beginning){.spans = spans_text(ids, n), .snapshot_pos = snapshot_pos};
 }
 
 static void read_ahead(struct decoder *d, const int32_t *ids, int n, int snapshot_pos, int stop_after)
@@ -405,7 +445,7 @@ static void read_ahead(struct decoder *d, const int32_t *ids, int n, int snapsho
     struct beginning b = beginning_of(ids, n, snapshot_pos);
     struct err e;
     assert_true(decoder_read_ahead(d, &b, hear_stop, &h, &e));
-    assert_int_equal(decoder_timeline(d)->n, decoder_timeline(d)->n_run);
+    assert_int_equal(d->last->tl.n, d->last->tl.n_run);
 }
 
 /* Chunks end where they would without: at multiples of 64. */
@@ -421,7 +461,7 @@ static void test_decode__what_was_read_ahead_is_not_read_again_wherever_it_was_s
         struct decoder *d = open_decoder(2, 64, 4);
         struct heard h = {.stop_after = -1};
         read_ahead(d, ids, 280, 280, stop);
-        int have = decoder_timeline(d)->n_run;
+        int have = d->last->tl.n_run;
         assert_int_equal(have, stop < 1 ? 0 : stop < 6 ? 64 * (stop - 1) : 256);
         long before = fake.rows_run;
         struct outcome out = ask(d, ids, 290, 285, &how, &h);
@@ -457,12 +497,12 @@ static void test_decode__a_wrong_guess_costs_no_refill_of_the_head(void **state)
     assert_same_ids(&h.ids, &want);
     heard_free(&h);
 
-    int n = decoder_timeline(d)->n;     /* what is there already gives up nothing */
+    int n = d->last->tl.n;     /* what is there already gives up nothing */
     struct beginning b = beginning_of(ids, 286, 286);
     struct err e;
     h = (struct heard){.stop_after = -1};
     assert_true(decoder_read_ahead(d, &b, hear_stop, &h, &e));
-    assert_int_equal(decoder_timeline(d)->n, n);
+    assert_int_equal(d->last->tl.n, n);
     ids_free(&want);
     close_decoder(d);
 }
@@ -478,7 +518,7 @@ static void walk_ahead(struct decoder *d, uint64_t sequence, const int32_t *ids,
     struct beginning b = beginning_of(other, n, pick_below(n + 1));
     b.sequence = sequence;
     assert_true(decoder_read_ahead(d, &b, hear_stop, &h, &e));
-    assert_true(decoder_timeline(d)->n - decoder_timeline(d)->n_run <= 1);
+    assert_true(d->last->tl.n - d->last->tl.n_run <= 1);
 }
 
 /* A long random life of one decoder, in one conversation or in more than are resident: every answer must be the one that a fresh,
@@ -490,7 +530,7 @@ static void walk(int depth, int n_snapshots, int n_sequences, int rounds)
     struct decoder *d = open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = 32, .fixed_chunk = true, .depth = depth,
                                                             .n_sequences = n_sequences, .n_snapshots = n_snapshots});
     for (int round = 0; round < rounds; round++) {
-        const struct timeline *t = decoder_timeline(d);
+        const struct timeline *t = &d->last->tl;
         int kind = pick_below(5);
         uint64_t sequence = n_sequences > 1 ? (uint64_t)pick_below(4) : 0;
         if (kind < 3 && t->n && t->n < CTX - 40) {      /* go on after the answer */
@@ -530,7 +570,7 @@ static void walk(int depth, int n_snapshots, int n_sequences, int rounds)
         }
         assert_same_ids(&h.ids, &want);
         reused += out.stats.n_cached > 0;
-        t = decoder_timeline(d);
+        t = &d->last->tl;
         assert_memory_equal(t->ids, ids, (size_t)(t->n < n ? t->n : n) * sizeof *ids);
         if (h.ids.n) {
             assert_int_equal(t->n, n + h.ids.n);
@@ -609,7 +649,7 @@ static void test_decode__two_conversations_in_turns_compute_no_token_twice(void 
                 int there = t->n ? t->n - 1 : 0;        /* all but the newest token, which no step has run */
                 int cached = talk_turn(d, t, &how, turn == 7 || turn == 12 ? 3 : 0);
                 assert_true(cached >= there && cached <= there + 1);
-                assert_int_equal(decoder_n_resident(d), turn ? 2 : 1);
+                assert_int_equal(sequences_resident(&d->sequences), turn ? 2 : 1);
             }
             for (int i = 0; i < 2; i++) {
                 assert_int_equal(talks[i].interrupted, 1);
@@ -632,7 +672,7 @@ static void test_decode__the_least_recently_used_conversation_gives_up_its_place
     assert_true(talk_turn(d, &a, &how, 0) > 0);
     assert_int_equal(talk_turn(d, &b, &how, 0), 0);     /* takes the place of c; its answer is right all the same */
     assert_true(talk_turn(d, &a, &how, 0) > 0);
-    assert_int_equal(decoder_n_resident(d), 2);
+    assert_int_equal(sequences_resident(&d->sequences), 2);
     close_decoder(d);
 }
 
@@ -664,7 +704,7 @@ static void test_decode__without_a_name_a_prompt_finds_what_it_goes_on_with(void
     a.n = b.n = 80;
     talk_turn(d, &a, &how, 0);
     talk_turn(d, &b, &how, 0);          /* does not take a's place: it has another message there */
-    assert_int_equal(decoder_n_resident(d), 2);
+    assert_int_equal(sequences_resident(&d->sequences), 2);
     for (int i = 0; i < 6; i++)
         assert_true(talk_turn(d, i % 2 ? &b : &a, &how, 0) >= 100);
     close_decoder(d);
@@ -749,10 +789,10 @@ static void serve_crowd(struct decoder *d, struct asker *all, int n)
     for (int turn = 0, over = 0; over < n; turn++) {
         for (int i = 0; i < n; i++) {
             struct asker *a = &all[i];
-            const struct prompt p = {.ids = a->prompt, .n = a->n, .how = &a->how};
+            const struct prompt p = {.spans = spans_text(a->prompt, a->n), .how = &a->how};
             struct decoder_hooks h = hooks;
             h.arg = a;
-            if (a->under_way || a->over || turn < a->begins || !decoder_may_begin(d, 0))
+            if (a->under_way || a->over || turn < a->begins || !decoder_may_begin(d, &(struct arrival){.prompt = p.spans}))
                 continue;
             a->under_way = true;
             decoder_begin(d, &p, &h, &a->out);
@@ -761,7 +801,7 @@ static void serve_crowd(struct decoder *d, struct asker *all, int n)
         for (int i = over = 0; i < n; i++)
             over += all[i].over;
     }
-    assert_int_equal(decoder_n_answers(d), 0);
+    assert_int_equal(d->n_runs, 0);
 }
 
 static void test_decode__answers_at_once_are_those_that_each_is_alone(void **state)
@@ -780,7 +820,7 @@ static void test_decode__answers_at_once_are_those_that_each_is_alone(void **sta
             struct decoder *d = open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = 16, .fixed_chunk = true, .depth = round % 4 ? 3 : 0,
                                                                     .n_sequences = n_sequences, .n_snapshots = 6});
             fake.n_together = 0;
-            assert_int_equal(decoder_most_answers(d), n_sequences);
+            assert_int_equal(d->most_runs, n_sequences);
             for (int i = 0; i < ASKERS; i++)
                 all[i] = make_asker(i);
             serve_crowd(d, all, ASKERS);
@@ -789,7 +829,7 @@ static void test_decode__answers_at_once_are_those_that_each_is_alone(void **sta
             assert_true(fake.n_together > 10);
             close_decoder(d);
         }
-    assert_true(fake.beside_host ? !fake.n_verified_together : fake.n_drafts_together > 100 && fake.n_verified_together > 100);
+    assert_true(fake.n_drafts_together > 100 && fake.n_verified_together > 100);
     dev->caps = caps;
 }
 
@@ -879,7 +919,7 @@ static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **stat
     };
     struct heard h = {.stop_after = -1};
     ask(d, ids, 10, 0, &how, &h);
-    int n = decoder_timeline(d)->n;
+    int n = d->last->tl.n;
     heard_free(&h);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         h = (struct heard){.stop_after = -1};
@@ -888,7 +928,7 @@ static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **stat
         struct outcome out = ask(d, ids, rows[i].n, 0, rows[i].how, &h);
         assert_int_equal(out.finish, END_FAILED);
         assert_non_null(strstr(out.why.msg, rows[i].why));
-        assert_int_equal(decoder_timeline(d)->n, n);
+        assert_int_equal(d->last->tl.n, n);
     }
     close_decoder(d);
 }
@@ -906,7 +946,7 @@ static void test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean(voi
     fake.nan_pos = 0;
     assert_int_equal(out.finish, END_FAILED);
     assert_non_null(strstr(out.why.msg, "the logit of id 3 is nan"));
-    assert_int_equal(decoder_timeline(d)->n, 0);
+    assert_int_equal(d->last->tl.n, 0);
     out = ask(d, ids, 20, 15, &how, &again);
     assert_int_equal(out.stats.n_cached, 0);
     assert_int_equal(again.ids.n, 10);
@@ -1153,6 +1193,7 @@ static int setup_beside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decode__prompts_with_other_pictures_share_the_text_before_them),
         cmocka_unit_test(test_decode__every_depth_gives_the_same_answer_greedy_or_sampled),
         cmocka_unit_test(test_decode__no_row_and_no_draft_is_beyond_the_longest_answer),
         cmocka_unit_test(test_decode__a_stop_id_ends_the_answer_and_nothing_after_it_stays),

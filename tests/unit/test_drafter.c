@@ -23,7 +23,7 @@ static void begin(struct drafter *d, struct price *p, int room)
         for (int rows = 1; rows <= PRICE_ROWS; rows++)
             price_step_took(p, rows, 1 + 0.02 * (rows - 1));
     drafter_init(d, NULL, ENGINE_MAX_DEPTH, false, p);
-    drafter_begin(d, DRAFTER_AUTO, room, true, ids, TEXT);
+    drafter_begin(d, DRAFTER_AUTO, room, true, spans_text(ids, TEXT));
 }
 
 /* The step of several answers never has one row, so nothing waits for such a step. */

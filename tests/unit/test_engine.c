@@ -164,8 +164,8 @@ static void test_engine__loads_says_ready_and_answers_in_order(void **state)
     fake.hold_load = true;
     log_open(&l, &options);
     assert_null(engine_info(l.g));
-    uint32_t a = engine_submit(l.g, 0, prompt, 5, 5, &how);        /* before the weights are there */
-    uint32_t b = engine_submit(l.g, 0, prompt, 4, 4, &how);
+    uint32_t a = engine_submit(l.g, 0, spans_text(prompt, 5), 5, &how);        /* before the weights are there */
+    uint32_t b = engine_submit(l.g, 0, spans_text(prompt, 4), 4, &how);
     assert_true(a > 0 && b > 0 && a != b);
     fake.hold_load = false;
     wait_for_done(&l, b);
@@ -211,9 +211,9 @@ static void test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it(v
     struct sampling how = {.draft_depth = -1};
     fake.row_us = 300;
     log_open(&l, &endless);
-    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
     how.max_tokens = 5;
-    uint32_t b = engine_submit(l.g, 0, prompt, 5, 0, &how);
+    uint32_t b = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
     while (l.ids[a].n < 10) {
         assert_true(engine_wait(l.g, PATIENCE_MS));
         drain(&l);
@@ -225,7 +225,7 @@ static void test_engine__an_interrupt_ends_the_running_answer_soon_and_only_it(v
     wait_for_done(&l, b);
     assert_int_equal(l.last_done[b].finish, END_LENGTH);
     engine_interrupt(l.g, b);           /* stale */
-    uint32_t c = engine_submit(l.g, 0, prompt, 5, 0, &how);
+    uint32_t c = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
     wait_for_done(&l, c);
     assert_int_equal(l.last_done[c].finish, END_LENGTH);
     assert_int_equal(l.done[a] + l.done[b] + l.done[c], 3);
@@ -242,14 +242,14 @@ static void test_engine__an_interrupt_during_a_slow_prompt_is_noticed_at_once(vo
     fake.row_us = 2000;                 /* 256 rows at once would take half a second */
     log_open_ready(&l, &options);
     fake.hold_pos = 300;                /* however late it is: the prompt is not read */
-    uint32_t a = engine_submit(l.g, 0, ids, 600, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, spans_text(ids, 600), 0, &how);
     while (l.prefill_done[a] < 100) {
         assert_true(engine_wait(l.g, PATIENCE_MS));
         drain(&l);
     }
     interrupt(&l, a);
     assert_int_equal(l.ids[a].n, 0);
-    uint32_t b = engine_submit(l.g, 0, ids, 600, 0, &(struct sampling){.max_tokens = 1});
+    uint32_t b = engine_submit(l.g, 0, spans_text(ids, 600), 0, &(struct sampling){.max_tokens = 1});
     wait_for_done(&l, b);
     assert_int_equal(l.last_done[b].finish, END_LENGTH);
     /* what was computed is not lost, and was at most the chunk of the moment: of 60 ms at 2 ms a row, or more */
@@ -267,7 +267,7 @@ static void test_engine__an_interrupt_does_not_wait_for_a_slow_row(void **state)
     log_open_ready(&l, &options);
     for (int decoding = 0; decoding < 2; decoding++) {
         fake.hold_pos = decoding ? 30 : 8;      /* into an answer, or just behind the prompt */
-        uint32_t a = engine_submit(l.g, 0, ids, 8, 0, &how);
+        uint32_t a = engine_submit(l.g, 0, spans_text(ids, 8), 0, &how);
         while (decoding ? l.ids[a].n < 1 : !l.n_prefill) {
             assert_true(engine_wait(l.g, PATIENCE_MS));
             drain(&l);
@@ -275,7 +275,7 @@ static void test_engine__an_interrupt_does_not_wait_for_a_slow_row(void **state)
         interrupt(&l, a);
         assert_int_equal(l.last_done[a].stats.n_tokens, l.ids[a].n);
         memcpy(ids + 8, decoding ? l.ids[a].data : ids, (size_t)l.ids[a].n * sizeof *ids);
-        uint32_t b = engine_submit(l.g, 0, ids, 8 + l.ids[a].n, 0, &(struct sampling){.max_tokens = 1});
+        uint32_t b = engine_submit(l.g, 0, spans_text(ids, 8 + l.ids[a].n), 0, &(struct sampling){.max_tokens = 1});
         wait_for_done(&l, b);
         assert_int_equal(l.last_done[b].stats.n_cached, decoding ? 8 + l.ids[a].n - 1 : 8);
         assert_int_equal(l.after_done, 0);
@@ -295,7 +295,7 @@ static void test_engine__chunks_grow_again_after_a_slow_start(void **state)
     fake.on_rows = row_takes_50_ms;     /* those that warm up */
     log_open_ready(&l, &options);
     fake.on_rows = NULL;
-    wait_for_done(&l, engine_submit(l.g, 0, ids, 1500, 0, &(struct sampling){.max_tokens = 1}));
+    wait_for_done(&l, engine_submit(l.g, 0, spans_text(ids, 1500), 0, &(struct sampling){.max_tokens = 1}));
     assert_true(l.n_prefill >= 2 && l.n_prefill <= 20);
     log_close(&l);
 }
@@ -316,7 +316,7 @@ static void test_engine__waiting_for_a_processor_makes_no_small_chunks(void **st
     own_time = true;
     log_open_ready(&l, &options);
     fake.on_rows = no_processor_for_100_ms;
-    wait_for_done(&l, engine_submit(l.g, 0, ids, 1500, 0, &(struct sampling){.max_tokens = 1}));
+    wait_for_done(&l, engine_submit(l.g, 0, spans_text(ids, 1500), 0, &(struct sampling){.max_tokens = 1}));
     assert_true(l.n_prefill >= 2 && l.n_prefill <= 20);         /* of one row each there would be 1,500 */
     log_close(&l);
 }
@@ -329,12 +329,12 @@ static void test_engine__a_waiting_submit_can_be_interrupted_at_once(void **stat
     fake.load_steps = 1;
     fake.hold_load = true;
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how), b = engine_submit(l.g, 0, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how), b = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
     engine_interrupt(l.g, b);
     drain(&l);
     assert_int_equal(l.done[b], 1);
     assert_int_equal(l.last_done[b].finish, END_INTERRUPTED);
-    uint32_t c = engine_submit(l.g, 0, prompt, 5, 0, &how);        /* the queue's end is where it should be */
+    uint32_t c = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);        /* the queue's end is where it should be */
     engine_interrupt(l.g, a);
     fake.hold_load = false;
     wait_for_done(&l, c);
@@ -358,7 +358,7 @@ static void test_engine__many_submits_and_interrupts_each_end_once(void **state)
         for (int k = 0; k < 40; k++)
             ids[k] = (int32_t)((r = r * 1103515245u + 12345u) >> 20) % 16;
         how.seed = r;
-        last = engine_submit(l.g, 0, ids, 1 + (int)(r >> 16) % 40, 3, &how);
+        last = engine_submit(l.g, 0, spans_text(ids, 1 + (int)(r >> 16) % 40), 3, &how);
         if (r >> 10 & 1)
             engine_interrupt(l.g, last - (r >> 12) % 4);
         if (i % 8 == 0) {
@@ -401,10 +401,10 @@ static void test_engine__answers_go_on_beside_each_other_and_end_one_by_one(void
     struct sampling how = {.draft_depth = -1}, few = {.max_tokens = 20, .draft_depth = -1};
     fake.row_us = 300;
     open_several(&l, 3);
-    uint32_t a = engine_submit(l.g, 1, prompt, 5, 0, &how), b = engine_submit(l.g, 2, prompt, 4, 0, &how);
+    uint32_t a = engine_submit(l.g, 1, spans_text(prompt, 5), 0, &how), b = engine_submit(l.g, 2, spans_text(prompt, 4), 0, &how);
     wait_for_tokens(&l, b, 3);
     wait_for_tokens(&l, a, 3);
-    uint32_t c = engine_submit(l.g, 3, prompt, 3, 0, &few);
+    uint32_t c = engine_submit(l.g, 3, spans_text(prompt, 3), 0, &few);
     wait_for_done(&l, c);               /* neither waited for the others' ends, */
     assert_int_equal(l.last_done[c].finish, END_LENGTH);
     assert_int_equal(l.done[a] + l.done[b], 0);
@@ -423,12 +423,12 @@ static void test_engine__more_requests_than_places_wait_in_order_and_people_firs
     struct sampling how = {.draft_depth = -1}, patient = {.max_tokens = 3, .patience_ms = 3600000}, person = {.max_tokens = 3};
     fake.row_us = 300;
     open_several(&l, 2);
-    uint32_t a = engine_submit(l.g, 1, prompt, 5, 0, &how), b = engine_submit(l.g, 2, prompt, 4, 0, &how);
+    uint32_t a = engine_submit(l.g, 1, spans_text(prompt, 5), 0, &how), b = engine_submit(l.g, 2, spans_text(prompt, 4), 0, &how);
     wait_for_tokens(&l, a, 1);
     wait_for_tokens(&l, b, 1);
-    uint32_t s = engine_submit(l.g, 3, prompt, 3, 0, &patient), t = engine_submit(l.g, 4, prompt, 3, 0, &patient);
-    uint32_t again = engine_submit(l.g, 1, prompt, 2, 0, &person);     /* a conversation has one answer at a time */
-    uint32_t p = engine_submit(l.g, 5, prompt, 3, 0, &person);
+    uint32_t s = engine_submit(l.g, 3, spans_text(prompt, 3), 0, &patient), t = engine_submit(l.g, 4, spans_text(prompt, 3), 0, &patient);
+    uint32_t again = engine_submit(l.g, 1, spans_text(prompt, 2), 0, &person);     /* a conversation has one answer at a time */
+    uint32_t p = engine_submit(l.g, 5, spans_text(prompt, 3), 0, &person);
     interrupt(&l, b);
     wait_for_done(&l, t);
     assert_true(l.place[b] < l.place[p] && l.place[p] < l.place[s] && l.place[s] < l.place[t]);
@@ -448,25 +448,25 @@ static void test_engine__patience_comes_to_its_end(void **state)
     int32_t ids[4500] = {0};
     fake.row_us = 200;
     open_several(&l, 2);
-    uint32_t a = engine_submit(l.g, 1, prompt, 5, 0, &how), b = engine_submit(l.g, 2, prompt, 4, 0, &how);
+    uint32_t a = engine_submit(l.g, 1, spans_text(prompt, 5), 0, &how), b = engine_submit(l.g, 2, spans_text(prompt, 4), 0, &how);
     wait_for_tokens(&l, a, 1);
     wait_for_tokens(&l, b, 1);
-    uint32_t s = engine_submit(l.g, 3, prompt, 3, 0, &impatient);
+    uint32_t s = engine_submit(l.g, 3, spans_text(prompt, 3), 0, &impatient);
     const int64_t came = clock_ns();
     while (clock_ms_since(came) < 2)
         usleep(1000);
-    uint32_t p = engine_submit(l.g, 4, prompt, 3, 0, &person);
+    uint32_t p = engine_submit(l.g, 4, spans_text(prompt, 3), 0, &person);
     interrupt(&l, b);
     wait_for_done(&l, s);
     wait_for_done(&l, p);
     assert_true(l.place[s] < l.place[p]);       /* in the queue, */
     interrupt(&l, a);
     fake.row_us = 50;
-    s = engine_submit(l.g, 3, ids, 1500, 0, &impatient);
+    s = engine_submit(l.g, 3, spans_text(ids, 1500), 0, &impatient);
     const int64_t came_again = clock_ns();
     while (clock_ms_since(came_again) < 2)
         usleep(1000);
-    p = engine_submit(l.g, 4, ids, 4500, 0, &person);
+    p = engine_submit(l.g, 4, spans_text(ids, 4500), 0, &person);
     wait_for_done(&l, s);
     wait_for_done(&l, p);
     assert_true(l.place[s] < l.place[p]);       /* and when both read their prompts: they take turns, so the shorter one ends first */
@@ -482,9 +482,9 @@ static void test_engine__a_long_prompt_holds_nobody_up(void **state)
     int32_t ids[1500] = {0};
     fake.row_us = 200;
     open_several(&l, 2);
-    uint32_t a = engine_submit(l.g, 1, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 1, spans_text(prompt, 5), 0, &how);
     wait_for_tokens(&l, a, 1);
-    uint32_t b = engine_submit(l.g, 2, ids, 1500, 0, &(struct sampling){.max_tokens = 1});
+    uint32_t b = engine_submit(l.g, 2, spans_text(ids, 1500), 0, &(struct sampling){.max_tokens = 1});
     const int n = l.ids[a].n;
     wait_for_done(&l, b);
     assert_true(l.ids[a].n >= n + 5);
@@ -523,7 +523,7 @@ static uint32_t ask(struct log *l, uint64_t name, int n)
     int32_t *ids = calloc((size_t)n, sizeof *ids);
     for (int i = 0; i < n; i++)
         ids[i] = (int32_t)(i * 7 + (int)name) % 16;
-    uint32_t serial = engine_submit(l->g, name, ids, n, n - 2, &how);
+    uint32_t serial = engine_submit(l->g, name, spans_text(ids, n), n - 2, &how);
     free(ids);
     return serial;
 }
@@ -570,6 +570,35 @@ static void test_engine__all_conversations_are_saved(void **state)
     for (uint64_t name = 1; name <= N; name++)
         assert_true(l.restored[name] >= 398);
     log_close(&l);
+}
+
+/* The same ids with another picture share only the text before it. */
+static void test_engine__a_conversation_comes_back_with_its_picture(void **state)
+{
+    enum { PROMPT = 300, AT = 100 };
+    const struct picture seen[] = {{.first = AT, .n = 60, .h = 6, .w = 10, .hash = {5, 6}}, {.first = AT, .n = 60, .h = 6, .w = 10, .hash = {5, 7}}};
+    const struct sampling how = {.max_tokens = 3};
+    struct log l;
+    int32_t ids[PROMPT + 50];
+    (void)state;
+    for (int i = 0; i < PROMPT + 50; i++)
+        ids[i] = i * 7 % 16;
+    open_several(&l, 2);
+    uint32_t serial = engine_submit(l.g, 1, (struct spans){ids, PROMPT, seen, 1}, PROMPT - 2, &how);
+    wait_for_done(&l, serial);
+    engine_save(l.g, 1, file_of(1));
+    log_close(&l);
+    for (int other = 0; other < 2; other++) {
+        open_several(&l, 2);
+        engine_restore(l.g, 1, file_of(1));
+        serial = engine_submit(l.g, 1, (struct spans){ids, PROMPT + 50, seen + other, 1}, PROMPT + 48, &how);
+        wait_for_done(&l, serial);
+        assert_true(l.restored[1] >= PROMPT - 2);
+        assert_true(other ? !l.last_done[serial].stats.n_cached : l.last_done[serial].stats.n_cached >= PROMPT - 2);
+        if (other)
+            assert_int_equal(l.last_done[serial].stats.refill.common, AT);
+        log_close(&l);
+    }
 }
 
 /* The newer of two waiting saves of a conversation is made; a conversation that is not resident has nothing to save. */
@@ -769,11 +798,11 @@ static uint32_t with_one_away(struct log *l)
     engine_keep(l->g, 1, file_of(1));
     talk(l, 1, BACK);
     for (uint64_t name = 2; name <= PLACES; name++)
-        talk(l, name, 70);
-    const uint32_t goes_on = engine_submit(l->g, OTHER, prompt, 5, 5, &how);
+        talk(l, name, 200);             /* dearer than the first one, which has a file */
+    const uint32_t goes_on = engine_submit(l->g, OTHER, spans_text(prompt, 5), 5, &how);
     wait_for_saved(l, 1, 1);
-    talk(l, 2, 80);                     /* the others were asked for after the first one */
-    talk(l, 3, 80);
+    talk(l, 2, 210);
+    talk(l, 3, 210);
     return goes_on;
 }
 
@@ -792,7 +821,7 @@ static void test_engine__a_conversation_that_comes_back_holds_up_nobody(void **s
     const uint32_t back = ask(&l, 1, BACK + 100);
     disk_read_asked();
     goes_on(&l, other, 100);
-    assert_true(talk(&l, 3, 90) > 0);
+    assert_true(talk(&l, 3, 220) > 0);
     goes_on(&l, other, 100);
     assert_false(l.done[back]);
     disk_reads_fast();
@@ -927,7 +956,7 @@ static void test_engine__a_save_does_not_touch_a_file_that_is_read(void **state)
     talk(&l, 1, BACK);
     engine_save(l.g, 1, file_of(1));
     wait_for_saved(&l, 1, 1);
-    talk(&l, 2, 70);
+    talk(&l, 2, BACK + 100);            /* dearer than the first one, which gives up its place */
     disk_reads_slow();
     engine_restore(l.g, 3, file_of(1));
     disk_read_asked();
@@ -958,14 +987,14 @@ static void test_engine__reading_ahead_waits_for_what_comes_back(void **state)
     engine_interrupt(l.g, other);
     talk(&l, 3, 90);                    /* then it has ended */
     fake.reached = 0;
-    engine_read_ahead(l.g, 1, ids, BACK + 300, BACK + 290);
+    engine_read_ahead(l.g, 1, spans_text(ids, BACK + 300), BACK + 290);
     while (!l.restored[1]) {
         assert_true(engine_wait(l.g, PATIENCE_MS));
         drain(&l);
     }
     while (fake.reached < (BACK + 300) / 64 * 64)
         usleep(1000);
-    const uint32_t serial = engine_submit(l.g, 1, ids, BACK + 400, BACK + 390, &how);
+    const uint32_t serial = engine_submit(l.g, 1, spans_text(ids, BACK + 400), BACK + 390, &how);
     wait_for_done(&l, serial);
     assert_true(l.last_done[serial].stats.n_cached >= (BACK + 300) / 64 * 64);
     assert_true(l.last_done[serial].stats.n_ahead > 64);
@@ -979,7 +1008,7 @@ static void test_engine__a_device_fault_ends_all_answers(void **state)
     struct sampling how = {.draft_depth = -1};
     fake.fault_pos = 300;
     open_several(&l, 2);
-    uint32_t a = engine_submit(l.g, 1, prompt, 5, 0, &how), b = engine_submit(l.g, 2, prompt, 4, 0, &how);
+    uint32_t a = engine_submit(l.g, 1, spans_text(prompt, 5), 0, &how), b = engine_submit(l.g, 2, spans_text(prompt, 4), 0, &how);
     wait_for_done(&l, a);
     wait_for_done(&l, b);
     assert_int_equal(l.last_done[a].finish, END_FAILED);
@@ -998,8 +1027,8 @@ static void test_engine__closing_does_not_wait_for_weights_and_answers(void **st
         fake.load_step_us = 5000;
         fake.row_us = 2000;
         log_open(&l, &endless);
-        uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
-        engine_submit(l.g, 0, prompt, 5, 0, &how);
+        uint32_t a = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
+        engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
         while (decoding ? l.ids[a].n < 3 : l.n_loading < 2) {
             assert_true(engine_wait(l.g, PATIENCE_MS));
             drain(&l);
@@ -1017,13 +1046,13 @@ static void test_engine__a_checkpoint_that_fails_to_load_is_fatal_and_answers_ev
     struct sampling how = {.max_tokens = 5};
     fake.load_error = "model.safetensors: tensor x is [2], expected [3]";
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
     while (!l.fatal) {
         assert_true(engine_wait(l.g, PATIENCE_MS));
         drain(&l);
     }
     assert_string_equal(l.why, fake.load_error);
-    uint32_t b = engine_submit(l.g, 0, prompt, 5, 0, &how);
+    uint32_t b = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
     wait_for_done(&l, a);
     wait_for_done(&l, b);
     assert_int_equal(l.last_done[a].finish, END_FAILED);
@@ -1040,7 +1069,7 @@ static void test_engine__a_device_fault_is_fatal(void **state)
     struct sampling how = {.max_tokens = 50};
     fake.fault_pos = 20;
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how), b = engine_submit(l.g, 0, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how), b = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
     while (!l.fatal) {
         assert_true(engine_wait(l.g, PATIENCE_MS));
         drain(&l);
@@ -1061,11 +1090,11 @@ static void test_engine__a_refused_prompt_says_why_and_the_engine_lives_on(void 
     int32_t ids[2100] = {0}, far = 99;
     log_open(&l, &options);
     uint32_t s[] = {
-        engine_submit(l.g, 0, NULL, 0, 0, &how),
-        engine_submit(l.g, 0, ids, 2100, 0, &how),
-        engine_submit(l.g, 0, &far, 1, 0, &how),
-        engine_submit(l.g, 0, ids, 5, 0, &bad),
-        engine_submit(l.g, 0, ids, 5, 0, &how),
+        engine_submit(l.g, 0, (struct spans){0}, 0, &how),
+        engine_submit(l.g, 0, spans_text(ids, 2100), 0, &how),
+        engine_submit(l.g, 0, spans_text(&far, 1), 0, &how),
+        engine_submit(l.g, 0, spans_text(ids, 5), 0, &bad),
+        engine_submit(l.g, 0, spans_text(ids, 5), 0, &how),
     };
     const char *why[] = {"the prompt is empty", "the prompt has 2100 tokens, the context holds 2000", "id 99, expected 0 to 15",
                          "temperature is nan"};
@@ -1086,14 +1115,14 @@ static void test_engine__going_back_into_the_middle_of_an_answer_computes_little
     struct sampling how = {.max_tokens = 1500, .draft_depth = -1};
     int32_t ids[5 + 1500];
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, 0, prompt, 5, 5, &how);
+    uint32_t a = engine_submit(l.g, 0, spans_text(prompt, 5), 5, &how);
     wait_for_done(&l, a);
     memcpy(ids, prompt, sizeof prompt);
     memcpy(ids + 5, l.ids[a].data, 1500 * sizeof *ids);
     how.max_tokens = 20;
     for (int cut = 1490; cut > 600; cut -= 300) {
         how.n_answer_prefix = cut;
-        uint32_t b = engine_submit(l.g, 0, ids, 5 + cut, 5, &how);
+        uint32_t b = engine_submit(l.g, 0, spans_text(ids, 5 + cut), 5, &how);
         wait_for_done(&l, b);
         assert_true(l.last_done[b].stats.n_cached > cut - 530);
         assert_memory_equal(l.ids[b].data, ids + 5 + cut, (cut < 1480 ? 20 : 10) * sizeof *ids);
@@ -1113,7 +1142,7 @@ static struct stats take_turn(struct log *l, uint64_t name, const int32_t *path,
     int32_t ids[500];
     memcpy(ids, path, (size_t)rejoins_at[i] * sizeof *ids);
     ids[rejoins_at[i]] = ids[rejoins_at[i] + 1] = path[rejoins_at[i]] ^ 1;
-    uint32_t a = engine_submit(l->g, name, ids, rejoins_at[i] + 2, rejoins_at[i], &how);
+    uint32_t a = engine_submit(l->g, name, spans_text(ids, rejoins_at[i] + 2), rejoins_at[i], &how);
     wait_for_done(l, a);
     said->n = 0;
     ids_append(said, l->ids[a].data, l->ids[a].n);
@@ -1178,25 +1207,25 @@ static void test_engine__a_submit_ends_the_reading_ahead_at_any_point(void **sta
         other[i] = i * 5 % 16;
     }
     log_open(&plain, &options);
-    uint32_t want = engine_submit(plain.g, 0, ids, 700, 690, &how);
+    uint32_t want = engine_submit(plain.g, 0, spans_text(ids, 700), 690, &how);
     wait_for_done(&plain, want);
     fake.row_us = 20;
     log_open(&l, &options);
     for (int round = 0; round < 40; round++) {
-        engine_read_ahead(l.g, 0, other, 700, 700);        /* so that there is something to read each time */
+        engine_read_ahead(l.g, 0, spans_text(other, 700), 700);        /* so that there is something to read each time */
         usleep((useconds_t)(round % 8 * 1000));
-        engine_read_ahead(l.g, 0, ids, 680, 680);
+        engine_read_ahead(l.g, 0, spans_text(ids, 680), 680);
         usleep((useconds_t)(round / 8 * 3000));
         if (round % 3 == 0)
-            engine_read_ahead(l.g, 0, NULL, 0, 0);
-        uint32_t a = engine_submit(l.g, 0, ids, 700, 690, &how);
+            engine_read_ahead(l.g, 0, (struct spans){0}, 0);
+        uint32_t a = engine_submit(l.g, 0, spans_text(ids, 700), 690, &how);
         wait_for_done(&l, a);
         assert_int_equal(l.last_done[a].finish, END_LENGTH);
         assert_int_equal(l.ids[a].n, 10);
         assert_memory_equal(l.ids[a].data, plain.ids[want].data, 10 * sizeof *ids);
     }
     assert_int_equal(l.after_done, 0);
-    engine_read_ahead(l.g, 0, other, 700, 700);            /* and closing does not wait for it */
+    engine_read_ahead(l.g, 0, spans_text(other, 700), 700);            /* and closing does not wait for it */
     log_close(&l);
     log_close(&plain);
 }
@@ -1212,9 +1241,9 @@ static void test_engine__what_was_read_ahead_is_counted(void **state)
     int most = 0;
     for (int i = 0; i < 100 && most < 256; i++) {       /* nothing tells when it has ended: a submit that comes too soon ends it */
         ids[0] = i % 16;
-        engine_read_ahead(l.g, 0, ids, 290, 290);
+        engine_read_ahead(l.g, 0, spans_text(ids, 290), 290);
         usleep(1000u << (i < 10 ? i : 10));
-        a = engine_submit(l.g, 0, ids, 300, 295, &how);
+        a = engine_submit(l.g, 0, spans_text(ids, 300), 295, &how);
         wait_for_done(&l, a);
         assert_int_equal(l.last_done[a].stats.n_ahead, l.last_done[a].stats.n_cached);
         most = l.last_done[a].stats.n_ahead;
@@ -1227,7 +1256,7 @@ static void test_engine__what_was_read_ahead_is_counted(void **state)
 static struct refill refill_of(struct log *l, uint64_t name, const int32_t *ids, int n, int snapshot_pos)
 {
     struct sampling how = {.max_tokens = 2, .draft_depth = 0};
-    uint32_t a = engine_submit(l->g, name, ids, n, snapshot_pos, &how);
+    uint32_t a = engine_submit(l->g, name, spans_text(ids, n), snapshot_pos, &how);
     wait_for_done(l, a);
     return l->last_done[a].stats.refill;
 }
@@ -1239,7 +1268,7 @@ static void test_engine__what_is_read_again_has_a_reason(void **state)
     struct engine_options o = options;
     int32_t ids[900];
     for (int i = 0; i < 900; i++)
-        ids[i] = i % 16;
+        ids[i] = 2 + i % 14;            /* no message ends */
     o.n_sequences = 1;
     log_open(&l, &o);
     struct refill r = refill_of(&l, 7, ids, 300, 300);
@@ -1274,7 +1303,7 @@ static void test_engine__what_was_read_again_ahead_has_a_reason_too(void **state
     log_open(&l, &options);
     refill_of(&l, 7, ids, 600, 600);
     ids[400] ^= 1;
-    engine_read_ahead(l.g, 7, ids, 512, 512);
+    engine_read_ahead(l.g, 7, spans_text(ids, 512), 512);
     usleep(20000);                      /* whether it has begun or not, the reason is the same */
     struct refill r = refill_of(&l, 7, ids, 700, 700);
     assert_true(r.happened && r.resident && r.common == 400 && r.pos == 0);
@@ -1294,7 +1323,7 @@ static void test_engine__bias_is_copied_and_bans(void **state)
     }
     struct sampling how = {.max_tokens = 8, .temperature = 1, .bias_ids = ids, .bias = bias, .n_bias = 15};
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
     memset(ids, 0xff, sizeof ids);
     memset(bias, 0, sizeof bias);
     wait_for_done(&l, a);
@@ -1312,7 +1341,7 @@ static void test_engine__padding_ids_are_never_picked(void **state)
     log_open(&l, &options);
     for (int i = 0; i < 3; i++) {
         struct sampling how = {.max_tokens = 100, .temperature = i ? 5 : 0, .top_k = i == 2 ? 16 : 0, .draft_depth = 2, .n_ids = 11};
-        uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
+        uint32_t a = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
         wait_for_done(&l, a);
         assert_int_equal(l.ids[a].n, 100);
         for (int k = 0; k < 100; k++)
@@ -1357,7 +1386,7 @@ static void test_engine__a_model_without_mtp_drafts_nothing(void **state)
     struct sampling how = {.max_tokens = 10, .draft_depth = -1};
     fake.no_mtp = true;
     log_open(&l, &options);
-    uint32_t a = engine_submit(l.g, 0, prompt, 5, 0, &how);
+    uint32_t a = engine_submit(l.g, 0, spans_text(prompt, 5), 0, &how);
     wait_for_done(&l, a);
     assert_int_equal(engine_info(l.g)->draft_depth, 0);
     assert_int_equal(l.last_done[a].stats.n_steps, 9);
@@ -1382,6 +1411,7 @@ int main(void)
         cmocka_unit_test_setup(test_engine__patience_comes_to_its_end, reset),
         cmocka_unit_test_setup(test_engine__a_long_prompt_holds_nobody_up, reset),
         cmocka_unit_test_setup_teardown(test_engine__all_conversations_are_saved, with_files, without_files),
+        cmocka_unit_test_setup_teardown(test_engine__a_conversation_comes_back_with_its_picture, with_files, without_files),
         cmocka_unit_test_setup_teardown(test_engine__a_save_that_came_too_late_holds_nobody_up, with_files, without_files),
         cmocka_unit_test_setup_teardown(test_engine__a_restore_waits_for_the_save_of_the_same_file, with_files, without_files),
         cmocka_unit_test_setup_teardown(test_engine__saves_of_one_conversation_take_each_others_place, with_files, without_files),

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "ui/tui/excerpt.h"
+#include "ui/tui/find.h"
 
 static const struct { const char *text, *found; } rows[] = {
     {"see https://a.b/c.", "https://a.b/c "},

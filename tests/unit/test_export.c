@@ -24,7 +24,7 @@ static void fill(struct transcript *t)
     transcript_add(t, ROLE_USER, "another beginning", 17);
     transcript_cut(t, 0);
     struct entry *m = transcript_add(t, ROLE_USER, "When is\n@now?", 13);
-    entry_file(m, text("now"), 3, text("12h"));
+    entry_attach(m, &(struct entry_file){.path = text("now"), .bytes = 3, .text = text("12h")});
     m = transcript_add(t, ROLE_ASSISTANT, "", 0);
     entry_reasoning(m, "I look.\n\nAt it.", 15);
     entry_call(m, "", "clock", "{\"zone\": \"UTC\"}", 15);

@@ -9,15 +9,12 @@ static struct pane *pane(void)
 
 static const char *source(int item)
 {
-    static struct buf text;
-    buf_reset(&text);
-    pane_source(pane(), item, &text);
-    return buf_str(&text);
+    return buf_str(&pane()->items.at[item].source);
 }
 
-#define assert_item(i, kind, message, text) do { \
-    assert_int_equal(pane_kind(pane(), i), kind); \
-    assert_int_equal(pane_message(pane(), i), message); \
+#define assert_item(i, of_kind, of_message, text) do { \
+    assert_int_equal(pane()->items.at[i].kind, of_kind); \
+    assert_int_equal(pane()->items.at[i].message, of_message); \
     assert_string_equal(source(i), text); } while (0)
 
 static void test_feed__a_turn_becomes_a_message_a_thought_and_an_answer(void **state)
@@ -28,7 +25,7 @@ static void test_feed__a_turn_becomes_a_message_a_thought_and_an_answer(void **s
     stage_open();
     stage_say("Hi");
     stage_answer();
-    assert_int_equal(pane_n(pane()), 3);
+    assert_int_equal(pane()->items.n, 3);
     assert_item(0, ITEM_USER, 0, "Hi");
     assert_item(1, ITEM_REASONING, 1, "Easy.");
     assert_item(2, ITEM_ANSWER, 1, "Hello.");
@@ -46,16 +43,16 @@ static void test_feed__what_streamed_in_is_what_a_load_would_show(void **state)
     stage_open();
     stage_say("2+3?");
     stage_answer();
-    int n = pane_n(pane());
+    int n = pane()->items.n;
     struct buf streamed = {0}, loaded = {0};
     for (int i = 0; i < n; i++)
-        buf_addf(&streamed, "%d %d %s\n", pane_kind(pane(), i), pane_message(pane(), i), source(i));
+        buf_addf(&streamed, "%d %d %s\n", pane()->items.at[i].kind, pane()->items.at[i].message, source(i));
     feed_sync(&stage.app.host.feed);                         /* finds nothing to change */
-    assert_int_equal(pane_n(pane()), n);
+    assert_int_equal(pane()->items.n, n);
     pane_reset(pane());
     feed_sync(&stage.app.host.feed);                         /* makes all of it */
-    for (int i = 0; i < pane_n(pane()); i++)
-        buf_addf(&loaded, "%d %d %s\n", pane_kind(pane(), i), pane_message(pane(), i), source(i));
+    for (int i = 0; i < pane()->items.n; i++)
+        buf_addf(&loaded, "%d %d %s\n", pane()->items.at[i].kind, pane()->items.at[i].message, source(i));
     assert_string_equal(loaded.data, streamed.data);
     assert_int_equal(n, 6);
     assert_item(5, ITEM_ANSWER, 3, "It is 5.");
@@ -77,7 +74,7 @@ static void test_feed__another_answer_takes_the_place_of_the_first_and_is_counte
     stage_answer();
     stage_keys("Alt-V r");
     stage_answer();
-    assert_int_equal(pane_n(pane()), 2);
+    assert_int_equal(pane()->items.n, 2);
     assert_item(1, ITEM_ANSWER, 1, "Two.");
     assert_shows("<2/2>");
     stage_keys("Alt-V Left");
@@ -120,10 +117,10 @@ static void test_feed__what_was_taken_back_leaves_the_screen_and_returns_to_the_
     stage_open();
     stage_say("Never mind");
     stage_answer();
-    assert_int_equal(pane_n(pane()), 1);
+    assert_int_equal(pane()->items.n, 1);
     stage_key("Ctrl-C");
     stage_answer();
-    assert_int_equal(pane_n(pane()), 0);
+    assert_int_equal(pane()->items.n, 0);
     assert_string_equal(stage_draft(), "Never mind");
     stage_end();
 }
@@ -146,7 +143,7 @@ static void test_feed__notes_above_stay_when_the_path_changes_below(void **state
     assert_item(1, ITEM_USER, 0, "A");
     assert_item(2, ITEM_ANSWER, 1, "One.");
     assert_item(3, ITEM_OUTPUT, -1, "taken back: B");
-    assert_int_equal(pane_n(pane()), 4);
+    assert_int_equal(pane()->items.n, 4);
     stage_end();
 }
 
@@ -165,7 +162,7 @@ static void test_feed__a_stopped_answer_goes_on_in_its_place(void **state)
     assert_shows("Enter continues");
     stage_key("Enter");
     stage_answer();
-    assert_int_equal(pane_n(pane()), 2);
+    assert_int_equal(pane()->items.n, 2);
     assert_item(1, ITEM_ANSWER, 1, "One, two, three.");
     stage_end();
 }

@@ -470,6 +470,34 @@ static void test_gate__what_is_found_in_the_text_is_verified_while_it_is_right(v
     assert_int_equal(verified(&g, 20), 0);
 }
 
+/* Text that must come costs nothing to make, but only so much of it there is, and the model may split it otherwise. */
+static void test_gate__forced_text_is_verified_while_the_model_splits_it_so(void **state)
+{
+    (void)state;
+    struct price p = {0};
+    struct gate g;
+    gate_init(&g, ENGINE_MAX_DEPTH, &p);
+    for (int i = 0; i < 20; i++) {
+        price_step_took(&p, 1, 10);
+        price_drafts_took(&p, 1, 1, 1);
+    }
+    struct offers o = {.room = 1 << 20, .n_forced = 5};
+    assert_int_equal(gate_decide(&g, &o).source, DRAFT_GUIDE);
+    assert_int_equal(gate_decide(&g, &o).rows, 6);
+    o.room = 3;
+    assert_int_equal(gate_decide(&g, &o).rows, 3);
+    o.room = 1 << 20;
+    o.match = 20;                       /* what is found is right less often */
+    for (int i = 0; i < 10; i++)
+        gate_learn_found(&g, 20, 1, 2);
+    assert_int_equal(gate_decide(&g, &o).source, DRAFT_GUIDE);
+    for (int i = 0; i < 20; i++)
+        gate_learn_forced(&g, 0, 1);
+    assert_int_not_equal(gate_decide(&g, &o).source, DRAFT_GUIDE);
+    o = (struct offers){.room = 1, .n_forced = 5};
+    assert_int_equal(gate_decide(&g, &o).rows, 1);
+}
+
 /* Takes a step of several answers after which no draft is made. */
 static void test_gate__a_run_for_no_answers_takes_no_time(void **state)
 {
@@ -509,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_gate__a_first_step_that_was_cold_is_found_out),
         cmocka_unit_test(test_gate__a_first_measurement_that_was_disturbed_is_found_out),
         cmocka_unit_test(test_gate__what_is_found_in_the_text_is_verified_while_it_is_right),
+        cmocka_unit_test(test_gate__forced_text_is_verified_while_the_model_splits_it_so),
         cmocka_unit_test(test_gate__a_run_for_no_answers_takes_no_time),
         cmocka_unit_test(test_gate__no_drafts_are_made_where_there_may_be_none),
     };

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/unicode.h"
-#include "ui/tui/glyph.h"
+#include "ui/tui/cells.h"
 
 #define FFFD "\xEF\xBF\xBD"
 #define ZWJ  "\xE2\x80\x8D"

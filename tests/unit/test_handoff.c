@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <dirent.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <cmocka.h>
@@ -172,10 +173,37 @@ static void test_handoff__a_pager_gets_harmless_text(void **state)
     assert_string_equal(e.msg, "false ended with status 1");
 }
 
+static void test_handoff__a_file_opens_in_the_program_of_the_desktop(void **state)
+{
+    (void)state;
+    static const char opener[] = "#!/bin/sh\nprintf %s \"$1\" > \"$Q35_TEST_DIR/seen.new\" && mv \"$Q35_TEST_DIR/seen.new\" \"$Q35_TEST_DIR/seen\"\n";
+    char path[128], seen[128], *was = strdup(getenv("PATH"));
+    struct buf with = {0}, name = {0};
+    snprintf(path, sizeof path, "%s/xdg-open", dir.path);
+    snprintf(seen, sizeof seen, "%s/seen", dir.path);
+    assert_true(tmpdir_put(&dir, "xdg-open", opener, sizeof opener - 1) && !chmod(path, 0700));
+    buf_addf(&with, "%s:%s", dir.path, was);
+    setenv("PATH", with.data, 1);
+    assert_true(handoff_open("a $(b) 'c.png", &e));
+    for (int i = 0; i < 2000 && access(seen, F_OK); i++)
+        usleep(5000);
+    assert_true(file_read(&name, seen, 100, &e));
+    assert_string_equal(name.data, "a $(b) 'c.png");
+    tmpdir_drop(&dir, "xdg-open");
+    setenv("PATH", dir.path, 1);
+    assert_false(handoff_open("x.png", &e));
+    assert_string_equal(e.msg, "no program opens files here: xdg-open (xdg-utils) is not installed");
+    setenv("PATH", was, 1);
+    free(was);
+    buf_free(&with);
+    buf_free(&name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(test_handoff__##name, setup, teardown)
+        T(a_file_opens_in_the_program_of_the_desktop),
         T(gives_the_draft_and_takes_the_text),
         T(visual_goes_first),
         T(a_file_made_anew_and_an_emptied_one_are_read),

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,20 +70,23 @@ static void copy_dir(const char *from, const char *to)
     closedir(d);
 }
 
-static bool build_into(const char *int4, const char *fp8, const char *out, bool compact, struct hybrid_report *r, struct err *e)
+enum { LINKED, COMPACT, QUALITY };      /* QUALITY is added to one of the others */
+
+static bool build_into(const char *int4, const char *fp8, const char *out, int how, struct hybrid_report *r, struct err *e)
 {
     struct source s;
     source_open_dir(&s, fp8);
-    bool ok = hybrid_build(int4, &s, &(struct hybrid_options){.out = out, .program = "test", .compact = compact}, r, e);
+    const struct hybrid_options o = {.out = out, .program = "test", .compact = how & COMPACT, .quality = how & QUALITY};
+    bool ok = hybrid_build(int4, &s, &o, r, e);
     source_close(&s);
     return ok;
 }
 
-static void must_build(const char *int4, const char *fp8, const char *out, bool compact)
+static void must_build(const char *int4, const char *fp8, const char *out, int how)
 {
     struct hybrid_report r;
     struct err e = {0};
-    if (!build_into(int4, fp8, out, compact, &r, &e))
+    if (!build_into(int4, fp8, out, how, &r, &e))
         fail_msg("%s", e.msg);
     assert_int_equal(r.state, HYBRID_BUILT);
     hybrid_report_free(&r);
@@ -148,6 +152,111 @@ static void test_hybrid__from_golden_int4_and_an_fp8_donor_it_computes_what_the_
         free(want), free(before);
         stop_hub(&p);
     }
+}
+
+/* ---- with attention and out projections from the FP8 release */
+
+static float e4m3(uint8_t code)
+{
+    const int exponent = code >> 3 & 15, mantissa = code & 7;
+    const float size = exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : ldexpf((float)mantissa, -9);
+    return code & 128 ? -size : size;
+}
+
+struct twin_source { const uint8_t *codes, *scales; uint64_t cols; };           /* scales NULL: the bytes as they are */
+
+/* fp32 numbers for an FP8 matrix with scales in BF16 for blocks of 128 by 128. */
+static bool twin_make(const struct tensor_out *t, uint64_t at, uint64_t n, uint8_t *dst, struct err *e)
+{
+    const struct twin_source *s = t->source;
+    (void)e;
+    if (!s->scales) {
+        memcpy(dst, s->codes + at, n);
+        return true;
+    }
+    for (uint64_t i = at; i < at + n; i++) {
+        const uint64_t k = i / 4, row = k / s->cols, col = k % s->cols, block = row / 128 * ((s->cols + 127) / 128) + col / 128;
+        const uint32_t bits = (uint32_t)s->scales[2 * block] << 16 | (uint32_t)s->scales[2 * block + 1] << 24;
+        float scale, value;
+        memcpy(&scale, &bits, 4);
+        value = e4m3(s->codes[k]) * scale;
+        dst[i - at] = ((const uint8_t *)&value)[i % 4];
+    }
+    return true;
+}
+
+/* Writes the checkpoint with attention and out projections in fp32, into a directory that is there. */
+static void write_twin(const char *from, const char *to)
+{
+    struct shards s;
+    struct err e = {0};
+    char path[256], config[256];
+    assert_true(shards_open(&s, from, &e));
+    struct tensor_out *all = calloc((size_t)s.n, sizeof *all), **list = calloc((size_t)s.n, sizeof *list);
+    struct twin_source *sources = calloc((size_t)s.n, sizeof *sources);
+    assert_true(all && list && sources);
+    int n = 0;
+    for (int i = 0; i < s.n; i++) {
+        const struct shard_tensor *t = &s.list[i];
+        const bool turned = donor_is_quality(t->name) && t->t->dtype == DT_F8_E4M3;
+        if (donor_is_quality(t->name) && strstr(t->name, "_scale_inv"))
+            continue;
+        sources[n] = (struct twin_source){.codes = safetensors_data(shards_file(&s, t), t->t), .cols = t->t->shape[1]};
+        all[n] = (struct tensor_out){.name = t->name, .dtype = turned ? DT_F32 : t->t->dtype, .n_dims = t->t->n_dims, .source = &sources[n]};
+        memcpy(all[n].shape, t->t->shape, sizeof all[n].shape);
+        if (turned) {
+            snprintf(path, sizeof path, "%s_scale_inv", t->name);
+            const struct shard_tensor *scale = shards_find(&s, path);
+            assert_non_null(scale);
+            sources[n].scales = safetensors_data(shards_file(&s, scale), scale->t);
+        }
+        list[n] = &all[n];
+        n++;
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors", to);
+    struct file_out f = {.path = path, .tensors = list, .n_tensors = n};
+    assert_true(safetensors_write(&f, 1, &(struct write_options){.n_threads = 2, .make = twin_make}, &e));
+    snprintf(path, sizeof path, "%s/config.json", from);
+    snprintf(config, sizeof config, "%s/config.json", to);
+    assert_true(place_file(path, config, true, NULL, &e));
+    free(all), free(list), free(sources);
+    shards_close(&s);
+}
+
+static void test_hybrid__for_quality_it_computes_with_attention_and_out_projections_of_the_fp8_release(void **state)
+{
+    (void)state;
+    struct place p;
+    struct hybrid_report r;
+    struct err e = {0};
+    size_t n, k;
+    char twin[200];
+    start(&p);
+    donor_write_parts(p.fp8, "tests/data/model/g1/hybrid", true, NULL);
+    must_build("tests/data/model/g1/int4", p.fp8, p.out, QUALITY);
+    must_build("tests/data/model/g1/int4", p.fp8, p.other, QUALITY | COMPACT);
+    float *found = logits_of(p.out, &n), *compact = logits_of(p.other, &k), *plain = logits_of("tests/data/model/g1/hybrid", &k);
+    assert_memory_equal(found, compact, n * sizeof *found);
+    assert_memory_not_equal(found, plain, n * sizeof *found);
+    snprintf(twin, sizeof twin, "%s/twin", p.dir);
+    assert_int_equal(mkdir(twin, 0755), 0);
+    write_twin(p.other, twin);
+    float *want = logits_of(twin, &k), largest = 0, off = 0;
+    assert_int_equal(n, k);
+    for (size_t i = 0; i < n; i++) {
+        largest = fmaxf(largest, fabsf(want[i]));
+        off = fmaxf(off, fabsf(want[i] - found[i]));
+    }
+    printf("logits up to %g, off by at most %g\n", largest, off);
+    assert_true(off <= 1e-4f * largest);
+    assert_true(build_into("tests/data/model/g1/int4", p.fp8, p.out, QUALITY, &r, &e));
+    assert_int_equal(r.state, HYBRID_THERE);
+    hybrid_report_free(&r);
+    assert_false(build_into("tests/data/model/g1/int4", p.fp8, p.out, LINKED, &r, &e));
+    assert_non_null(strstr(e.msg, "with other options (linked quality; now linked)"));
+    hybrid_report_free(&r);
+    free(found), free(compact), free(plain), free(want);
+    stop_hub(&p);
 }
 
 static json_t *read_index(const char *dir)
@@ -319,23 +428,25 @@ static void test_hybrid__of_an_fp8_checkpoint_of_35b_geometry_little_more_than_t
 static void test_hybrid__killed_at_random_moments_a_later_run_completes_it(void **state)
 {
     (void)state;
+    static const int ways[] = {LINKED, QUALITY | COMPACT};
     const int n_kills = emulated() ? 10 : 60;
-    for (int compact = 0; compact < 2; compact++) {
+    for (int way = 0; way < 2; way++) {
+        const int how = ways[way];
         struct place p;
         struct stat st;
         unsigned seed = 7;
         int n_ended = 0;
         start(&p);
-        donor_write(p.fp8, "tests/data/model/g1/hybrid", NULL);
+        donor_write_parts(p.fp8, "tests/data/model/g1/hybrid", true, NULL);
         int64_t begin = clock_ns();
-        must_build("tests/data/model/g1/int4", p.fp8, p.other, compact);
+        must_build("tests/data/model/g1/int4", p.fp8, p.other, how);
         int64_t whole = clock_ns() - begin;
         for (int i = 0; i < n_kills; i++) {
             pid_t child = fork();
             if (!child) {
                 struct hybrid_report r;
                 struct err e = {0};
-                bool ok = build_into("tests/data/model/g1/int4", p.fp8, p.out, compact, &r, &e);
+                bool ok = build_into("tests/data/model/g1/int4", p.fp8, p.out, how, &r, &e);
                 if (!ok)
                     fprintf(stderr, "%s\n", e.msg);
                 _exit(ok ? 0 : 1);
@@ -360,7 +471,7 @@ static void test_hybrid__killed_at_random_moments_a_later_run_completes_it(void 
             }
         }
         assert_true(n_ended > 0);
-        must_build("tests/data/model/g1/int4", p.fp8, p.out, compact);
+        must_build("tests/data/model/g1/int4", p.fp8, p.out, how);
         assert_true(same_dirs(p.out, p.other));
         stop_hub(&p);
     }
@@ -434,7 +545,7 @@ static void test_hybrid__sources_that_do_not_fit_are_refused(void **state)
         {G0 "int4", turn_weight, "tensor " L0 "up_proj.weight is F8_E4M3", "expected F8_E4M3 [128, 128] as in "},
         {G0 "int4", type_weight, "tensor " L0 "down_proj.weight is I8", "expected F8_E4M3"},
         {G0 "int4", grow_scale,  "tensor " L0 "gate_proj.weight_scale_inv is ", "[3, 1], expected F32 or BF16 [1, 1]"},
-        {G0 "hybrid", NULL,      "the shared expert is FP8 already", "not the INT4 checkpoint"},
+        {G0 "hybrid", NULL,      "the matrix is FP8 already", "not the INT4 checkpoint"},
         {"tests/data", NULL,     "tests/data has no config.json", ""},
         {"tests/data/model/g1/int4", NULL, "expected F8_E4M3 [", "as in tests/data/model/g1/int4"},
     };
@@ -467,7 +578,7 @@ static void test_hybrid__what_is_in_the_way_stays(void **state)
     assert_int_equal(mkdir(p.out, 0755), 0);                    /* empty: may be used */
     must_build(G0 "int4", p.fp8, p.out, false);
     assert_false(build_into(G0 "int4", p.fp8, p.out, true, &r, &e));
-    assert_non_null(strstr(e.msg, "holds a hybrid that was built without --compact"));
+    assert_non_null(strstr(e.msg, "holds a hybrid that was built with other options (linked; now compact)"));
     hybrid_report_free(&r);
     assert_false(build_into(G0 "int4", p.fp8, p.fp8, false, &r, &e));
     assert_non_null(strstr(e.msg, "q35chat did not build it"));
@@ -658,6 +769,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hybrid__from_golden_int4_and_an_fp8_donor_it_computes_what_the_golden_hybrid_does),
+        cmocka_unit_test(test_hybrid__for_quality_it_computes_with_attention_and_out_projections_of_the_fp8_release),
         cmocka_unit_test(test_hybrid__names_types_and_shapes_are_those_of_the_public_recipe),
         cmocka_unit_test(test_hybrid__the_same_sources_give_the_same_bytes),
         cmocka_unit_test(test_hybrid__a_second_run_does_nothing_and_says_so),

@@ -25,7 +25,7 @@ static void test_inspect__a_hybrid_is_told_by_part_and_format(void **state)
 {
     (void)state;
     const char *lines[] = {
-        "tensors  431 bound (41 of the MTP block), 1 skipped, 40 stale copies\n",
+        "tensors  431 bound (41 of the MTP block, 0 of the vision tower), 1 skipped, 40 stale copies\n",
         "matrices 109 INT4, 12 FP8, 50 in 16 or 32 bits\n",
         "embedding                 -            -         0.13         0.13         0.00\n",
         "attention              0.27            -            -         0.27         0.27\n",
@@ -36,6 +36,19 @@ static void test_inspect__a_hybrid_is_told_by_part_and_format(void **state)
     };
     struct buf out = {0};
     const char *text = inspect("tests/data/model/g0/hybrid", &out);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(text, lines[i]))
+            fail_msg("no \"%s\" in\n%s", lines[i], text);
+    buf_free(&out);
+}
+
+static void test_inspect__a_vision_tower_is_a_part_that_no_token_reads(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    const char *text = inspect("tests/data/vision/v0", &out);
+    const char *lines[] = {"tensors  100 bound (19 of the MTP block, 45 of the vision tower), 0 skipped, 0 stale copies\n",
+                           "vision tower              -            -         0.62         0.62         0.00\n"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (!strstr(text, lines[i]))
             fail_msg("no \"%s\" in\n%s", lines[i], text);
@@ -54,7 +67,7 @@ static void test_inspect__the_int4_model_of_full_size_reads_6539_mb_a_token(void
     ck_write(&k, &c);
     const char *text = inspect(k.dir, &out);
     assert_non_null(strstr(text, "Qwen3.5-122B-A10B: 48 layers (12 attention, 36 DeltaNet)"));
-    assert_non_null(strstr(text, "tensors  112568 bound (785 of the MTP block), 0 skipped, 0 stale copies\n"));
+    assert_non_null(strstr(text, "tensors  112568 bound (785 of the MTP block, 0 of the vision tower), 0 skipped, 0 stale copies\n"));
     assert_non_null(strstr(text, "one token without drafting reads 6539.39 MB"));
     assert_non_null(strstr(text, "at 273 GB/s that is at most 39.8 tokens a second, with an INT8 head 44.8\n"));
     buf_free(&out);
@@ -125,6 +138,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_inspect__a_hybrid_is_told_by_part_and_format),
+        cmocka_unit_test(test_inspect__a_vision_tower_is_a_part_that_no_token_reads),
         cmocka_unit_test(test_inspect__the_int4_model_of_full_size_reads_6539_mb_a_token),
         cmocka_unit_test(test_inspect__adds_up),
         cmocka_unit_test(test_inspect__measures_how_fast_memory_is_read),

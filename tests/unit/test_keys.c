@@ -17,7 +17,7 @@ struct told {
 
 static void tell(void *arg, const struct key_event *ev)
 {
-    static const char *const reports[] = {"DA1", "SYNC", "BACKGROUND", "FOCUS", "KITTY", "CURSOR", "WHEEL_KEYS"};
+    static const char *const reports[] = {"DA1", "SYNC", "BACKGROUND", "FOCUS", "KITTY", "CURSOR", "WHEEL_KEYS", "GRAPHICS", "CELL"};
     struct told *t = arg;
     if ((ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END) && !t->in_paste)
         buf_addc(&t->line, '[');
@@ -179,7 +179,9 @@ static void test_keys__answers_of_the_terminal_are_reports_and_never_typed(void 
 {
     (void)state;
     ROWS(
-        { "\x1B[?62;1;4c", "{DA1 62}" }, { "\x1B[>41;354;0c", "" }, { "\x1B[?2026;2$y", "{SYNC 1}" }, { "\x1B[?2026;0$y", "{SYNC 0}" },
+        { "\x1B[?62;1;4c", "{GRAPHICS 4}{DA1 62}" }, { "\x1B[6;20;10t", "{CELL 10260}" },
+        { "\x1B_Gi=31;OK\x1B\\x", "{GRAPHICS 2}x" }, { "\x1B_Gi=31;EINVAL:no\x1B\\x", "x" }, { "\x1BP>|iTerm2 3.5\x1B\\", "{GRAPHICS 3}" },
+        { "\x1B[>41;354;0c", "" }, { "\x1B[?2026;2$y", "{SYNC 1}" }, { "\x1B[?2026;0$y", "{SYNC 0}" },
         { "\x1B[?2026;4$y", "{SYNC 0}" },
         { "\x1B[?2027;1$y", "" }, { "\x1B[?1007;1$y\x1B[?1007;2$y", "{WHEEL_KEYS 1}{WHEEL_KEYS 0}" },
         { "\x1B[?1u", "{KITTY 1}" }, { "\x1B[I\x1B[O", "{FOCUS 1}{FOCUS 0}" }, { "\x1B[24;80R", "{CURSOR 79}" },

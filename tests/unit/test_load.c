@@ -9,6 +9,10 @@
 
 #include "base/buf.h"
 #include "config/limits.h"
+#include "engine/gallery.h"
+#include "answer/machine.h"
+#include "engine/memplan.h"
+#include "model/synthetic.h"
 #include "engine/load.h"
 
 static const char demo[] = "assets/demo";
@@ -219,9 +223,71 @@ static void test_load__a_gpu_is_planned_without_one(void **state)
     load_close(&m);
 }
 
+static size_t line_bytes(const struct memory_plan *p, const char *name)
+{
+    for (int i = 0; i < p->n_lines; i++)
+        if (!strcmp(p->lines[i].name, name))
+            return p->lines[i].bytes;
+    return 0;
+}
+
+static void test_load__a_vision_tower_is_planned_and_can_be_left_out(void **state)
+{
+    (void)state;
+    static const char seeing[] = "tests/data/vision/v0";
+    const struct { const char *dir; bool no_vision; int tokens, taken, n_vision, n_skipped; } rows[] = {
+        {seeing, false, 0, 1024, 2 + 1 + 3 * 12 + 6, 0}, {seeing, false, 64, 64, 2 + 1 + 3 * 12 + 6, 0}, {seeing, true, 0, 1024, 0, 45},
+        {demo, false, 0, 1024, 3 + 6 * 12 + 6, 0}, {"tests/data/model/g0/int4", false, 0, 1024, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model m;
+        struct err e = {0};
+        if (!load_open(&m, &(struct load_options){.dir = rows[i].dir, .backend = "cpu", .n_ctx = 512, .chunk = 32, .no_vision = rows[i].no_vision,
+                                                  .picture_tokens = rows[i].tokens}, &e))
+            fail_msg("%s", e.msg);
+        assert_int_equal(m.picture_tokens, rows[i].taken);
+        assert_int_equal(m.weights.stats.n_vision, rows[i].n_vision);
+        assert_int_equal(m.weights.stats.n_skipped, rows[i].n_skipped);
+        assert_true(!m.vision == !rows[i].n_vision);
+        assert_int_equal(line_bytes(&m.plan, "pictures"), rows[i].n_vision ? vision_bytes(&m.cfg, false, rows[i].taken * VISION_MERGE, 32)
+                                                                           + gallery_bytes(m.cfg.hidden, rows[i].taken) : 0);
+        assert_true(!line_bytes(&m.plan, "pictures") == !rows[i].n_vision);
+        load_close(&m);
+    }
+}
+
+/* A DGX Spark: 119.2 GiB that the host and the GPU share, of which the system takes two; 77 GB of weights. */
+static void test_load__a_spark_has_three_conversations_of_the_122b_model_and_more_when_compressed(void **state)
+{
+    (void)state;
+    struct model_config c;
+    struct memory_plan m;
+    struct err e = {0};
+    assert_true(synthetic_config(&c, "Qwen3.5-122B-A10B", 0, &e));
+    const struct { const char *kv; int least, most; } rows[] = {{"bf16", 3, 3}, {"int8", 4, 7}, {"tq4", 5, 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct memplan_request q = {
+            .model = &c, .kv = kv_recipe_find(rows[i].kv, NULL), .weight_bytes = (size_t)77 * 1000 * 1000 * 1000, .n_ctx = 262144,
+            .default_ctx = 262144, .max_rows = 4096, .picture_tokens = 4096, .n_snapshots = 8, .more_snapshots = true, .saves = true,
+            .available = (size_t)117 << 30, .margin = (size_t)14 << 30, .gpu = true, .kv_choices = 1,
+        };
+        assert_true(memplan_make(&m, &q, &e));
+        struct buf text = {0};
+        plan_say(&m, &text);
+        assert_int_equal(m.n_ctx, 262144);
+        if (m.n_sequences < rows[i].least || m.n_sequences > rows[i].most)
+            fail_msg("%s: %s", rows[i].kv, text.data);
+        assert_int_equal(m.n_snapshots, 8 + 4 * (m.n_sequences - 2));
+        assert_true(m.total <= q.available - q.margin);
+        assert_true(text.len < sizeof ((struct model_info *)0)->memory);
+        buf_free(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_load__a_spark_has_three_conversations_of_the_122b_model_and_more_when_compressed),
         cmocka_unit_test(test_load__nothing_asked_is_what_the_device_does_by_itself),
         cmocka_unit_test(test_load__auto_says_which_recipe_it_took_and_why),
         cmocka_unit_test(test_load__a_context_beyond_the_models_is_stretched),
@@ -233,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_load__whoever_listens_may_end_it),
         cmocka_unit_test(test_load__the_plan_is_there_when_it_does_not_fit),
         cmocka_unit_test(test_load__a_gpu_is_planned_without_one),
+        cmocka_unit_test(test_load__a_vision_tower_is_planned_and_can_be_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

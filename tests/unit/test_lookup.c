@@ -39,13 +39,38 @@ static int longest(const int32_t *ids, int n)
     return best;
 }
 
+static void test_lookup__pictures_are_neither_matched_nor_proposed(void **state)
+{
+    (void)state;
+    enum { PAD = 8 };
+    const int32_t text[] = {1, 2, 3, 4, PAD, PAD, PAD, PAD, 5, 6, 1, 2, 3, PAD, PAD, PAD, PAD, 5, 6};
+    const struct picture pictures[] = {{.first = 4, .n = 4, .h = 2, .w = 2}, {.first = 13, .n = 4, .h = 2, .w = 2}};
+    struct spans s = {text, 13, pictures, 1, NULL};
+    struct lookup l = {0};
+    int32_t next[MOST];
+    lookup_begin(&l, s);
+    assert_int_equal(l.length, 3);
+    assert_int_equal(lookup_next(&l, next, MOST), 1);           /* the picture ends it */
+    assert_int_equal(next[0], 4);
+    lookup_add(&l, 4);
+    assert_int_equal(lookup_next(&l, next, MOST), 0);
+    /* pads before "5 6" would have made a match of it */
+    s.n = 19;
+    s.n_pictures = 2;
+    lookup_begin(&l, s);
+    assert_int_equal(l.length, 0);
+    lookup_begin(&l, spans_text(text, 19));
+    assert_int_equal(l.length, 6);
+    lookup_free(&l);
+}
+
 static void test_lookup__what_followed_the_longest_match_is_proposed(void **state)
 {
     (void)state;
     const int32_t text[] = {1, 2, 3, 4, 5, 9, 2, 3, 4, 6, 7, 1, 2, 3, 4};
     struct lookup l = {0};
     int32_t next[MOST];
-    lookup_begin(&l, text, 15);
+    lookup_begin(&l, spans_text(text, 15));
     assert_int_equal(l.length, 4);      /* 1 2 3 4, not the newer 2 3 4 */
     assert_int_equal(lookup_next(&l, next, MOST), 7);
     assert_int_equal(next[0], 5);
@@ -56,7 +81,7 @@ static void test_lookup__what_followed_the_longest_match_is_proposed(void **stat
     assert_int_equal(next[0], 9);
     lookup_add(&l, 8);                  /* it went another way */
     assert_int_equal(lookup_next(&l, next, MOST), 0);
-    lookup_begin(&l, text, 9);          /* of another text nothing is left; of equal matches the newest counts */
+    lookup_begin(&l, spans_text(text, 9));          /* of another text nothing is left; of equal matches the newest counts */
     assert_int_equal(l.length, 3);
     assert_int_equal(lookup_next(&l, next, 1), 1);
     assert_int_equal(next[0], 5);
@@ -70,7 +95,7 @@ static void test_lookup__two_alike_are_no_match(void **state)
     struct lookup l = {0};
     int32_t next[MOST];
     for (int n = 0; n <= 5; n++) {
-        lookup_begin(&l, text, n);
+        lookup_begin(&l, spans_text(text, n));
         assert_int_equal(lookup_next(&l, next, MOST), 0);
     }
     lookup_free(&l);
@@ -159,7 +184,7 @@ static struct given answer_given(const int32_t *ids, int n_prompt, int n)
         gate_learn(&g, (float[]){0.5f}, 1, 0, 1);
         price_step_took(&p, 1 + i % GATE_ROWS, step[i % GATE_ROWS]);
     }
-    lookup_begin(&l, ids, n_prompt);
+    lookup_begin(&l, spans_text(ids, n_prompt));
     for (int at = n_prompt; at < n;) {
         int32_t next[ENGINE_MAX_DEPTH];
         const int found = lookup_next(&l, next, ENGINE_MAX_DEPTH) ? l.length : 0;
@@ -222,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lookup__what_followed_the_longest_match_is_proposed),
+        cmocka_unit_test(test_lookup__pictures_are_neither_matched_nor_proposed),
         cmocka_unit_test(test_lookup__two_alike_are_no_match),
         cmocka_unit_test(test_lookup__a_period_is_continued),
         cmocka_unit_test(test_lookup__matches_are_real_and_as_long_as_any),

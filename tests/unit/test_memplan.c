@@ -248,11 +248,13 @@ static void test_memplan__the_option_that_makes_room_is_named(void **state)
     assert_non_null(strstr(e.msg, "--ctx "));
 }
 
-static void test_memplan__two_conversations_where_they_fit_with_the_same_context(void **state)
+static void test_memplan__as_many_conversations_as_fit_with_the_same_context(void **state)
 {
     (void)state;
     const struct { size_t available_mib; int asked, n, n_ctx; } rows[] = {
-        {1000, 0, 2, 32768},
+        {1000, 0, 8, 32768},            /* the most by default */
+        {20,   0, 2, 32768},            /* and not a third one */
+        {24,   0, 4, 32768},            /* a fifth one would take more than half of what two leave */
         {18,   0, 1, 32768},            /* 2 MiB for each KV cache: room for one and a half */
         {1000, 5, 5, 32768},
         {20,   2, 2, 32768},
@@ -275,6 +277,7 @@ static void test_memplan__two_conversations_where_they_fit_with_the_same_context
         struct buf text = {0};
         plan_say(&m, &text);
         assert_int_equal(strstr(text.data, "KV cache 2 x 2.0 MiB") != NULL, rows[i].n == 2);
+        assert_int_equal(strstr(text.data, " at once: ") != NULL, !rows[i].asked);
         buf_free(&text);
     }
     struct model_config c;              /* fewer would fit */
@@ -332,7 +335,7 @@ int main(void)
         cmocka_unit_test(test_memplan__a_gpu_and_its_host_are_counted_apart),
         cmocka_unit_test(test_memplan__a_plan_is_said_in_a_line_with_every_part),
         cmocka_unit_test(test_memplan__a_host_without_room_for_the_snapshots_says_so),
-        cmocka_unit_test(test_memplan__two_conversations_where_they_fit_with_the_same_context),
+        cmocka_unit_test(test_memplan__as_many_conversations_as_fit_with_the_same_context),
         cmocka_unit_test(test_memplan__the_option_that_makes_room_is_named),
         cmocka_unit_test(test_memplan__auto_takes_the_recipe_with_the_cheapest_steps),
     };

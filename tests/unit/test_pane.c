@@ -79,7 +79,7 @@ static struct pane *conversation(void)
     append(p, i, "one\ntwo\nthree\nfour\nfive\nsix\nseven\n");
     pane_head(p, i, "exit 2  3.4 s");
     pane_end(p, i);
-    i = pane_call(p, -1, "read", "{\"path\": \"src/engine/timeline.c\", \"from\": 120}");
+    i = pane_call(p, -1, "read", "{\"path\": \"src/engine/sequence.c\", \"from\": 120}");
     append(p, i, "static void\n");
     pane_end(p, i);
     add(p, ITEM_ANSWER, "The search uses < where the header promises at or before, so the snapshot at 96 is skipped.");
@@ -101,7 +101,7 @@ static void test_pane__a_conversation_on_80_columns(void **state)
            "I will look at the failing test first.\n"
            "\n"
            "$ shell make test-unit T=timeline               (Ctrl-O)  exit 2  3.4 s  7 lines\n"
-           "read {\"path\": \"src/engine/timeline.c\", \"from\": 120}                = static void\n"
+           "read {\"path\": \"src/engine/sequence.c\", \"from\": 120}                = static void\n"
            "\n"
            "The search uses < where the header promises at or before, so the snapshot at 96\n"
            "is skipped.\n"
@@ -120,15 +120,12 @@ static void test_pane__colours_of_a_tool_are_left_out_and_other_orders_seen(void
 {
     (void)state;
     struct pane *p = pane_open();
-    struct buf source = {0};
     int i = pane_call(p, -1, "ls", "{}");
     append(p, i, "\033[1;31mred\033[0m plain \033[2J\033[3");
     expect(p, 3, 40, "$ ls                              1 line\n  red plain ␛[2J␛[3\n\n");
     append(p, i, "8;5;9mx\033[m");
     expect(p, 3, 40, "$ ls                              1 line\n  red plain ␛[2Jx\n\n");
-    pane_source(p, i, &source);
-    assert_non_null(strstr(source.data, "\033[1;31mred\033[0m"));
-    buf_free(&source);
+    assert_non_null(strstr(p->items.at[i].source.data, "\033[1;31mred\033[0m"));
     pane_close(p);
 }
 
@@ -177,7 +174,7 @@ static void test_pane__a_conversation_on_120_columns(void **state)
            "I will look at the failing test first.\n"
            "\n"
            "$ shell make test-unit T=timeline                                                       (Ctrl-O)  exit 2  3.4 s  7 lines\n"
-           "read {\"path\": \"src/engine/timeline.c\", \"from\": 120}                                                        = static void\n"
+           "read {\"path\": \"src/engine/sequence.c\", \"from\": 120}                                                        = static void\n"
            "\n"
            "The search uses < where the header promises at or before, so the snapshot at 96 is skipped.\n"
            "\n"
@@ -239,7 +236,7 @@ static void test_pane__an_item_of_no_text_takes_no_row(void **state)
     assert_false(pane_toggle(p));
     pane_scroll(p, -1);
     pane_scroll(p, 5);
-    assert_true(pane_follows(p));
+    assert_true(p->follows);
     add(p, ITEM_REASONING, "\n\n");
     int answer = pane_add(p, ITEM_ANSWER, 0);
     expect(p, 2, 20, "\n\n");
@@ -414,7 +411,7 @@ static void test_pane__every_scrolled_view_is_a_window_into_the_whole(void **sta
         buf_free(&a);
         buf_free(&b);
         assert_int_equal(pane_below(p), end - ROWS - top);
-        assert_int_equal(pane_follows(p), top == end - ROWS);
+        assert_int_equal(p->follows, top == end - ROWS);
         if (!top)
             break;
         pane_scroll(p, -1);
@@ -424,7 +421,7 @@ static void test_pane__every_scrolled_view_is_a_window_into_the_whole(void **sta
     assert_memory_equal(shown.data, whole.data, shown.len);
     for (int top = 0; top < end - ROWS; top += 5)
         pane_scroll(p, 5);
-    assert_true(pane_follows(p));
+    assert_true(p->follows);
     buf_free(&whole);
     pane_close(p);
 }
@@ -483,15 +480,15 @@ static void test_pane__nothing_moves_a_view_that_does_not_follow(void **state)
         if (draw_lot(20) == 0) {
             pane_scroll(p, -1 - draw_lot(30));
             screen(p, 20, 80);
-            if (pane_follows(p))
+            if (p->follows)
                 pane_scroll(p, -30);
         }
         screen(p, 20, 80);
         struct pane_place was = top(p);
         struct buf row = {0};
         buf_adds(&row, row_of(0));
-        bool followed = pane_follows(p);
-        int other = draw_lot(pane_n(p));
+        bool followed = p->follows;
+        int other = draw_lot(p->items.n);
         if (draw_lot(2))
             grow(p, live);
         else if (other != was.item)
@@ -500,7 +497,7 @@ static void test_pane__nothing_moves_a_view_that_does_not_follow(void **state)
             screen(p, 1 + draw_lot(40), 1 + draw_lot(120));
         screen(p, 20, 80);
         if (!followed) {
-            assert_false(pane_follows(p));
+            assert_false(p->follows);
             assert_int_equal(top(p).item, was.item);
             assert_int_equal(top(p).at, was.at);
             assert_string_equal(row_of(0), row.data);
@@ -524,7 +521,7 @@ static void test_pane__details_open_and_close_below_a_head_that_stays(void **sta
         screen(p, 16, 70);
         buf_adds(&row, row_of(0));
         assert_memory_equal(before.data, row.data, row.len < 12 ? row.len : 12);       /* it may be the head itself */
-        pane_rest(p);
+        p->walks = false;
         assert_true(pane_toggle(p));
         assert_string_equal(screen(p, 16, 70), before.data);
         buf_free(&before);
@@ -576,7 +573,7 @@ static void test_pane__every_fold_is_reached_upwards_and_only_the_next_one_says_
     assert_true(pane_toggle(p));        /* behind the topmost none is open */
     assert_string_equal(screen(p, ROWS, COLS), shut.data);
     assert_true(pane_toggle(p));
-    pane_rest(p);                       /* another key: now it closes what it opened */
+    p->walks = false;                       /* another key: now it closes what it opened */
     screen(p, ROWS, COLS);
     assert_string_equal(row_of(hinted_row(ROWS) + 1), "  two");
     assert_true(pane_toggle(p));
@@ -594,7 +591,7 @@ static void test_pane__a_fold_is_chosen_and_opened_where_it_is_clicked(void **st
         screen(p, 12, 70);
     assert_int_equal(pane_here(p), 1);                  /* the first thought */
     assert_false(pane_choose_fold(p, -1));
-    assert_false(pane_follows(p));
+    assert_false(p->follows);
     pane_toggle_fold(p, pane_here(p));
     screen(p, 12, 70);
     assert_non_null(strstr(shown.data, "  thought 0\n  and more of it\n"));
@@ -636,7 +633,7 @@ static void test_pane__a_following_view_never_moves_text_down(void **state)
     expect(p, 6, 60, "$ f                                                  5 lines\n  1\n  2\n  3\n  4\n  5\n");
     pane_end(p, call);                  /* five rows fold away: they stay empty */
     expect(p, 6, 60, "$ f                                        (Ctrl-O)  5 lines\n\n\n\n\n\n");
-    assert_true(pane_follows(p));
+    assert_true(p->follows);
     int answer = pane_add(p, ITEM_ANSWER, 0);
     append(p, answer, "one\n\ntwo");
     expect(p, 6, 60, "$ f                                        (Ctrl-O)  5 lines\n\none\n\ntwo\n\n");
@@ -654,7 +651,7 @@ static void test_pane__the_end_comes_back_with_a_larger_screen(void **state)
     screen(p, 8, 80);
     screen(p, 20, 80);
     assert_string_not_equal(row_of(19), "");
-    assert_true(pane_follows(p));
+    assert_true(p->follows);
     pane_close(p);
 }
 
@@ -671,7 +668,7 @@ static void test_pane__marks_go_to_heads_of_messages(void **state)
     pane_go(p, mark);
     screen(p, 10, 80);
     assert_int_equal(pane_below(p), 0);
-    pane_choose(p, 0);                  /* out of view: it does not count */
+    p->chosen = 0;                  /* out of view: it does not count */
     assert_int_not_equal(pane_here(p), 0);
     pane_close(p);
 }
@@ -686,8 +683,8 @@ static void test_pane__a_cut_forgets_what_follows(void **state)
     int which;
     assert_true(pane_find_next(p, -1, &which));
     pane_cut(p, 4);
-    assert_int_equal(pane_n(p), 4);
-    assert_true(pane_follows(p));
+    assert_int_equal(p->items.n, 4);
+    assert_true(p->follows);
     assert_int_equal(pane_find(p, "answer"), 1);
     screen(p, 10, 80);
     assert_string_equal(row_of(0), "> question 0?");
@@ -711,7 +708,7 @@ static void hostile_text(struct pane *p, int item)
 
 static void hostile_step(struct pane *p)
 {
-    int n = pane_n(p), item = n ? draw_lot(n) : 0, which;
+    int n = p->items.n, item = n ? draw_lot(n) : 0, which;
     size_t at;
     switch (draw_lot(16)) {
     case 0: case 1: case 2:
@@ -750,7 +747,7 @@ static void test_pane__hostile_text_and_random_steps_keep_all_promises(void **st
                 assert_true((unsigned char)*s >= ' ' || *s == '\n');
             screen(p, 1 + draw_lot(40), 1 + draw_lot(100));
             assert_string_equal(screen_of(p, rows, cols, true), before.data);
-            if (pane_follows(p) && pane_n(p))
+            if (p->follows && p->items.n)
                 assert_int_equal(pane_below(p), 0);
         }
         pane_close(p);
@@ -765,17 +762,13 @@ static void test_pane__the_source_comes_back_byte_by_byte(void **state)
     (void)state;
     static const char text[] = "  **bold**\t\n\n\n```c\nint x;\n```\n\x1b[31m trailing  \n\n";
     struct pane *p = pane_open();
-    struct buf out = {0};
     for (enum item_kind kind = 0; kind <= ITEM_OUTPUT; kind++) {
         if (kind == ITEM_CALL)
             continue;
         int i = add(p, kind, text);
         screen(p, 5, 7);
-        buf_reset(&out);
-        pane_source(p, i, &out);
-        assert_string_equal(out.data, text);
+        assert_string_equal(p->items.at[i].source.data, text);
     }
-    buf_free(&out);
     pane_close(p);
 }
 
@@ -790,7 +783,9 @@ static void test_pane__the_newest_whole_sentence_of_a_thought(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct pane *p = pane_open();
         struct buf out = {0};
-        assert_int_equal(pane_sentence(p, add(p, ITEM_REASONING, rows[i].text), &out), rows[i].sentence != NULL);
+        int item = add(p, ITEM_REASONING, rows[i].text);
+        const struct buf *source = &p->items.at[item].source;
+        assert_int_equal(excerpt_sentence(buf_str(source), source->len, &out), rows[i].sentence != NULL);
         assert_string_equal(buf_str(&out), rows[i].sentence ? rows[i].sentence : "");
         buf_free(&out);
         pane_close(p);
@@ -830,7 +825,7 @@ static void test_pane__tints_hits_and_selection_lie_above_each_other(void **stat
     pane_find(p, "");
     pane_select(p, i, 0, 0);
     assert_string_equal(screen_of(p, 2, 12, true), "> one two\nppuuuuuuu\n  three four\n..uuuuuuuuuu\n");
-    pane_choose(p, i);
+    p->chosen = i;
     assert_string_equal(screen_of(p, 2, 12, true), "> one two\nssssssssssss\n  three four\n..uuuuuuuuuu\n");
     pane_close(p);
 }
@@ -909,7 +904,7 @@ static void test_pane__nothing_is_shown_below_what_covers_the_last_rows(void **s
     (void)state;
     struct pane *p = turns(30);
     screen(p, 20, 80);
-    pane_cover(p, 11);
+    p->covered = 11;
     for (int i = 4 * 29; i >= 0; i -= 4) {
         char question[32];
         pane_show(p, i, 0);
@@ -939,11 +934,8 @@ static void test_pane__hits_of_a_text_that_grows_are_those_of_the_whole(void **s
             if (draw_lot(2))
                 pane_find(grown, what);
         }
-        struct buf text = {0};
-        pane_source(grown, i, &text);
-        add(whole, ITEM_ANSWER, buf_str(&text));
+        add(whole, ITEM_ANSWER, buf_str(&grown->items.at[i].source));
         assert_int_equal(pane_find(grown, what), pane_find(whole, what));
-        buf_free(&text);
         pane_close(grown);
         pane_close(whole);
     }
@@ -958,18 +950,18 @@ static void test_pane__what_is_far_away_is_forgotten(void **state)
     for (int i = 0; i < 3000; i++) {
         pane_scroll(p, -20);
         screen(p, 24, 80);
-        most = pane_cached(p) > most ? pane_cached(p) : most;
+        most = p->items.cached > most ? p->items.cached : most;
     }
     assert_true(most > 1 << 20);
     assert_true(most < 9 << 20);
     pane_to_end(p);
     screen(p, 24, 80);
-    assert_true(pane_cached(p) < 9 << 20);
+    assert_true(p->items.cached < 9 << 20);
     pane_cut(p, 1);
     screen(p, 24, 80);
-    assert_true(pane_cached(p) > 0 && pane_cached(p) < 4096);
+    assert_true(p->items.cached > 0 && p->items.cached < 4096);
     pane_reset(p);
-    assert_int_equal(pane_cached(p), 0);
+    assert_int_equal(p->items.cached, 0);
     pane_close(p);
 }
 

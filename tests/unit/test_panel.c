@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "ui/tui/panel.h"
+#include "ui/tui/status.h"
 
 static const struct panel_part parts[] = {
     {"system", "Be brief", 2100, "pinned"}, {"user", "Why does it fail?", 100}, {"file", "timeline.c", 9800, NULL}, {"tool", "make", 12300, NULL},

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "base/patience.h"
+#include "base/clock.h"
 
 static const int64_t ms = 1000000, us = 1000, oversleeps = 70 * 1000;
 

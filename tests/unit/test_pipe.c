@@ -6,10 +6,10 @@
 #include <fcntl.h>
 #include <cmocka.h>
 
-#include "option/options.h"
 #include "base/file.h"
 #include "fake_engine.h"
-#include "ui/pipe.h"
+#include "option/options.h"
+#include "ui/front.h"
 
 /* Appends what one answer writes to a descriptor, 1 or 2, with an option set to on. */
 static void output(int fd, enum option_id on, struct buf *out)

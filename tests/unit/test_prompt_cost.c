@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "bench/prompt_cost.h"
+#include "bench/project.h"
 #include "model/synthetic.h"
 #include "model/traffic.h"
 

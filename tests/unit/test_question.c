@@ -1,47 +1,7 @@
 /* Bodies of requests to the server: what is read of them, the prompt that it makes, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
+#include "tests/unit/asked.h"
 
-#include <cmocka.h>
-
-#include "base/buf.h"
-#include "base/file.h"
-#include "serve/response.h"
-#include "serve/question.h"
-#include "text/template.h"
-
-static struct arena a;
-static struct options *options;
-static struct question q;
-static struct err e;
-
-static int setup(void **state)
-{
-    (void)state;
-    options = options_open();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    question_free(&q);
-    q = (struct question){0};
-    options_close(options);
-    arena_free(&a);
-    return 0;
-}
-
-static bool read_body(const char *body)
-{
-    e = (struct err){{0}};
-    question_free(&q);
-    return question_read(&q, text_of(body), options, &e);
-}
+static bool read_body(const char *body) { return read_as(&format_openai, body); }
 
 #define ASKED "{\"role\": \"user\", \"content\": \"q\"}"
 
@@ -51,34 +11,12 @@ static bool read_with(const char *field)
     return read_body(arena_printf(&a, "{\"messages\": [" ASKED "], %s}", field));
 }
 
-static struct segments rendered(void)
-{
-    const struct conversation c = {
-        .messages = (struct message *)q.request.messages, .n_messages = q.request.n_messages, .tools = (struct text *)q.request.tools,
-        .n_tools = q.request.n_tools, .thinking = q.request.thinking, .generation_prompt = true,
-    };
-    struct segments s = {0};
-    if (!template_render(&c, &s, &a, &e))
-        fail_msg("%s", e.msg);
-    return s;
-}
-
-static const char *text_of_segments(const struct segments *s, int n)
-{
-    struct buf b = {0};
-    segments_text(&(struct segments){.items = s->items, .n = n}, &b);
-    const char *text = arena_strdup(&a, buf_str(&b));
-    buf_free(&b);
-    return text;
-}
-
 /* The prompt of these messages, or the refusal in brackets. */
 static const char *prompt_of(const char *messages)
 {
     if (!read_body(arena_printf(&a, "{\"messages\": [%s]}", messages)))
         return arena_printf(&a, "(%s)", e.msg);
-    const struct segments s = rendered();
-    return text_of_segments(&s, s.n);
+    return prompt();
 }
 
 #define TURN(role, text) "<|im_start|>" role "\n" text "<|im_end|>\n"
@@ -225,8 +163,8 @@ static void test_question__a_refusal_names_the_message_and_what_is_wrong_with_it
         {U("q") ", {\"role\": \"assistant\", \"tool_calls\": \"f\"}", "(message 2 (role \"assistant\"): tool_calls is not a list of calls)"},
         {U("q") ", {\"role\": \"assistant\", \"tool_calls\": [{\"function\": {}}]}",
          "(message 2 (role \"assistant\"): call 1 has no name, expected {\"function\": {\"name\": ..., \"arguments\": ...}})"},
-        {S("s") ", " A("a"), "(none of the 2 messages is a question of the role \"user\", expected at least one)"},
-        {U("<tool_response>x</tool_response>"), "(none of the 1 messages is a question of the role \"user\", expected at least one)"},
+        {S("s") ", " A("a"), "(messages has no question of the role \"user\", expected at least one)"},
+        {U("<tool_response>x</tool_response>"), "(messages has no question of the role \"user\", expected at least one)"},
         {"", "(messages is missing or empty, expected a list of {\"role\": ..., \"content\": ...})"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -239,13 +177,54 @@ static void test_question__a_refusal_names_the_message_and_what_is_wrong_with_it
     }
 }
 
+/* A picture of 3 x 5 pixels. */
+static const char tiny[] =
+    "iVBORw0KGgoAAAANSUhEUgAAAAMAAAAFCAIAAAAPE8H1AAAAPUlEQVR4nAEyAM3/AfX7FLjcnS7+3gJ9x9P5CxD8/RMABh3tCwr+"
+    "0NWmBGa8/Df4xPn7BgICARD2Bxn9BP6htRkhHsAHjgAAAABJRU5ErkJggg==";
+
+static void test_question__pictures_are_read_in_the_forms_of_all_clients(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {
+        "{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,%s\", \"detail\": \"low\"}}",
+        "{\"type\": \"input_image\", \"image_url\": \"data:image/jpeg;base64,%s\"}", "{\"image_url\": \"data:;base64,%s\"}",
+        "{\"type\": \"image\", \"source\": {\"type\": \"base64\", \"media_type\": \"image/png\", \"data\": \"%s\"}}",
+        "{\"type\": \"image\", \"image\": \"data:image/png;base64,%s\"}",
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char part[600];
+        snprintf(part, sizeof part, parts[i], tiny);
+        assert_string_equal(prompt_of(arena_printf(&a, "{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, %s, %s]}",
+                                                   part, part)), TURN("user", "a" MEDIA_IMAGE MEDIA_IMAGE) BEGIN);
+    }
+    assert_string_equal(prompt_of(arena_printf(&a, "{\"role\": \"user\", \"content\": \"q\", \"images\": [\"%s\"]}", tiny)),
+                        TURN("user", MEDIA_IMAGE "q") BEGIN);
+    assert_non_null(strstr(prompt_of(arena_printf(&a, "{\"role\": \"system\", \"content\": [{\"image\": \"data:;base64,%s\"}]}", tiny)),
+                           "a system message cannot have pictures"));
+}
+
+static void test_question__pictures_that_cannot_be_read_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"data:image/png;base64,iVBORw0KGgo=", "like this: it is a damaged PNG file: it ends too early)"},
+        {"data:image/png;base64,R0lGODlhAQABAA==", "like this: it is a GIF file, which is not read as a picture; convert it to PNG or JPEG)"},
+        {"data:image/png;base64,????", "like this: its data is not base64)"},
+        {"https://example.org/a.png", "by address: it fetches nothing from the network; send data:image/png;base64,...)"},
+        {"file:///etc/passwd", "of this form, expected {\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,...\"}})"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *parts = arena_printf(&a, "[{\"type\": \"image_url\", \"image_url\": {\"url\": \"%s\"}}]", rows[i][0]);
+        assert_string_equal(prompt_of(arena_printf(&a, "{\"role\": \"user\", \"content\": %s}", parts)),
+                            arena_printf(&a, "(message 1 (role \"user\"): this server does not support image input %s", rows[i][1]));
+    }
+}
+
 static void test_question__pictures_are_refused_in_words_that_programs_know(void **state)
 {
     (void)state;
     static const struct { const char *part, *what; } rows[] = {
-        {"{\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,iVBORw0KGgo=\"}}", "image"},
-        {"{\"type\": \"input_image\", \"image_url\": \"x\"}", "image"}, {"{\"image_url\": \"x\"}", "image"},
-        {"{\"type\": \"image\", \"source\": {\"type\": \"base64\", \"data\": \"x\"}}", "image"}, {"{\"type\": \"video_url\"}", "video"},
+        {"{\"type\": \"image_file\"}", "image"}, {"{\"type\": \"video_url\"}", "video"},
         {"{\"type\": \"input_audio\", \"input_audio\": {\"data\": \"x\"}}", "audio"}, {"{\"type\": \"file\", \"file\": {}}", "file"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -278,7 +257,58 @@ static void test_question__tools_are_functions(void **state)
     assert_true(q.one_call);
     assert_true(read_with(arena_printf(&a, "\"tools\": [%s], \"tool_choice\": \"none\"", f)));
     assert_int_equal(q.request.n_tools, 0);
-    assert_false(read_with(arena_printf(&a, "\"tools\": [%s], \"tool_choice\": \"required\"", f)));
+    assert_true(read_with(arena_printf(&a, "\"tools\": [%s], \"tool_choice\": \"required\"", f)));
+    assert_true(q.request.form.kind == FORM_CALLS && !q.request.form.text.n && !q.request.form.one_call);
+    assert_true(read_with(arena_printf(&a, "\"tools\": [%s], \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"f\"}}", f)));
+    assert_true(q.request.form.kind == FORM_CALLS && text_is(q.request.form.text, "f") && q.request.form.one_call);
+#define ALLOWED(mode) "\"tools\": [%s], \"tool_choice\": {\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": \"" mode "\", \"tools\": " \
+                      "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]}}"
+    assert_true(read_with(arena_printf(&a, ALLOWED("auto"), f)));
+    assert_true(q.request.form.kind == FORM_ANY && q.request.n_tools == 1 && q.request.n_allowed == 1 && text_is(q.request.allowed[0], "f"));
+    assert_true(read_with(arena_printf(&a, ALLOWED("required"), f)));
+    assert_true(q.request.form.kind == FORM_CALLS && !q.request.form.text.n && q.request.n_allowed == 1);
+    assert_false(read_with(arena_printf(&a, ALLOWED("none"), f)));
+    assert_false(read_with(arena_printf(&a, ALLOWED("auto"), "{\"type\": \"function\", \"function\": {\"name\": \"g\"}}")));
+    assert_false(read_with("\"tool_choice\": \"required\""));
+    assert_false(read_with(arena_printf(&a, "\"tools\": [%s], \"tool_choice\": \"sometimes\"", f)));
+    assert_true(read_with(arena_printf(&a, "\"tools\": [%s], \"parallel_tool_calls\": false, \"response_format\": {\"type\": \"json_object\"}", f)));
+    assert_true(q.request.form.kind == FORM_JSON && q.request.n_tools == 1 && q.request.form.one_call);
+    assert_true(read_with(arena_printf(&a, "\"tools\": [%s], \"tool_choice\": \"required\", \"response_format\": {\"type\": \"json_object\"}", f)));
+    assert_true(q.request.form.kind == FORM_CALLS);
+    assert_true(read_with(arena_printf(&a, "\"tools\": [%s], \"tool_choice\": \"none\", \"response_format\": {\"type\": \"json_object\"}", f)));
+}
+
+/* Fields as OpenAI and vLLM write them. */
+static void test_question__the_form_of_an_answer_comes_in_several_fields(void **state)
+{
+    (void)state;
+    static const struct { const char *fields; enum form_kind kind; const char *text; } good[] = {
+        {"\"response_format\": {\"type\": \"text\"}", FORM_ANY, ""}, {"\"response_format\": null", FORM_ANY, ""},
+        {"\"response_format\": {\"type\": \"json_object\"}", FORM_JSON, ""},
+        {"\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"x\", \"schema\": {\"type\": \"object\"}}}", FORM_SCHEMA,
+         "{\"type\": \"object\"}"},
+        {"\"guided_json\": {\"type\": \"null\"}", FORM_SCHEMA, "{\"type\": \"null\"}"},
+        {"\"guided_json\": \"{}\"", FORM_SCHEMA, "{}"}, {"\"structured_outputs\": {\"json\": {}}", FORM_SCHEMA, "{}"},
+        {"\"guided_regex\": \"a+\"", FORM_PATTERN, "a+"}, {"\"structured_outputs\": {\"regex\": \"b\"}", FORM_PATTERN, "b"},
+        {"\"guided_choice\": [\"a\", \"b\"]", FORM_CHOICES, ""}, {"\"structured_outputs\": {\"choice\": [\"a\", \"b\"]}", FORM_CHOICES, ""},
+    };
+    static const char *const bad[] = {
+        "\"response_format\": \"json\"", "\"response_format\": {\"type\": \"xml\"}", "\"response_format\": {\"type\": \"json_schema\"}",
+        "\"guided_regex\": 5", "\"guided_choice\": []", "\"guided_choice\": [1]", "\"structured_outputs\": []", "\"guided_grammar\": \"x\"",
+        "\"guided_regex\": \"a\", \"guided_choice\": [\"a\"]",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        if (!read_with(good[i].fields))
+            fail_msg("%s: %s", good[i].fields, e.msg);
+        assert_int_equal(q.request.form.kind, good[i].kind);
+        assert_true(text_is(q.request.form.text, good[i].text));
+        assert_int_equal(q.request.form.n_choices, good[i].kind == FORM_CHOICES ? 2 : 0);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (read_with(bad[i]))
+            fail_msg("%s is accepted", bad[i]);
+    assert_true(read_with("\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"strict\": false, \"schema\": {}}}"));
+    assert_true(q.request.form.loose);
 }
 
 static void test_question__without_parallel_calls_an_answer_ends_after_the_first_one(void **state)
@@ -305,23 +335,11 @@ static void test_question__without_parallel_calls_an_answer_ends_after_the_first
 
 /* ---- requests that programs sent, with shorter texts ---- */
 
-/* Reads a file of tests/data/requests; the terminating newline of a file is not part of it. */
-static const char *read_file(const char *name)
-{
-    struct buf file = {0};
-    if (!file_read(&file, arena_printf(&a, "tests/data/requests/%s", name), 1 << 20, &e))
-        fail_msg("%s", e.msg);
-    const char *text = arena_strndup(&a, file.data, file.len - 1);
-    buf_free(&file);
-    return text;
-}
-
 static const char *prompt_of_file(const char *name)
 {
     if (!read_body(read_file(arena_printf(&a, "%s.json", name))))
         fail_msg("%s: %s", name, e.msg);
-    const struct segments s = rendered();
-    return text_of_segments(&s, s.n);
+    return prompt();
 }
 
 /* Each next request of a conversation, with parts as texts and marks of other servers elsewhere, continues the prompt of the first one. */
@@ -488,8 +506,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_question__results_and_calls_that_match_nothing_are_taken, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__results_come_in_the_order_of_their_calls, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__a_refusal_names_the_message_and_what_is_wrong_with_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_question__pictures_are_read_in_the_forms_of_all_clients, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_question__pictures_that_cannot_be_read_are_refused_by_name, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__pictures_are_refused_in_words_that_programs_know, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__tools_are_functions, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_question__the_form_of_an_answer_comes_in_several_fields, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__without_parallel_calls_an_answer_ends_after_the_first_one, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__a_refusal_names_its_field, setup, teardown),
         cmocka_unit_test_setup_teardown(test_question__a_whole_number_may_be_written_as_a_real_one, setup, teardown),

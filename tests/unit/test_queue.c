@@ -4,7 +4,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#include "base/due.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "serve/server_state.h"
 

@@ -128,7 +128,7 @@ static int make_file(void **state)
         for (int p = i * n; p < (i + 1) * n; p++)
             k->kv[p].chain = (uint64_t)p * 3;
         cache_rows_save(k, i * n, (i + 1) * n, rows);
-        ok = checkpoint_add_rows(c, ids + i * n, n, rows, cache_rows_bytes(k, 0, n), &e);
+        ok = checkpoint_add_rows(c, spans_text(ids, TOKENS), (i + 1) * n, rows, cache_rows_bytes(k, 0, n), &e);
     }
     ok = ok && checkpoint_add_states(c, TOKENS, states[0], state_bytes, &e) && checkpoint_add_states(c, BEFORE, states[1], state_bytes, &e)
          && checkpoint_commit(c, &e);

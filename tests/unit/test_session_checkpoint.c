@@ -58,6 +58,56 @@ static void test_session_checkpoint__what_was_committed_comes_back(void **state)
     assert_int_equal(read_file(path, &e), 2);
 }
 
+static uint32_t version_of(const char *file)
+{
+    struct buf b = {0};
+    struct err e;
+    uint32_t version;
+    assert_true(file_read(&b, file, 1 << 20, &e));
+    memcpy(&version, b.data + 16, sizeof version);
+    buf_free(&b);
+    return version;
+}
+
+/* Older programs read it, and what they wrote is read. */
+static void test_session_checkpoint__a_file_of_text_has_the_bytes_of_version_1(void **state)
+{
+    struct buf b = {0};
+    struct err e = {0};
+    (void)state;
+    write_file(path, 2);
+    assert_int_equal(version_of(path), CHECKPOINT_TEXT_VERSION);
+    assert_true(file_read(&b, path, 1 << 20, &e));
+    assert_int_equal(b.len, 45056);
+    assert_true(checksum(b.data, b.len) == 0xd20adc885d7bfc10);         /* of a file that was written before there were pictures */
+    buf_free(&b);
+}
+
+static void test_session_checkpoint__pictures_come_back_and_raise_the_version(void **state)
+{
+    struct err e = {0};
+    (void)state;
+    write_file(path, 1);
+    write_pictures(path);
+    assert_int_equal(version_of(path), CHECKPOINT_VERSION);
+    struct checkpoint *c = checkpoint_open(path, IDENTITY, &useless, &e);
+    assert_non_null(c);
+    const struct spans has = checkpoint_spans(c);
+    assert_int_equal(has.n, 40);
+    assert_int_equal(has.n_pictures, 2);
+    assert_memory_equal(has.pictures, PICTURES, sizeof PICTURES);
+    checkpoint_close(c);
+    c = checkpoint_edit(path, IDENTITY, &e);                    /* a shorter conversation: a picture less, and one that is cut off */
+    checkpoint_cut(c, 15);
+    assert_true(checkpoint_commit(c, &e));
+    checkpoint_close(c);
+    c = checkpoint_open(path, IDENTITY, &useless, &e);
+    assert_int_equal(checkpoint_spans(c).n, 15);
+    assert_int_equal(checkpoint_spans(c).n_pictures, 1);
+    assert_memory_equal(checkpoint_spans(c).pictures, PICTURES, sizeof *PICTURES);
+    checkpoint_close(c);
+}
+
 /* A program that is killed leaves the file as it is at some moment; at all of them it holds the turn before. */
 static void test_session_checkpoint__what_was_not_committed_is_as_if_it_were_not(void **state)
 {
@@ -265,6 +315,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         test(test_session_checkpoint__what_was_committed_comes_back),
+        test(test_session_checkpoint__a_file_of_text_has_the_bytes_of_version_1),
+        test(test_session_checkpoint__pictures_come_back_and_raise_the_version),
         test(test_session_checkpoint__what_was_not_committed_is_as_if_it_were_not),
         test(test_session_checkpoint__cut_at_any_byte_it_is_refused_or_whole),
         test(test_session_checkpoint__any_byte_that_changes_is_noticed_or_counts_for_nothing),

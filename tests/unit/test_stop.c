@@ -514,7 +514,7 @@ static void open_asking(void)
     stage_open();
     stage_say("2+3?");
     stage_answer();
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
 }
 
 static void test_stop__keys_from_before_the_question_do_not_answer_it(void **state)
@@ -522,7 +522,7 @@ static void test_stop__keys_from_before_the_question_do_not_answer_it(void **sta
     (void)state;
     open_asking();
     stage_type("y");                    /* it was not even drawn */
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     assert_shows("calculator wants to run with:");
     assert_shows("\"2+3\"");
     stage_pass(300);
@@ -531,12 +531,12 @@ static void test_stop__keys_from_before_the_question_do_not_answer_it(void **sta
     stage_type("n");
     stage_pass(600);
     stage_key("Enter");
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     assert_int_equal(chat_n_messages(stage.chat), 2);
     assert_string_equal(stage_draft(), "yyan");         /* what was typed is the draft's */
     stage_pass(600);
     stage_type("y");
-    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_false(stage.app.host.open[WINDOW_approve]);
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text, "5");
     assert_string_equal(chat_message(stage.chat, 3).text, "Done.");
@@ -556,7 +556,7 @@ static void test_stop__a_question_can_be_answered_on_the_smallest_screen(void **
         stage_screen();
     }
     stage_key("y");
-    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_false(stage.app.host.open[WINDOW_approve]);
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text, "5");
     stage_end();
@@ -573,16 +573,16 @@ static void test_stop__keys_count_only_while_the_question_stands_there(void **st
     stage_pass(600);
     stage_type("y");
     stage_keys("Enter y a");
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     cells_size(&stage.cells, 4, 20);
     stage_screen();
     stage_type("y");                    /* it is deaf again for a while */
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     stage_pass(600);
     assert_shows("calculator");
     assert_shows("y, n, a(lways), e:");
     stage_type("y");
-    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_false(stage.app.host.open[WINDOW_approve]);
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text, "5");
     stage_end();
@@ -628,7 +628,7 @@ static void open_configured(const char *conf)
     stage_open();
     stage_say("Greet");
     stage_answer();
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     stage_screen();
     stage_pass(600);
 }
@@ -697,12 +697,12 @@ static void test_stop__arguments_are_edited_and_the_model_is_told(void **state)
     stage_key("e");
     assert_shows("> {\"expression\": \"2+3\"}");
     stage_keys("Backspace Enter");      /* no JSON: the question stands */
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     assert_shows("of the arguments is not JSON");
     stage_keys("Backspace Backspace");
     stage_type("7\"}");
     stage_key("Enter");
-    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_false(stage.app.host.open[WINDOW_approve]);
     stage_answer();
     assert_string_equal(chat_message(stage.chat, 2).text,
                         "[the user changed the arguments; it ran with: {\"expression\": \"2+7\"}]\n9");
@@ -728,10 +728,10 @@ static void test_stop__help_over_a_question_is_closed_first(void **state)
     stage_key("F1");
     assert_shows("A tool asks");
     stage_keys("y Esc");
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     assert_shows("calculator wants to run with:");
     stage_keys("F1 Ctrl-C");
-    assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_true(stage.app.host.open[WINDOW_approve]);
     stage_end();
 }
 
@@ -753,7 +753,7 @@ static void test_stop__no_lets_the_answer_go_on_and_esc_stops_it(void **state)
     stage_answer();
     assert_false(chat_busy(stage.chat));
     assert_int_equal(fake.n_submits, 1);
-    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_false(stage.app.host.open[WINDOW_approve]);
     stage_end();
 }
 
@@ -772,19 +772,19 @@ static void test_stop__nobody_says_yes_to_what_was_not_seen(void **state)
     fake_say("Done.");
     stage_open();
     stage_say("2+3?");
-    for (int i = 0; i < 20 && !window_is_open(&stage.app.host, WINDOW_approve); i++)
+    for (int i = 0; i < 20 && !stage.app.host.open[WINDOW_approve]; i++)
         stage_answer();                 /* a long call is quiet for longer */
     assert_hides("31337");
     stage_pass(600);
     stage_keys("y a e");
     assert_shows("see the rest of it first");
     for (int i = 0; i < 20 && !strstr(stage_screen(), "31337"); i++) {
-        assert_true(window_is_open(&stage.app.host, WINDOW_approve));
+        assert_true(stage.app.host.open[WINDOW_approve]);
         stage_key("PgDn");
     }
     assert_shows("31337");
     stage_key("y");
-    assert_false(window_is_open(&stage.app.host, WINDOW_approve));
+    assert_false(stage.app.host.open[WINDOW_approve]);
     stage_end();
     buf_free(&call);
 }

@@ -328,6 +328,51 @@ static void test_stream__names_may_be_in_quotes_and_line_ends_those_of_dos(void 
            VALUE("\r\nParis\r\n", "Paris"), VALUE("\r\na\r\nb\r\n", "a\\r\\nb"), VALUE("\r\n", ""), VALUE("\nParis\r\n", "Paris"));
 }
 
+/* Writes each piece of the arguments in brackets, and the whole. */
+static void add_piece(const struct delta *d, void *arg)
+{
+    struct buf *out = arg;
+    if (d->kind == DELTA_CALL_PIECE)
+        buf_addf(out, "[%.*s]", (int)d->text.n, d->text.p);
+    else if (d->kind == DELTA_CALL_END)
+        buf_addf(out, " %.*s", (int)d->text.n, d->text.p);
+}
+
+static void test_stream__arguments_come_in_pieces_as_they_are_written(void **state)
+{
+    (void)state;
+    static const struct { const char *pushes[8], *want; } cases[] = {
+        {{"<tool_call>\n<function=w>\n<parameter=city>\n", "Paris", ", \"Fr", "ance\"\n", "</para", "meter>\n</function>\n</tool_call>"},
+         "[{\"city\": \"Paris][, \\\"Fr][ance\\\"] {\"city\": \"Paris, \\\"France\\\"\"}"},
+        /* other values when they are whole */
+        {{"<tool_call>\n<function=w>\n<parameter=days>\n1", "2\n</parameter>\n<parameter=city>\nRome", "\n</parameter>\n", "</function>"},
+         "[{\"days\": 12, \"city\": \"Rome] {\"days\": 12, \"city\": \"Rome\"}"},
+        /* a tag inside may turn out to be the end, half a character and a line end too */
+        {{"<tool_call>\n<function=w>\n<parameter=city>\na</function> b\n", "c", "\n</parameter>\n</function>"},
+         "[{\"city\": \"a] {\"city\": \"a</function> b\\nc\"}"},
+        {{"<tool_call>\n<function=w>\n<parameter=city>\na\xc3", "\xa9\n", "b", "\n</parameter>\n</function>"},
+         "[{\"city\": \"a][é][\\nb] {\"city\": \"aé\\nb\"}"},
+        /* the second value of a parameter counts, and is in no piece */
+        {{"<tool_call>\n<function=w>\n<parameter=city>\nA", "B\n</parameter>\n<parameter=city>\nC", "\n</parameter>\n", "</function>"},
+         "[{\"city\": \"A][B\"] {\"city\": \"C\"}"},
+        /* no closing quote where the model was cut off */
+        {{"<tool_call>\n<function=w>\n<parameter=city>\nA", "B"}, "[{\"city\": \"A][B] {\"city\": \"AB"},
+    };
+    struct text tools[N_TOOLS];
+    for (int i = 0; i < N_TOOLS; i++)
+        tools[i] = text_of(tool_json[i]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buf got = {0};
+        struct stream *s = stream_open(tools, N_TOOLS, false, add_piece, &got);
+        for (int k = 0; cases[i].pushes[k]; k++)
+            stream_push(s, cases[i].pushes[k], strlen(cases[i].pushes[k]));
+        stream_finish(s, true);
+        stream_close(s);
+        assert_string_equal(buf_str(&got), cases[i].want);
+        buf_free(&got);
+    }
+}
+
 static void test_stream__arguments_have_the_types_of_the_schema(void **state)
 {
     (void)state;
@@ -411,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_stream__closing_tags_on_lines_of_their_own_end_a_value_only_where_the_call_may_end),
         cmocka_unit_test(test_stream__a_call_may_be_a_json_object),
         cmocka_unit_test(test_stream__names_may_be_in_quotes_and_line_ends_those_of_dos),
+        cmocka_unit_test(test_stream__arguments_come_in_pieces_as_they_are_written),
         cmocka_unit_test(test_stream__arguments_have_the_types_of_the_schema),
         cmocka_unit_test(test_stream__a_megabyte_of_anything_takes_no_more_than_its_length),
         cmocka_unit_test(test_stream__deep_nesting_stays_text),

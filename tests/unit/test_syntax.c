@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "ui/tui/syntax.h"
+#include "ui/tui/sheet.h"
 
 struct seen { struct buf letters; size_t end; };
 

@@ -92,15 +92,16 @@ static void test_synthetic__rows_behind_a_matrix_are_zero_and_the_bytes_were_tol
     struct dev *d = dev_open("cpu", 1, &e);
     assert_non_null(d);
     d->caps = &packs;
-    struct synthetic *s = synthetic_open(&w, &c, d, heads, MTP_FP8, 3, &e);
+    struct synthetic *s = synthetic_open(&w, &c, d, &(struct synthetic_form){heads, MTP_FP8, false}, 3, &e);
     if (!s)
         fail_msg("%s", e.msg);
-    assert_int_equal(w.stats.bytes, synthetic_bytes(&c, heads, MTP_FP8));
-    assert_true(synthetic_bytes(&c, heads, MTP_STORED) > w.stats.bytes + weights_made_mtp_bytes(&c, MTP_FP8) * 9 / 10);
+    assert_int_equal(w.stats.bytes, synthetic_bytes(&c, &(struct synthetic_form){heads, MTP_FP8, false}));
+    assert_true(synthetic_bytes(&c, &(struct synthetic_form){heads, MTP_STORED, false})
+                > w.stats.bytes + weights_made_mtp_bytes(&c, MTP_FP8) * 9 / 10);
     assert_int_equal(w.mtp.fc.format, WEIGHT_FP8);
     assert_int_equal(w.mtp.layer.moe.experts[1].down.format, WEIGHT_FP8);
     assert_int_equal(w.mtp.layer.moe.router.format, WEIGHT_DENSE);
-    assert_true(synthetic_bytes(&c, heads, MTP_INT4) < w.stats.bytes - weights_made_mtp_bytes(&c, MTP_FP8) / 3);
+    assert_true(synthetic_bytes(&c, &(struct synthetic_form){heads, MTP_INT4, false}) < w.stats.bytes - weights_made_mtp_bytes(&c, MTP_FP8) / 3);
     /* a gate of one row, against where the host packs a row of ones */
     const struct weight *gate = &w.layers[0].moe.shared_gate;
     size_t n = pack_data_bytes(WEIGHT_DENSE, 1, c.hidden) / 2, n_ones = 0, n_used = 0;
@@ -135,10 +136,11 @@ static void test_synthetic__an_mtp_block_in_int4_is_like_the_layers(void **state
     struct dev *d = dev_open("cpu", 1, &e);
     assert_non_null(d);
     d->caps = &packs;
-    struct synthetic *s = synthetic_open(&w, &c, d, HEAD_INT8, MTP_INT4, 3, &e);
+    struct synthetic *s = synthetic_open(&w, &c, d, &(struct synthetic_form){HEAD_INT8, MTP_INT4, true}, 3, &e);
     if (!s)
         fail_msg("%s", e.msg);
-    assert_int_equal(w.stats.bytes, synthetic_bytes(&c, HEAD_INT8, MTP_INT4));
+    assert_int_equal(w.stats.bytes, synthetic_bytes(&c, &(struct synthetic_form){HEAD_INT8, MTP_INT4, true}));
+    assert_true(w.layers[3].attn.k.format == WEIGHT_FP8 && w.layers[0].delta.out.format == WEIGHT_FP8 && w.layers[0].delta.qkv.format == WEIGHT_INT4);
     const struct moe_weights *m = &w.mtp.layer.moe, *like = &w.layers[0].moe;
     assert_true(w.mtp.fc.format == WEIGHT_FP8 && w.mtp.layer.attn.q.format == WEIGHT_INT4 && w.mtp.layer.attn.o.format == WEIGHT_INT4);
     assert_true(m->experts[1].gate.format == like->experts[1].gate.format && m->experts[1].down.format == like->experts[1].down.format);

@@ -110,6 +110,45 @@ static void test_template__reasoning_stays_within_the_turn_only(void **state)
                                         "\u00ab</think>\u00bb\n\nb" END USER("<tool_response>x</tool_response>") PROMPT_AFTER_KEEP);
 }
 
+/* The prompt, what was sampled after it, and the end of the turn are the beginning of the next prompt, token by token; after the next question the
+ * template's own words stand there. */
+static void test_template__an_answer_whose_tokens_are_known_goes_on_as_it_was(void **state)
+{
+    (void)state;
+    static const int32_t sampled[] = {7, 7, 9};
+    struct call call = {text_of("f"), text_of("{}"), text_of("call_1")};
+    struct message m[] = {
+        {.role = ROLE_USER, .content = text_of("one")},
+        {.role = ROLE_ASSISTANT, .calls = &call, .n_calls = 1, .said = {sampled, 3, text_of("Hm</think>as it was"), true}},
+        {.role = ROLE_TOOL, .content = text_of("1")},
+        {.role = ROLE_USER, .content = text_of("two")},
+    };
+    for (int thinks = 0; thinks < 2; thinks++) {
+        struct buf before = {0}, now = {0}, later = {0};
+        struct segments first = {0}, second = {0}, third = {0};
+        struct conversation talk = {.messages = m, .n_messages = 1, .generation_prompt = true, .thinking = thinks};
+        m[1].said.thinks = thinks;
+        assert_true(template_render(&talk, &first, &a, &e));
+        segments_text(&first, &before);
+        talk.n_messages = 3;
+        assert_true(template_render(&talk, &second, &a, &e));
+        segments_text(&second, &now);
+        buf_adds(&before, "Hm</think>as it was<|im_end|>\n<|im_start|>user\n<tool_response>");
+        assert_memory_equal(now.data, before.data, before.len);
+        int found = 0;
+        for (int i = 0; i < second.n; i++)
+            found += second.items[i].ids == sampled && second.items[i].n_ids == 3;
+        assert_int_equal(found, 1);
+        talk.n_messages = 4;
+        assert_true(template_render(&talk, &third, &a, &e));
+        segments_text(&third, &later);
+        assert_null(strstr(later.data, "as it was"));
+        buf_free(&before);
+        buf_free(&now);
+        buf_free(&later);
+    }
+}
+
 /* Checks `keep`: the next turn's prompt begins with items[0..keep), and not with what follows there. */
 static void test_template__the_next_turn_begins_with_what_was_kept(void **state)
 {
@@ -190,6 +229,7 @@ int main(void)
         cmocka_unit_test_teardown(test_template__only_the_templates_own_tags_are_control, teardown),
         cmocka_unit_test_teardown(test_template__the_tools_come_first_and_their_example_is_control, teardown),
         cmocka_unit_test_teardown(test_template__reasoning_stays_within_the_turn_only, teardown),
+        cmocka_unit_test_teardown(test_template__an_answer_whose_tokens_are_known_goes_on_as_it_was, teardown),
         cmocka_unit_test_teardown(test_template__the_next_turn_begins_with_what_was_kept, teardown),
         cmocka_unit_test_teardown(test_template__refuses_in_its_own_words, teardown),
         cmocka_unit_test_teardown(test_template__a_conversation_built_in_c_needs_no_json, teardown),

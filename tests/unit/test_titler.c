@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "session/list.h"
 #include "chat/state.h"
-#include "session/title.h"
+#include "session/list.h"
+#include "session/transcript.h"
 #include "tests/tmpdir.h"
 
 enum { SILENT_MS = 150, PATIENCE_MS = 20000 };   /* SILENT_MS: for what is not to come */

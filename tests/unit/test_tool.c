@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "tests/emulated.h"
 #include "tool/calc.h"
 #include "tool/tool.h"
-#include "tests/emulated.h"
 
 static void test_calc__expressions_have_these_values(void **state)
 {

@@ -16,12 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/move.h"
 #include "base/file.h"
 #include "session/file.h"
-#include "tests/put.h"
 #include "session/list.h"
 #include "session/trash.h"
+#include "tests/put.h"
 
 enum { DAY_S = 24 * 60 * 60 };
 

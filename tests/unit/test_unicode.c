@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "base/unicode.h"
-#include "session/title.h"
+#include "session/transcript.h"
 
 static char warned[128];
 

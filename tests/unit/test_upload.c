@@ -8,7 +8,7 @@
 #include "kernels/planes.h"
 #include "model/reader.h"
 #include "model/safetensors.h"
-#include "model/upload_plan.h"
+#include "model/upload.h"
 #include "tests/checkpoint.h"
 #include "tests/uploaded.h"
 
@@ -183,7 +183,7 @@ static void test_upload__every_layout_arrives_as_the_host_packs_it(void **state)
 {
     (void)state;
     static const char *const dirs[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g0/hybrid",
-                                       "tests/data/model/g1/int4", "tests/data/model/g1/hybrid", "assets/demo"};
+                                       "tests/data/model/g1/int4", "tests/data/model/g1/hybrid", "assets/demo", "tests/data/vision/v0"};
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
         for (int form = MTP_STORED; form <= MTP_INT4; form++)
             upload_and_compare(dirs[i], HEAD_BF16 | HEAD_INT8 | HEAD_PLANES, (enum mtp_form)form, 0, 0);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/upload_plan.h"
+#include "model/upload.h"
 
 /* A plan with slabs in host memory, of which it only takes addresses. */
 struct planned {
@@ -117,7 +117,8 @@ static void check_plan(const char *dir, unsigned heads, enum mtp_form mtp, size_
 static void test_upload_plan__every_row_is_read_once_and_has_a_place(void **state)
 {
     (void)state;
-    static const char *const dirs[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g1/hybrid", "assets/demo"};
+    static const char *const dirs[] = {"tests/data/model/g0/bf16", "tests/data/model/g0/int4", "tests/data/model/g1/hybrid", "assets/demo",
+                                       "tests/data/vision/v0"};
     static const size_t spans[] = {277777, 1 << 20, 8 << 20};
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
         for (size_t k = 0; k < sizeof spans / sizeof *spans; k++)

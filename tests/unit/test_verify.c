@@ -207,6 +207,14 @@ static void other_heads(void)        { edit("config.json", "text_config", "share
 static void index_without_mtp(void)  { index_less("mtp."); }
 static void no_mtp(void)             { index_less("mtp."); forget_provenance(); unlink(in_dir(EXTRA)); }
 static void part_of_mtp(void)        { index_less("mtp.norm"); sh("cd %s && sed -i 's/\"mtp.norm.weight\"/\"mtp.morn.weight\"/' " EXTRA, dir); }
+static void tower_in_config(void)
+{
+    edit("config.json", NULL, "vision_config",
+         json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "depth", 1, "hidden_size", 16, "num_heads", 2, "intermediate_size", 8,
+                   "num_position_embeddings", 4, "out_hidden_size", 256));
+    forget_provenance();
+}
+static void no_tower(void)           { tower_in_config(); index_less("model.visual."); }
 static void zero_mtp(void)           { zero("mtp.fc.weight"); }
 static void zero_mtp_expert(void)    { zero("mtp.layers.0.mlp.experts.4.down_proj.weight"); }
 static void zero_expert(void)        { zero(EXPERT "up_proj.qweight"); }
@@ -273,6 +281,8 @@ static const struct planted {
     {index_without_mtp,  false, false, "index-without-mtp", "model.safetensors.index.json", NULL, "53 tensors of the MTP block"},
     {no_mtp,             false, true,  "no-mtp",            NULL, NULL, "add-mtp DIR --from"},
     {part_of_mtp,        false, true,  "missing-tensor",    NULL, "mtp.norm.weight", "config.json asks for it"},
+    {tower_in_config,    false, true,  "missing-tensor",    NULL, "model.visual.patch_embed.proj.weight", "config.json asks for it"},
+    {no_tower,           false, false, "no-vision",         NULL, NULL, "so the model sees no pictures"},
     {zero_mtp,           false, true,  "zeroed-mtp",        EXTRA, "mtp.fc.weight", "bytes are 0"},
     {zero_mtp_expert,    false, true,  "zeroed-mtp",        EXTRA, "mtp.layers.0.mlp.experts.4.down_proj.weight", "bytes are 0"},
     {zero_expert,        false, true,  "zeroed",            NULL, EXPERT "up_proj.qweight", "bytes are 0, expected weights"},

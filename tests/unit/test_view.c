@@ -274,10 +274,10 @@ static void test_view__what_a_command_said_is_gone_with_the_next_turn(void **sta
     assert_shows("temperature");
     stage_set(OPT_think, "off");
     stage_say("And cuckoo hashing?");
-    assert_int_equal(pane_kind(stage.app.host.pane, pane_n(stage.app.host.pane) - 1), ITEM_USER);
+    assert_int_equal(stage.app.host.pane->items.at[stage.app.host.pane->items.n - 1].kind, ITEM_USER);
     stage_answer();
-    for (int i = 0; i < pane_n(stage.app.host.pane); i++)
-        assert_int_not_equal(pane_kind(stage.app.host.pane, i), ITEM_OUTPUT);
+    for (int i = 0; i < stage.app.host.pane->items.n; i++)
+        assert_int_not_equal(stage.app.host.pane->items.at[i].kind, ITEM_OUTPUT);
     assert_shows("That is all.");
     stage_end();
 }

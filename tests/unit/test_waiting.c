@@ -5,7 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "ui/waiting.h"
+#include "ui/printer.h"
 
 static struct waiting w;
 static struct buf line;

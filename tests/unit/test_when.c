@@ -7,7 +7,7 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "base/when.h"
+#include "base/clock.h"
 
 /* A Unix time of January 2026, or of the days around it, in the local zone. */
 static int64_t at(int day, int hour, int minute)

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
@@ -96,12 +97,58 @@ static void test_worker__the_end_does_not_wait_for_the_queue(void **state)
     assert_int_equal(a.worker.n_threads, 0);
 }
 
+enum { JOBS = 1000, SCRATCH = 64 };
+struct tally { atomic_int done[JOBS], n_mixed; int bad; };
+
+static bool do_job(void *arg, uint64_t i, void *scratch, struct err *e)
+{
+    struct tally *t = arg;
+    memset(scratch, (int)i, SCRATCH);
+    atomic_fetch_add(&t->done[i], 1);
+    for (int k = 0; k < SCRATCH; k++)
+        atomic_fetch_add(&t->n_mixed, ((unsigned char *)scratch)[k] != (i & 255));     /* another thread has it, too */
+    return (int)i != t->bad || err_set(e, "job %d is bad", (int)i);
+}
+
+static void test_worker__each_job_is_done_once(void **state)
+{
+    (void)state;
+    for (int n_threads = 0; n_threads < 9; n_threads += 4) {
+        static struct tally t;
+        struct err e = {0};
+        t = (struct tally){.bad = -1};
+        struct worker_jobs j = {.n = JOBS, .n_threads = n_threads, .scratch = SCRATCH, .job = do_job, .arg = &t};
+        assert_true(worker_run_jobs(&j, &e));
+        for (int i = 0; i < JOBS; i++)
+            assert_int_equal(atomic_load(&t.done[i]), 1);
+        assert_int_equal(atomic_load(&t.n_mixed), 0);
+    }
+    assert_true(worker_run_jobs(&(struct worker_jobs){.job = do_job}, NULL));   /* no job */
+}
+
+static void test_worker__no_job_begins_after_one_has_failed(void **state)
+{
+    static struct tally t;
+    struct err e = {0};
+    int n = 0;
+    (void)state;
+    t = (struct tally){.bad = 10};
+    struct worker_jobs j = {.n = JOBS, .n_threads = 1, .scratch = SCRATCH, .job = do_job, .arg = &t};
+    assert_false(worker_run_jobs(&j, &e));
+    assert_string_equal(e.msg, "job 10 is bad");
+    for (int i = 0; i < JOBS; i++)
+        n += atomic_load(&t.done[i]);
+    assert_int_equal(n, 11);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worker__every_step_is_done_once),
         cmocka_unit_test(test_worker__a_step_sleeps_until_its_time),
         cmocka_unit_test(test_worker__the_end_does_not_wait_for_the_queue),
+        cmocka_unit_test(test_worker__each_job_is_done_once),
+        cmocka_unit_test(test_worker__no_job_begins_after_one_has_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

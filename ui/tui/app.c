@@ -1,35 +1,49 @@
 #include "ui/tui/app.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "base/least.h"
 #include "base/unicode.h"
+#include "ui/process.h"
+#include "ui/tui/figures.h"
 #include "ui/tui/input.h"
 #include "ui/tui/numbers.h"
-#include "ui/tui/panel.h"
-#include "ui/tui/picker.h"
+#include "ui/tui/status.h"
 #include "ui/tui/window.h"
+#include "ui/tui/windows.h"
 
-/* Binds the keys of the options; a key that cannot be bound is reported, and the others are bound. */
-static void bind_keys(struct host *h)
+static const struct window *const windows[N_WINDOWS] = {
+#define WINDOW(name) &window_##name,
+#include "config/windows.def"
+};
+
+static const struct key_row keys[] = {
+#define KEY(context, key, action, help) {CONTEXT_##context, key, #action, help, act_##action},
+#include "config/keys.def"
+};
+
+struct actions *app_actions(void)
 {
-    int n;
-    const char *const *keys = options_list(h->o, OPT_key, &n);
-    for (int i = 0; i < n; i++) {
-        struct err e = {0};
-        if (!actions_bind(h->actions, keys[i], &e))
-            feed_say(&h->feed, ITEM_ERROR, e.msg);
-    }
+    return actions_open(keys, sizeof keys / sizeof *keys);
 }
 
 void app_open(struct app *a, struct options *o, const char *history_path)
 {
-    *a = (struct app){.host.o = o};
+    *a = (struct app){.host = {.windows = windows, .actions = app_actions(), .o = o}};
     a->said.host = &a->host;
     a->said.figures = &a->figures;
     host_init(&a->host);
     input_history(&a->host, history_path);
-    bind_keys(&a->host);
+    /* Binds the keys of the options; a key that cannot be bound is reported, and the others are bound. */
+    int n;
+    const char *const *rows = options_list(a->host.o, OPT_key, &n);
+    for (int i = 0; i < n; i++) {
+        struct err e = {0};
+        if (!actions_bind(a->host.actions, rows[i], &e))
+            feed_say(&a->host.feed, ITEM_ERROR, "%s", e.msg);
+    }
 }
 
 void app_chat(struct app *a, struct chat *c)
@@ -46,16 +60,6 @@ void app_close(struct app *a)
 }
 
 /* --- events ----------------------------------------------------------------------------------------------------- */
-
-/* Keeps the reason; leaves at once if nothing was said yet, so that the reason is read in the shell. */
-static void on_fatal(struct app *a, const struct chat_event *ev)
-{
-    struct host *h = &a->host;
-    buf_reset(&a->fatal);
-    buf_adds(&a->fatal, ev->text);
-    if (!chat_info(h->chat) && !chat_n_messages(h->chat))
-        h->wishes |= WISH_LEAVE;
-}
 
 /* Rings the bell: a tool waits for approval, a long turn has ended, or the model has. */
 static void call_user(struct host *h, const struct chat_event *ev)
@@ -75,34 +79,34 @@ static void call_user(struct host *h, const struct chat_event *ev)
         bell_call(&h->bell, options_text(h->o, OPT_bell), what, chat_title(h->chat), h->ms);
 }
 
-/* Shows by how much the draft, which is taken back, is too long: "too long: 102k of 32k". */
-static void hint_too_long(struct host *h, const struct chat_event *ev)
-{
-    const char *message = ev->taken_back ? ev->taken_back : "";
-    struct buf text = {0};
-    buf_adds(&text, "too long: ");
-    number_tokens(&text, chat_context_used(h->chat).tokens + chat_count_tokens(h->chat, message, strlen(message)));
-    buf_adds(&text, " of ");
-    number_context(&text, chat_info(h->chat) ? chat_info(h->chat)->n_ctx : 0);
-    host_hint(h, "%s", chat_info(h->chat) && chat_info(h->chat)->n_ctx ? text.data : "too long for the context");
-    buf_free(&text);
-}
-
 static void on_event(struct app *a, const struct chat_event *ev)
 {
     struct host *h = &a->host;
     phase_event(&h->phase, ev, h->ms);
     feed_event(&h->feed, ev, h->ms);
     for (int i = 0; i < N_WINDOWS; i++)
-        if (window_at((enum window_id)i)->chat)
-            window_at((enum window_id)i)->chat(h, ev);
+        if (h->windows[i]->chat)
+            h->windows[i]->chat(h, ev);
     call_user(h, ev);
-    if (ev->kind == CHAT_FATAL)
-        on_fatal(a, ev);
-    if (ev->kind == CHAT_DONE && ev->end == END_TOO_LONG)
-        hint_too_long(h, ev);
-    else if (ev->kind == CHAT_DONE && end_failed(ev->end))
+    if (ev->kind == CHAT_FATAL) {
+        buf_reset(&a->fatal);
+        buf_adds(&a->fatal, ev->text);
+        if (!chat_info(h->chat) && !chat_n_messages(h->chat))
+            h->wishes |= WISH_LEAVE;    /* nothing was said yet: the reason is read in the shell */
+    }
+    if (ev->kind == CHAT_DONE && ev->end == END_TOO_LONG) {
+        /* Shows by how much the draft, which is taken back, is too long: "too long: 102k of 32k". */
+        const char *message = ev->taken_back ? ev->taken_back : "";
+        struct buf text = {0};
+        buf_adds(&text, "too long: ");
+        number_tokens(&text, chat_context_used(h->chat).tokens + chat_count_tokens(h->chat, message, strlen(message)));
+        buf_adds(&text, " of ");
+        number_context(&text, chat_info(h->chat) ? chat_info(h->chat)->n_ctx : 0);
+        host_hint(h, "%s", chat_info(h->chat) && chat_info(h->chat)->n_ctx ? text.data : "too long for the context");
+        buf_free(&text);
+    } else if (ev->kind == CHAT_DONE && end_failed(ev->end)) {
         host_hint(h, "failed: %s", ev->text);
+    }
     if (ev->kind == CHAT_READY)         /* until now the counts were estimates */
         feed_recount(&h->feed);
     h->recount = h->recount || ev->kind == CHAT_DONE || ev->kind == CHAT_READY;
@@ -126,7 +130,7 @@ void app_events(struct app *a, const struct chat_event *ev, int n, int64_t ms)
 
 static bool works(const struct host *h, int window)
 {
-    const struct window *w = window_at((enum window_id)window);
+    const struct window *w = h->windows[window];
     return w->works && w->works(h);
 }
 
@@ -144,7 +148,7 @@ void app_tick(struct app *a, int64_t ms)
     figures_sample(&a->figures, h);
     for (int i = 0; i < N_WINDOWS; i++)
         if (works(h, i))
-            window_at((enum window_id)i)->work(h);
+            h->windows[i]->work(h);
 }
 
 int app_timeout(const struct app *a)
@@ -173,7 +177,7 @@ static void insert(struct host *h, const char *text, size_t n)
 /* True if the key does something here. */
 static bool press(struct host *h, uint32_t code, uint8_t mods)
 {
-    const struct window *w = window_at(window_active(h));
+    const struct window *w = h->windows[window_active(h)];
     struct contexts where;
     if (!mods && w->key && w->key(h, code))
         return true;
@@ -212,22 +216,11 @@ static void typed(struct host *h, const char *text, size_t n)
     }
 }
 
-static void literally(struct host *h, const struct key_event *ev)
-{
-    h->typing.literal = false;
-    if (ev->kind == KEYS_TEXT)
-        insert(h, ev->text, ev->n);
-    else if (ev->code == KEY_TAB)
-        insert(h, "\t", 1);
-    else if (ev->code == KEY_ENTER)
-        insert(h, "\n", 1);
-}
-
 /* Offers the event to the windows that see all events, from the topmost on. */
 static bool some_window_takes(struct host *h, const struct key_event *ev)
 {
     for (int i = 0; i < N_WINDOWS; i++) {
-        const struct window *w = window_at((enum window_id)i);
+        const struct window *w = h->windows[i];
         if (w->event && w->event(h, ev))
             return true;
     }
@@ -257,9 +250,12 @@ static bool take_mouse_back(struct host *h, const struct key_event *ev)
     return wheel;
 }
 
-/* True if this is the second click on the same text where clicks do nothing, which is meant to select a word. */
-static bool selects_word(struct host *h, const struct key_event *ev)
+static void click(struct host *h, const struct key_event *ev)
 {
+    const enum window_id id = window_active(h);
+    const struct window *w = h->windows[id];
+    struct popup *list = window_list(h, id);
+    /* A second click on the same text, where clicks do nothing, is meant to select a word. */
     enum { TWICE_MS = 400 };
     struct typing *t = &h->typing;
     bool twice = h->ms - t->click_ms < TWICE_MS && t->click_row == ev->row && t->click_col == ev->col;
@@ -267,14 +263,8 @@ static bool selects_word(struct host *h, const struct key_event *ev)
     t->click_row = ev->row;
     t->click_col = ev->col;
     bool text = area_has(h->at.pane, ev->row, ev->col) && (window_active(h) == WINDOW_input || window_active(h) == WINDOW_view);
-    return twice && text && pane_fold_at(h->pane, ev->row - h->at.pane.row) < 0;
-}
-
-static void click(struct host *h, const struct key_event *ev)
-{
-    const struct window *w = window_at(window_active(h));
-    bool word = selects_word(h, ev);
-    if (w->click && w->click(h, ev->row, ev->col))
+    bool word = twice && text && pane_fold_at(h->pane, ev->row - h->at.pane.row) < 0;
+    if (w->click ? w->click(h, ev->row, ev->col) : list && popup_click(list, ev->row, ev->col))
         press(h, KEY_ENTER, 0);
     else if (word)
         lend_mouse(h);
@@ -284,16 +274,23 @@ static void click(struct host *h, const struct key_event *ev)
 
 static void key_or_text(struct host *h, const struct key_event *ev)
 {
-    if (h->typing.literal)
-        literally(h, ev);
-    else if (ev->kind == KEYS_TEXT)
+    if (h->typing.literal) {
+        h->typing.literal = false;
+        if (ev->kind == KEYS_TEXT)
+            insert(h, ev->text, ev->n);
+        else if (ev->code == KEY_TAB)
+            insert(h, "\t", 1);
+        else if (ev->code == KEY_ENTER)
+            insert(h, "\n", 1);
+    } else if (ev->kind == KEYS_TEXT) {
         typed(h, ev->text, ev->n);
-    else if (ev->code == KEY_CLICK)
+    } else if (ev->code == KEY_CLICK) {
         click(h, ev);
-    else if (ev->code == KEY_GRAB)
+    } else if (ev->code == KEY_GRAB) {
         lend_mouse(h);
-    else
+    } else {
         press(h, ev->code, ev->mods);
+    }
 }
 
 void app_key(struct app *a, const struct key_event *ev, int64_t ms)
@@ -310,7 +307,7 @@ void app_key(struct app *a, const struct key_event *ev, int64_t ms)
     h->typing.burst = ev->burst;
     key_or_text(h, ev);
     if (!h->typing.walks)
-        pane_rest(h->pane);
+        h->pane->walks = false;
     if (armed)                          /* any other key disarms */
         h->typing.quit_until = 0;
 }
@@ -324,9 +321,9 @@ enum { AGAIN_MS = 2000, ESCAPE_AGAIN_MS = 600 };
 static void clear_draft(struct host *h)
 {
     struct buf text = {0};
-    editor_text(input_editor(h), &text);
+    editor_text(h->line[WINDOW_input], &text);
     input_remember(h, buf_str(&text));
-    editor_reset(input_editor(h));
+    editor_reset(h->line[WINDOW_input]);
     host_hint(h, "Up brings it back");
     buf_free(&text);
 }
@@ -345,7 +342,7 @@ void act_interrupt(struct host *h)
         host_stop(h);
     } else if (revise_end(h)) {
         return;
-    } else if (!editor_empty(input_editor(h))) {
+    } else if (!editor_empty(h->line[WINDOW_input])) {
         clear_draft(h);
     } else if (h->ms < h->typing.quit_until) {
         input_quit(h);
@@ -369,7 +366,7 @@ void act_escape(struct host *h)
         h->typing.escape_ms = h->ms;
     } else {
         h->typing.escape_ms = 0;
-        if (!editor_empty(input_editor(h)))
+        if (!editor_empty(h->line[WINDOW_input]))
             clear_draft(h);
         else if (chat_n_messages(h->chat))
             picker_open(h, PICK_MESSAGE);
@@ -447,4 +444,219 @@ void act_think(struct host *h)
     bool on = !options_on(h->o, OPT_think);
     CHECK(options_set(h->o, OPT_think, on ? "on" : "off", FROM_SET, &e));
     host_hint(h, on ? "thinking on, from the next message" : "thinking off, from the next message");
+}
+
+/* --- drawing ------------------------------------------------------------------------------------------------------- */
+
+enum { QUEUE_ROWS = 3, PROGRESS_AFTER_MS = 500 };
+
+static const struct look TEXT = {STYLE_text, 0}, DIM = {STYLE_dim, 0}, NOTE = {STYLE_note, 0};
+
+/* --- the parts -------------------------------------------------------------------------------------------------- */
+
+/* Draws hints for new users; they go with the first message. */
+static void draw_welcome(const struct app *a, struct cells *c, struct area at)
+{
+    static const char *const told[] = {
+        "Ask anything. Alt-Enter or Ctrl-J makes a new line, @ attaches a file,",
+        "/ lists commands, Ctrl-C stops an answer, Ctrl-D leaves.",
+        "Conversations are saved; q35chat --continue reopens the last one.",
+    };
+    struct buf head = {0};
+    const char *dir = a->host.chat ? chat_model_dir(a->host.chat) : "", *slash = strrchr(dir, '/');
+    buf_addf(&head, "q35chat " Q35_VERSION "   %s   F1 or ? for help", slash && slash[1] ? slash + 1 : dir);
+    cells_puts(c, at, 0, 0, TEXT, head.data);
+    buf_free(&head);
+    const bool wide = at.rows >= 8 && at.cols >= 72;
+    const int row = wide ? at.rows / 3 + 4 : 2;
+    for (int i = 0; wide && i < 3; i++)
+        cells_puts(c, at, at.rows / 3 + i, 2, DIM, told[i]);
+    if (a->host.chat && chat_notice(a->host.chat)) {
+        struct lines notice = {0};
+        lines_wrap(&notice, NOTE, chat_notice(a->host.chat), strlen(chat_notice(a->host.chat)), 0, at.cols - 4, 0);
+        for (int i = 0; row + notice.n <= at.rows && i < notice.n; i++)
+            lines_draw(&notice, i, c, (struct area){at.row, at.col + 2, at.rows, at.cols - 2}, row + i);
+        lines_free(&notice);
+    }
+}
+
+static void draw_queue(const struct app *a, struct cells *c, struct area at)
+{
+    for (int i = 0; i < at.rows; i++) {
+        struct buf line = {0};
+        bool last = i == at.rows - 1 && input_state(&a->host)->queue.n > at.rows;
+        const char *text = input_state(&a->host)->queue.texts[i];
+        buf_addf(&line, "%s %d: %.*s", input_state(&a->host)->queue.held ? "held" : "queued", i + 1, (int)strcspn(text, "\n"), text);
+        if (last)
+            buf_addf(&line, "  (and %d more)", input_state(&a->host)->queue.n - at.rows);
+        cells_puts(c, at, i, 0, DIM, line.data);
+        buf_free(&line);
+    }
+}
+
+static bool shows_progress(const struct app *a)
+{
+    const struct phase *p = &a->host.phase;
+    return a->figures.progress.total && !p->stopping && a->host.ms - p->reads_ms >= PROGRESS_AFTER_MS
+        && (p->kind == PHASE_LOADING || p->kind == PHASE_READING);
+}
+
+/* Draws the status line.  A hint about the last key has the row for itself: it cannot be guessed, and is soon gone. */
+static void draw_status(struct app *a, struct cells *c, struct area at)
+{
+    static const struct look look = {STYLE_status, 0};
+    struct status s;
+    summary_status(&a->said, &s);
+    if (!a->host.hint.text.len) {
+        status_draw(&s, c, at);
+        return;
+    }
+    cells_blank(c, at, look);
+    int wide = 1 + glyph_columns(s.state, strlen(s.state)) + 2, room = at.cols - wide;
+    bool both = glyph_columns(a->host.hint.text.data, a->host.hint.text.len) <= room;
+    if (both) {
+        cells_puts(c, at, 0, 1, look, s.state);
+        cells_puts(c, at, 0, wide, look, a->host.hint.text.data);
+    } else {
+        /* A long hint goes over the rows above the status line, since the end of a sentence may matter. */
+        struct lines lines = {0};
+        lines_wrap(&lines, look, a->host.hint.text.data, a->host.hint.text.len, 0, most(at.cols - 2, 1), 0);
+        int rows = least(lines.n, at.row + 1);
+        struct area over = {at.row - rows + 1, at.col, rows, at.cols};
+        cells_blank(c, over, look);
+        over.col++;
+        over.cols -= 2;
+        for (int i = 0; i < rows; i++)
+            lines_draw(&lines, i, c, over, i);
+        lines_free(&lines);
+    }
+}
+
+/* Draws the legend of the colours, each word in its own. */
+static void draw_legend(const struct app *a, struct cells *c, struct area at)
+{
+    static const struct { enum heat heat; enum style style; const char *text; } words[] = {
+        {HEAT_HOW, STYLE_drafted, "drafted and accepted"}, {HEAT_HOW, STYLE_looked_up, "found by lookup"}, {HEAT_HOW, STYLE_text, "sampled"},
+        {HEAT_PROBABILITY, STYLE_sure, "90 % and more"}, {HEAT_PROBABILITY, STYLE_text, "60 to 90 %"},
+        {HEAT_PROBABILITY, STYLE_unsure, "30 to 60 %"}, {HEAT_PROBABILITY, STYLE_doubtful, "below 30 %"},
+    };
+    int col = cells_puts(c, at, 0, 0, DIM, a->host.looks.heat.shown == HEAT_HOW ? "how tokens were made:" : "how likely tokens were:");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i].heat == a->host.looks.heat.shown)
+            col = cells_puts(c, at, 0, col + 2, (struct look){(uint8_t)words[i].style, 0}, words[i].text);
+    if (at.cols - col > (int)strlen("Alt-H: next") + 2)
+        cells_puts(c, at, 0, at.cols - (int)strlen("Alt-H: next"), DIM, "Alt-H: next");
+}
+
+/* --- windows ---------------------------------------------------------------------------------------------------- */
+
+static const struct window *front(const struct app *a)
+{
+    return a->host.windows[window_front(&a->host)];
+}
+
+static const struct window *in_place_of_input(const struct app *a)
+{
+    return a->host.windows[window_in_place_of_input(&a->host)];
+}
+
+/* True if there is a status line.  On a tiny screen a tool's question takes its row: all of the question must be seen. */
+static bool has_status(const struct app *a, const struct cells *c)
+{
+    return !a->host.looks.bare && !(in_place_of_input(a)->takes_status && cells_are_tiny(c));
+}
+
+static int input_rows(struct app *a, const struct cells *c)
+{
+    int above = has_status(a, c) ? 2 : 1;       /* a row of transcript, the status line */
+    return most(least(in_place_of_input(a)->input_rows(&a->host, c), c->rows - above), 1);
+}
+
+/* Returns the rows at the end of the transcript that are covered. */
+static int cover_rows(struct app *a, int rows)
+{
+    const struct popup *list = window_list(&a->host, window_front(&a->host));
+    return front(a)->cover_rows ? front(a)->cover_rows(&a->host, rows) : list ? popup_height(list, rows) : 0;
+}
+
+static void draw_cover(struct app *a, struct cells *c, struct area at)
+{
+    struct popup *list = window_list(&a->host, window_front(&a->host));
+    if (front(a)->draw_cover)
+        front(a)->draw_cover(&a->host, c, at);
+    else if (list)
+        popup_draw(list, c, at);
+}
+
+/* --- the whole -------------------------------------------------------------------------------------------------- */
+
+static void draw_all(struct app *a, struct cells *c)
+{
+    int input = input_rows(a, c), status = has_status(a, c), free_rows = c->rows - input - status;
+    int queue = a->host.looks.bare ? 0 : least(least(input_state(&a->host)->queue.n, cells_are_tiny(c) ? 0 : QUEUE_ROWS), free_rows - 1);
+    int progress = shows_progress(a) ? least(PROGRESS_ROWS, free_rows - queue - 2) : 0;
+    queue = most(queue, 0);
+    progress = most(progress, 0);
+    int legend = a->host.looks.heat.shown != HEAT_NONE && !a->host.looks.bare && !cells_are_tiny(c) && free_rows - queue - progress > 2;
+    int rows = free_rows - queue - progress - legend;
+    bool beside = a->host.looks.panel && !a->host.looks.bare && c->cols >= PANEL_MIN_SCREEN;
+    int panel = panel_columns(c->cols, options_int(a->host.o, OPT_width));
+    struct area text = {0, 0, rows, beside ? c->cols - panel - 1 : c->cols};
+    a->host.at.pane = text;
+    a->host.at.input = (struct area){c->rows - input, 0, input, c->cols};
+    if (a->host.chat)
+        heat_tint(&a->host.looks.heat, a->host.pane, a->host.chat);
+    int covered = cover_rows(a, rows);
+    a->host.pane->covered = covered;
+    pane_measure(a->host.pane, options_int(a->host.o, OPT_width));
+    a->host.pane->faded = a->host.chat ? chat_edited(a->host.chat) : -1;
+    pane_draw(a->host.pane, c, text);
+    const bool starts = !a->host.chat || (!chat_n_messages(a->host.chat) && !host_busy(&a->host));
+    if (starts && !a->host.pane->items.n)
+        draw_welcome(a, c, text);
+    if (progress)
+        (a->host.phase.kind == PHASE_LOADING ? progress_draw_load : progress_draw_prompt)(&a->figures.progress, a->host.ms, c,
+                                                                                         (struct area){rows, 0, progress, text.cols});
+    if (beside) {
+        struct panel p;
+        summary_panel(&a->said, &p);
+        panel_draw(&p, c, (struct area){0, c->cols - panel, rows + progress + legend, panel});
+    }
+    if (legend)
+        draw_legend(a, c, (struct area){rows + progress, 0, 1, text.cols});
+    draw_queue(a, c, (struct area){rows + progress + legend, 0, queue, c->cols});
+    if (status)
+        draw_status(a, c, (struct area){c->rows - input - 1, 0, 1, c->cols});
+    const struct window *w = front(a), *active = a->host.windows[window_active(&a->host)];
+    in_place_of_input(a)->draw_input(&a->host, c, a->host.at.input);
+    if (w->draw_rest)
+        w->draw_rest(&a->host, c, (struct area){text.row, text.col, text.rows - covered, text.cols});
+    if (covered)
+        draw_cover(a, c, (struct area){text.row + text.rows - covered, text.col, covered, text.cols});
+    if (active->cursor)
+        active->cursor(&a->host, c);
+}
+
+void view_draw(struct app *a, struct cells *c)
+{
+    figures_follow(&a->figures, &a->host);
+    cells_blank(c, cells_all(c), TEXT);
+    c->cursor_row = -1;
+    if (a->host.hint.columns && c->cols >= a->host.hint.columns)
+        buf_reset(&a->host.hint.text);
+    if (c->rows < VIEW_MIN_ROWS || c->cols < VIEW_MIN_COLUMNS) {
+        if (in_place_of_input(a)->hidden)
+            in_place_of_input(a)->hidden(&a->host);
+        cells_puts(c, cells_all(c), 0, 0, TEXT, "too small");
+    } else {
+        draw_all(a, c);
+    }
+}
+
+void view_title(struct app *a, struct buf *out)
+{
+    struct status s;
+    summary_status(&a->said, &s);
+    status_title(&s, out);
+    buf_addf(out, " · %s", a->host.chat ? phase_name(&a->host.phase) : "opening");
 }

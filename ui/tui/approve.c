@@ -32,7 +32,7 @@ struct approve {
 
 static struct approve *approve(const struct host *h)
 {
-    return window_state(h, WINDOW_approve);
+    return h->state[WINDOW_approve];
 }
 
 static void reset_question(struct approve *q)
@@ -44,15 +44,6 @@ static void reset_question(struct approve *q)
     buf_reset(&q->arguments);
     buf_reset(&q->command);
     lines_reset(&q->lines);
-}
-
-static void ask_question(struct approve *q, const char *name, const char *arguments, size_t n, const char *command)
-{
-    reset_question(q);
-    q->deaf_until = INT64_MAX;
-    buf_adds(&q->name, name);
-    buf_add(&q->arguments, arguments, n);
-    buf_adds(&q->command, command);
 }
 
 static void free_approve(struct host *h)
@@ -120,11 +111,6 @@ static void draw_answers(const struct approve *q, struct cells *c, struct area a
     c->cursor_col = a.col + (col < a.cols ? col : a.cols - 1);
 }
 
-static void be_deaf(struct approve *q)
-{
-    q->deaf_until = INT64_MAX;
-}
-
 static void draw_reply(struct approve *q, struct cells *c, struct area a)
 {
     bool edits = q->asks == APPROVE_EDITS, narrow = a.cols < 60;
@@ -160,7 +146,7 @@ static void draw_question(struct approve *q, struct cells *c, struct area a, int
     q->seen = q->seen || (whole && q->top + q->shown >= q->lines.n);
     draw_answers(q, c, a, a.rows - 1);
     if (!whole)
-        be_deaf(q);
+        q->deaf_until = INT64_MAX;
     else if (q->deaf_until == INT64_MAX)
         q->deaf_until = ms + APPROVE_DEAF_MS;
 }
@@ -259,11 +245,11 @@ static struct editor *reply_line(struct host *h)
 static bool is_deaf(struct host *h, const struct key_event *ev)
 {
     struct approve *q = approve(h);
-    if (!window_is_open(h, WINDOW_approve) || h->ms >= q->deaf_until)
+    if (!h->open[WINDOW_approve] || h->ms >= q->deaf_until)
         return false;
     if (q->deaf_until != INT64_MAX)
         q->deaf_until = h->ms + APPROVE_DEAF_MS;
-    struct editor *to = replies(q) ? q->reply : window_front(h) == WINDOW_input ? input_editor(h) : NULL;
+    struct editor *to = replies(q) ? q->reply : window_front(h) == WINDOW_input ? h->line[WINDOW_input] : NULL;
     if (ev->kind == KEYS_TEXT && to)
         editor_insert(to, ev->text, ev->n);
     return !(ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL);
@@ -273,7 +259,7 @@ static bool is_deaf(struct host *h, const struct key_event *ev)
 static bool is_by_habit(struct host *h, const struct key_event *ev)
 {
     struct approve *q = approve(h);
-    if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || window_is_open(h, WINDOW_approve) || h->ms >= q->guard_until)
+    if (ev->kind != KEYS_KEY || ev->code != KEY_ENTER || ev->mods || h->open[WINDOW_approve] || h->ms >= q->guard_until)
         return false;
     q->guard_until = 0;
     host_hint(h, "Enter ignored (it followed the question); press it again to send the draft");
@@ -286,7 +272,7 @@ static bool take_unmeant(struct host *h, const struct key_event *ev)
 {
     struct approve *q = approve(h);
     bool pasted = ev->kind == KEYS_PASTE || ev->kind == KEYS_PASTE_END;
-    if ((pasted || ev->cut) && window_is_open(h, WINDOW_approve) && q->deaf_until != INT64_MAX)
+    if ((pasted || ev->cut) && h->open[WINDOW_approve] && q->deaf_until != INT64_MAX)
         q->deaf_until = h->ms + APPROVE_DEAF_MS;
     bool mouse = ev->kind == KEYS_KEY && ev->code >= KEY_WHEEL_UP;
     return !mouse && (ev->kind == KEYS_TEXT || ev->kind == KEYS_KEY) && (is_deaf(h, ev) || is_by_habit(h, ev));
@@ -326,14 +312,19 @@ static void ask_or_end(struct host *h, const struct chat_event *ev)
     if (ev->kind != CHAT_APPROVE)
         return;
     chat_asked_command(h->chat, &command);
-    ask_question(approve(h), ev->name, ev->text, ev->n, buf_str(&command));
+    struct approve *q = approve(h);
+    reset_question(q);
+    q->deaf_until = INT64_MAX;
+    buf_adds(&q->name, ev->name);
+    buf_add(&q->arguments, ev->text, ev->n);
+    buf_adds(&q->command, buf_str(&command));
     window_open(h, WINDOW_approve);
     buf_free(&command);
 }
 
 static void stay_deaf(struct host *h)
 {
-    be_deaf(approve(h));
+    approve(h)->deaf_until = INT64_MAX;
 }
 
 static int question_rows(struct host *h, const struct cells *c)

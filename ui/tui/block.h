@@ -1,11 +1,14 @@
-/* Finds where the outermost blocks of markdown begin and end, from one complete line after the other.  A block that has ended is laid out for good,
+/* Markdown before it is parsed: where its blocks end, and a copy without the text that the parser must not interpret.
+ *
+ * Finds where the outermost blocks of markdown begin and end, from one complete line after the other.  A block that has ended is laid out for good,
  * so decisions here never depend on later lines.  The parser (md4c) may see several blocks within one of these; but a block must not end here where
  * it continues for the parser.  The exception: a block of BLOCK_LONG bytes ends with its line, so that the time for each new byte is bounded. */
-#ifndef Q35_UI_TUI_BLOCK_H
-#define Q35_UI_TUI_BLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "base/buf.h"
 
 enum { BLOCK_LONG = 16384 };
 
@@ -51,4 +54,28 @@ bool block_is_blank(const char *line, size_t n);
 /* Length of a fence's info string, without blanks around it; *at: where it begins. */
 size_t block_info(const char *line, size_t n, size_t *at);
 
-#endif
+/* --- the copy for the parser --------------------------------------------------------------------------------------- */
+
+/* A copy of markdown, in which text that it must not interpret is replaced.  What is shown is taken from the source, at the places
+ * that the parser found, so replacements never show. */
+
+struct copy_patch;
+struct copy {                           /* valid as {0} */
+    struct buf text;
+    struct copy_patch *patches;
+    int n_patches;
+};
+
+#define COPY_NO_PLACE ((size_t)-1)
+
+/* Replaces mathematics ($x$, $$x$$, \(x\), \[x\]) by letters, so that no emphasis or list is found in it; makes text of link definitions, since a
+ * block does not see those of other blocks; and makes letters of NUL bytes, vertical white space and carriage returns without a newline.  table: the
+ * source is a table with its delimiter row in the second line; that row and empty cells ("||") are rewritten in the form that md4c needs. */
+void copy_make(struct copy *c, const char *s, size_t n, bool table);
+/* Maps the n bytes at text.data[at] to their place in the source; COPY_NO_PLACE: they are, or contain, a replacement. */
+size_t copy_place(const struct copy *c, size_t at, size_t n);
+/* Returns the end of the mathematics that begins at s[i], i < n; 0: no mathematics begins there. */
+size_t copy_math_end(const char *s, size_t n, size_t i);
+/* Length of the first part of the n bytes at text.data[at], n > 0, that is in the source as one piece, or that is one replacement. */
+size_t copy_part(const struct copy *c, size_t at, size_t n);
+void copy_free(struct copy *c);

@@ -1,4 +1,4 @@
-#include "ui/tui/browse.h"
+#include "ui/tui/windows.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "ui/tui/handoff.h"
 #include "ui/tui/input.h"
 #include "ui/tui/pane.h"
-#include "ui/tui/prompt.h"
-#include "ui/tui/window.h"
 
 /* --- marks --------------------------------------------------------------------------------------------------------- */
 
@@ -32,8 +31,8 @@ static void go(struct marks *m, struct pane *p, int mark, struct buf *told)
     m->at[BEFORE] = pane_place(p);
     m->set[BEFORE] = true;
     pane_go(p, to);
-    pane_choose(p, -1);
-    pane_choose(p, pane_here(p));
+    p->chosen = -1;
+    p->chosen = pane_here(p);
 }
 
 /* Takes a letter after m or ': sets the mark or goes there, and appends a message.  False: no letter was awaited. */
@@ -70,7 +69,7 @@ struct browse {
 
 static struct browse *browse(const struct host *h)
 {
-    return window_state(h, WINDOW_view);
+    return h->state[WINDOW_view];
 }
 
 bool browse_search(const struct host *h, int *hit, int *n_hits)
@@ -88,8 +87,8 @@ static void choose_here(struct host *h, bool again)
     if (window_front(h) != WINDOW_view)
         return;
     if (again)
-        pane_choose(h->pane, -1);
-    pane_choose(h->pane, pane_here(h->pane));
+        h->pane->chosen = -1;
+    h->pane->chosen = pane_here(h->pane);
 }
 
 static void scroll_pane(struct host *h, int lines)
@@ -112,8 +111,11 @@ ACT(page_down, scroll_pane(h, pane_page(h)))
 
 static void turn_wheel(struct host *h, int rows)
 {
-    const struct window *w = window_at(window_active(h));
-    if (!w->wheel || !w->wheel(h, rows))
+    const struct window *w = h->windows[window_active(h)];
+    struct popup *list = window_list(h, window_active(h));
+    if (list && !w->wheel)
+        popup_move(list, rows);
+    else if (!w->wheel || !w->wheel(h, rows))
         scroll_pane(h, rows);
 }
 
@@ -135,11 +137,11 @@ void act_to_end(struct host *h)
 /* Goes to the next message, which is then in the top row if enough text follows. */
 static void jump_to_message(struct host *h, int direction, bool users_only)
 {
-    int item = pane_here(h->pane), n = pane_n(h->pane);
+    int item = pane_here(h->pane), n = h->pane->items.n;
     enum item_kind kind;
     do {
         item += direction;
-        kind = item >= 0 && item < n ? pane_kind(h->pane, item) : ITEM_NOTE;
+        kind = item >= 0 && item < n ? h->pane->items.at[item].kind : ITEM_NOTE;
     } while (item >= 0 && item < n && kind != ITEM_USER && (users_only || kind != ITEM_ANSWER));
     if (item < 0)
         return;
@@ -147,7 +149,7 @@ static void jump_to_message(struct host *h, int direction, bool users_only)
         pane_to_end(h->pane);
         return;
     }
-    pane_choose(h->pane, item);
+    h->pane->chosen = item;
     pane_go(h->pane, (struct pane_place){.item = item});
 }
 
@@ -173,7 +175,7 @@ ACT(browse_end, window_close(h, WINDOW_view))
 /* Unfolds a folded paste at the cursor, else toggles a fold of the transcript. */
 void act_details(struct host *h)
 {
-    if (window_active(h) == WINDOW_input && editor_do(input_editor(h), EDIT_UNFOLD))
+    if (window_active(h) == WINDOW_input && editor_do(h->line[WINDOW_input], EDIT_UNFOLD))
         return;
     if (!pane_toggle(h->pane))
         host_hint(h, "nothing is folded");
@@ -189,10 +191,27 @@ static void choose_fold(struct host *h, int direction)
 ACT(fold_up, choose_fold(h, -1))
 ACT(fold_down, choose_fold(h, 1))
 
+/* Opens a picture of a message in another program. */
+static void open_file(struct host *h, int item)
+{
+    struct buf path = {0};
+    struct err e = {0};
+    int k = 0;
+    while (k < item && h->pane->items.at[item - k - 1].kind == ITEM_FILE)
+        k++;
+    if (chat_file_path(h->chat, h->pane->items.at[item].message, k, &path, &e) && handoff_open(path.data, &e))
+        host_hint(h, "opened %s", path.data);
+    else
+        host_hint(h, "%s", e.msg);
+    buf_free(&path);
+}
+
 void act_fold(struct host *h)
 {
     int item = pane_here(h->pane);
-    if (item >= 0 && pane_folds(h->pane, item))
+    if (item >= 0 && h->pane->items.at[item].kind == ITEM_FILE && !pane_folds(h->pane, item))
+        open_file(h, item);
+    else if (item >= 0 && pane_folds(h->pane, item))
         pane_toggle_fold(h->pane, item);
     else
         host_hint(h, "nothing is folded here: J and K go to the next fold, q goes back");
@@ -251,7 +270,7 @@ void act_copy_message(struct host *h)
     struct buf text = {0};
     int item = pane_here(h->pane);
     if (item >= 0)
-        pane_source(h->pane, item, &text);
+        buf_adds(&text, buf_str(&h->pane->items.at[item].source));
     host_copy(h, &text, "message");
 }
 
@@ -293,11 +312,11 @@ static int message_here(struct host *h)
         host_hint(h, "the answer is not finished");
         return -1;
     }
-    while (item >= 0 && pane_message(h->pane, item) < 0)
+    while (item >= 0 && h->pane->items.at[item].message < 0)
         item--;
     if (item < 0)
         host_hint(h, "no message here");
-    return item < 0 ? -1 : pane_message(h->pane, item);
+    return item < 0 ? -1 : h->pane->items.at[item].message;
 }
 
 static bool is_user(const struct host *h, int message)
@@ -403,7 +422,7 @@ static bool click_item(struct host *h, int row, int col)
     int item;
     size_t byte;
     if (!host_click_fold(h, row, col) && area_has(h->at.pane, row, col) && pane_at(h->pane, row - h->at.pane.row, col - h->at.pane.col, &item, &byte))
-        pane_choose(h->pane, item);
+        h->pane->chosen = item;
     return false;
 }
 
@@ -421,7 +440,7 @@ static void leave_view(struct host *h)
     browse(h)->searching = false;
     browse(h)->marks.waits = MARK_NONE;
     pane_find(h->pane, "");
-    pane_choose(h->pane, -1);
+    h->pane->chosen = -1;
 }
 
 static bool tell_view(struct host *h, char *out, size_t n)
@@ -433,4 +452,159 @@ static bool tell_view(struct host *h, char *out, size_t n)
 const struct window window_view = {
     .bytes = sizeof(struct browse), .in = {{CONTEXT_view}, 1}, .key = take_mark, .click = click_item, .close = close_view,
     .closed = leave_view, .state = tell_view, .cursor = host_cursor_in_pane, .hint = "F1 keys, q back\tq back",
+};
+
+/* --- selecting with the mouse -------------------------------------------------------------------------------------- */
+
+/* Lines of a message's source that are chosen to be copied. */
+struct selection {
+    struct buf source;                  /* of `item` */
+    int  item;
+    int  line;                          /* the current line */
+    int  from;                          /* the first line of the selection; -1: the current one */
+    int  n;                             /* lines of the source */
+};
+
+static struct selection *selection(const struct host *h)
+{
+    return h->state[WINDOW_select];
+}
+
+/* Returns the start of line i, or the end of the text if there is no such line. */
+static size_t line_begin(const struct selection *s, int i)
+{
+    const char *text = buf_str(&s->source), *p = text;
+    while (i-- > 0 && p) {
+        p = strchr(p, '\n');
+        p = p ? p + 1 : NULL;
+    }
+    return p ? (size_t)(p - text) : s->source.len;
+}
+
+static int line_at(const struct selection *s, size_t at)
+{
+    int line = 0;
+    for (size_t i = 0; i < at && i < s->source.len; i++)
+        line += s->source.data[i] == '\n';
+    return line;
+}
+
+static void selected_bytes(const struct selection *s, size_t *at, size_t *n)
+{
+    int from = s->from < 0 || s->from > s->line ? s->line : s->from, to = s->from > s->line ? s->from : s->line;
+    *at = line_begin(s, from);
+    *n = line_begin(s, to + 1) - *at;
+}
+
+static void show_lines(struct host *h)
+{
+    struct selection *s = selection(h);
+    size_t at, n;
+    selected_bytes(s, &at, &n);
+    pane_select(h->pane, s->item, at, n);
+    pane_show(h->pane, s->item, line_begin(s, s->line));
+}
+
+void act_select(struct host *h)
+{
+    struct selection *s = selection(h);
+    int item = pane_here(h->pane);
+    if (item < 0)
+        return;
+    buf_reset(&s->source);
+    buf_adds(&s->source, buf_str(&h->pane->items.at[item].source));
+    while (s->source.len && s->source.data[s->source.len - 1] == '\n')
+        s->source.data[--s->source.len] = 0;
+    if (!s->source.len) {
+        host_hint(h, "no lines here");
+        return;
+    }
+    struct pane_place top = pane_place(h->pane);
+    s->item = item;
+    s->n = line_at(s, s->source.len) + 1;
+    s->line = top.item == item && !h->pane->follows ? line_at(s, top.at) : 0;
+    s->from = -1;
+    window_open(h, WINDOW_select);
+    h->pane->chosen = -1;
+    show_lines(h);
+}
+
+ACT(select_end, window_close(h, WINDOW_select))
+
+static void move_line(struct host *h, int to)
+{
+    struct selection *s = selection(h);
+    s->line = to < 0 ? 0 : to >= s->n ? s->n - 1 : to;
+    show_lines(h);
+}
+
+static bool move_by_wheel(struct host *h, int rows)
+{
+    move_line(h, selection(h)->line + rows);
+    return true;
+}
+
+static bool click_line(struct host *h, int row, int col)
+{
+    struct selection *s = selection(h);
+    int item;
+    size_t byte;
+    if (area_has(h->at.pane, row, col) && pane_at(h->pane, row - h->at.pane.row, col - h->at.pane.col, &item, &byte) && item == s->item)
+        move_line(h, line_at(s, byte));
+    return false;
+}
+
+ACT(select_up, move_line(h, selection(h)->line - 1))
+ACT(select_down, move_line(h, selection(h)->line + 1))
+ACT(select_first, move_line(h, 0))
+ACT(select_last, move_line(h, selection(h)->n - 1))
+
+void act_select_begin(struct host *h)
+{
+    selection(h)->from = selection(h)->from < 0 ? selection(h)->line : -1;
+    show_lines(h);
+}
+
+void act_select_copy(struct host *h)
+{
+    struct buf text = {0};
+    size_t at, n;
+    selected_bytes(selection(h), &at, &n);
+    buf_add(&text, buf_str(&selection(h)->source) + at, n);
+    window_close(h, WINDOW_select);
+    host_copy(h, &text, "line");
+}
+
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void unselect(struct host *h)
+{
+    pane_select(h->pane, 0, 0, 0);
+}
+
+static void free_selection(struct host *h)
+{
+    buf_free(&selection(h)->source);
+}
+
+/* Closes the window: its message may be gone. */
+static void end_selection(struct host *h)
+{
+    window_close(h, WINDOW_select);
+}
+
+static const char *selection_hint(struct host *h)
+{
+    return selection(h)->from < 0 ? "v begins here, y copies, q back\tq back" : "y copies, q back\tq back";
+}
+
+static bool tell_line(struct host *h, char *out, size_t n)
+{
+    snprintf(out, n, "line %d of %d", selection(h)->line + 1, selection(h)->n);
+    return true;
+}
+
+const struct window window_select = {
+    .bytes = sizeof(struct selection), .free = free_selection, .in = {{CONTEXT_select}, 1}, .click = click_line, .wheel = move_by_wheel,
+    .closed = unselect, .changed = end_selection, .hint_now = selection_hint, .state = tell_line, .cursor = host_cursor_in_pane,
 };

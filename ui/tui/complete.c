@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -13,7 +12,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "chat/command.h"
-#include "ui/tui/glyph.h"
+#include "ui/tui/cells.h"
 #include "ui/tui/numbers.h"
 
 enum { MAX_SCAN = 10000, MAX_IGNORE_FILE = 1 << 16 };
@@ -229,20 +228,6 @@ static void add_command(const char *word, const char *note, void *arg)
     add(c, word, note ? note : argument, help ? help : "");
 }
 
-/* Completes a command or its argument.  Words for an argument may replace all of it or only its last word, which the text that was typed decides. */
-static void find_command(struct complete *c, const char *before)
-{
-    size_t name = strcspn(before, BLANKS), argument = before[name] ? name + strspn(before + name, BLANKS) : 0;
-    bool files = command_complete(before, add_command, c);
-    c->start = argument;
-    if (c->n && !c->whole && strncmp(c->items[0].word, before + argument, strlen(before + argument)))
-        c->start = word_start(before);
-    if (files && memchr(before + 1, '/', name - 1))
-        find_path(c, before, NULL);
-    else if (files)
-        add_files(c, &(struct path){before + argument, false, false, NULL});
-}
-
 static void find_common(struct complete *c)
 {
     if (c->whole && c->n > 1)
@@ -264,10 +249,24 @@ static void find_common(struct complete *c)
 void complete_find(struct complete *c, const char *before, const struct complete_counter *counter)
 {
     complete_free(c);
-    if (*before == '/' && before[1] != '/' && !strchr(before, '\n'))
-        find_command(c, before);
-    else
+    if (*before == '/' && before[1] != '/' && !strchr(before, '\n')) {
+        /* A command or its argument: words may replace all of the argument or only its last word, which the typed text decides. */
+        size_t name = strcspn(before, BLANKS), argument = before[name] ? name + strspn(before + name, BLANKS) : 0;
+        bool files = command_complete(before, add_command, c);
+        c->start = argument;
+        if (c->n && !c->whole && strncmp(c->items[0].word, before + argument, strlen(before + argument)))
+            c->start = word_start(before);
+        if (files && memchr(before + 1, '/', name - 1))
+            find_path(c, before, NULL);
+        else if (files)
+            add_files(c, &(struct path){before + argument, false, false, NULL});
+        if (files && !c->n && word_start(before) > argument) {          /* a path without blanks after another word: /export md FILE */
+            c->start = word_start(before);
+            add_files(c, &(struct path){before + c->start, false, false, NULL});
+        }
+    } else {
         find_path(c, before, counter);
+    }
     find_common(c);
 }
 
@@ -401,33 +400,17 @@ static void fill(struct suggest *s, const struct buf *before)
     s->open = s->found.n > 0;
 }
 
-/* True for the first word of a command and for a path after "@". */
-static bool opens_itself(const struct editor *e, const struct buf *before)
-{
-    struct buf word = {0};
-    editor_word(e, &word);
-    const char *w = buf_str(&word);
-    bool yes = strchr(w, '@') || (*buf_str(before) == '/' && before->data[1] != '/' && !memchr(before->data, '\n', before->len));
-    buf_free(&word);
-    return yes;
-}
-
-/* Remembers how fast the last prompt was read, if it was long enough. */
-static void learn_rate(struct suggest *s)
-{
-    enum { LEAST = 64 };
-    const struct stats *t = s->chat ? chat_last_stats(s->chat) : NULL;
-    int n = t ? t->n_prompt - t->n_cached : 0;
-    if (n >= LEAST && t->prefill_ms > 0)
-        s->tok_s = n * 1000 / t->prefill_ms;
-}
-
 /* Finds the completions again; true if there are any. */
 static bool look(struct suggest *s, const struct buf *before)
 {
     empty(s);
     s->to_count = LOOK_BYTES;
-    learn_rate(s);
+    /* Remembers how fast the last prompt was read, if it was long enough. */
+    enum { LEAST = 64 };
+    const struct stats *t = s->chat ? chat_last_stats(s->chat) : NULL;
+    int n = t ? t->n_prompt - t->n_cached : 0;
+    if (n >= LEAST && t->prefill_ms > 0)
+        s->tok_s = n * 1000 / t->prefill_ms;
     complete_find(&s->found, buf_str(before), &(struct complete_counter){count_file, s, s->tok_s});
     fill(s, before);
     return s->open;
@@ -437,7 +420,13 @@ void suggest_update(struct suggest *s, const struct editor *e)
 {
     struct buf before = {0};
     editor_before(e, &before);
-    if (!opens_itself(e, &before)) {
+    /* The list opens by itself for the first word of a command and for a path after "@". */
+    struct buf word = {0};
+    editor_word(e, &word);
+    const char *w = buf_str(&word);
+    bool opens = strchr(w, '@') || (*buf_str(&before) == '/' && before.data[1] != '/' && !memchr(before.data, '\n', before.len));
+    buf_free(&word);
+    if (!opens) {
         empty(s);
         s->refused = s->asked = false;
     } else if (look(s, &before)) {

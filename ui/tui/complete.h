@@ -3,14 +3,13 @@
  * chat/command.h completes commands.  "@path" is a file to attach, also "(@path" and @"a path with blanks"; a word with a slash is a path.
  * Directories come first and end in a slash; hidden files are offered only after a dot.  Files that the .gitignore of their own directory names
  * ("build/", "*.o") are not offered for attaching.  Names that a draft cannot hold are left out. */
-#ifndef Q35_UI_TUI_COMPLETE_H
-#define Q35_UI_TUI_COMPLETE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/arena.h"
 #include "base/buf.h"
+#include "base/memory.h"
 #include "ui/tui/editor.h"
 #include "ui/tui/popup.h"
 
@@ -79,5 +78,3 @@ bool suggest_click(struct suggest *s, int row, int col);                /* popup
 /* Inserts the chosen word.  False: none is chosen; or the user has not chosen it, and the typed word is complete, a name or a command. */
 bool suggest_take(struct suggest *s, struct editor *e);
 void suggest_free(struct suggest *s);
-
-#endif

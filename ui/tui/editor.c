@@ -3,10 +3,413 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "ui/tui/draft.h"
+#include "ui/tui/cells.h"
 #include "ui/tui/numbers.h"
+
+/* --- the draft ----------------------------------------------------------------------------------------------------- */
+
+/* The text of a draft: its bytes, its chips, all changes for undo and redo, and the rows that it fills on the screen.  The text is valid UTF-8 whose
+ * only control characters are \n, \t and those of chips.  A chip is CHIP_BEGIN, a number in digits, CHIP_END; no other text looks like that, and no
+ * grapheme cluster reaches across its ends.  A unit is what the cursor steps over at once: a glyph or a chip. */
+
+enum { CHIP_BEGIN = 1, CHIP_END = 2 };
+
+struct chip {
+    char *label;                /* text on the screen */
+    struct buf text;            /* text in the message */
+};
+
+/* Adjoining changes of the same kind, of the first three kinds, are one step for undo. */
+enum step { STEP_TYPED, STEP_BACKSPACE, STEP_DELETE, STEP_OTHER };
+
+struct edited { size_t at, removed, added; };
+
+struct draft {
+    struct buf text;
+    size_t cursor;              /* between two units */
+    struct chip *chips;
+    int n_chips, cap_chips;
+    struct change *changes;     /* the first n_done made the present text; the others were undone */
+    int n_changes, n_done, cap_changes;
+};
+
+struct change {
+    size_t at;
+    struct buf out, in;                 /* the removed and the inserted text */
+    size_t before, after;               /* the cursor */
+    enum step step;
+};
+
+/* --- changes ---------------------------------------------------------------------------------------------------- */
+
+static void drop_changes(struct draft *d, int from)
+{
+    for (int i = from; i < d->n_changes; i++) {
+        buf_free(&d->changes[i].out);
+        buf_free(&d->changes[i].in);
+    }
+    d->n_changes = from;
+}
+
+/* Makes the draft empty, without undo; chips stay. */
+static void draft_forget(struct draft *d)
+{
+    drop_changes(d, 0);
+    d->n_done = 0;
+    buf_reset(&d->text);
+    d->cursor = 0;
+}
+
+/* Frees the chips; none may be left in the text, the changes or elsewhere. */
+static void draft_forget_chips(struct draft *d)
+{
+    for (int i = 0; i < d->n_chips; i++) {
+        free(d->chips[i].label);
+        buf_free(&d->chips[i].text);
+    }
+    d->n_chips = 0;
+}
+
+static void splice(struct buf *b, size_t at, size_t removed, const char *text, size_t n)
+{
+    CHECK(at + removed <= b->len);
+    buf_reserve(b, n);
+    memmove(b->data + at + n, b->data + at + removed, b->len - at - removed);
+    if (n)
+        memcpy(b->data + at, text, n);
+    b->len += n - removed;
+    b->data[b->len] = 0;
+}
+
+/* Returns the newest change if this one continues it, else NULL. */
+static struct change *joined(struct draft *d, size_t at, size_t removed, size_t n, enum step step)
+{
+    struct change *c = d->n_done ? &d->changes[d->n_done - 1] : NULL;
+    if (!c || c->step != step || step == STEP_OTHER)
+        return NULL;
+    bool meets = step == STEP_TYPED       ? !removed && at == c->at + c->in.len
+                 : step == STEP_BACKSPACE ? !n && at + removed == c->at
+                                          : !n && at == c->at;
+    return meets ? c : NULL;
+}
+
+static struct change *add_change(struct draft *d, size_t at, enum step step)
+{
+    if (d->n_done == d->cap_changes) {
+        d->cap_changes = d->cap_changes ? 2 * d->cap_changes : 64;
+        d->changes = memory_resized(d->changes, (size_t)d->cap_changes * sizeof *d->changes);
+    }
+    struct change *c = &d->changes[d->n_done++];
+    d->n_changes = d->n_done;
+    *c = (struct change){.at = at, .before = d->cursor, .step = step};
+    return c;
+}
+
+/* Moves the cursor after draft_replace(), so that redo moves it there too. */
+static void draft_place_cursor(struct draft *d, size_t cursor)
+{
+    d->cursor = cursor;
+    if (d->n_done)
+        d->changes[d->n_done - 1].after = cursor;
+}
+
+/* Replaces bytes at .. at+removed by `text` (see draft_clean()); the cursor goes after it.  joins: makes one step for undo with the change before,
+ * if both fit together. */
+static struct edited draft_replace(struct draft *d, size_t at, size_t removed, const char *text, size_t n, enum step step, bool joins)
+{
+    drop_changes(d, d->n_done);
+    struct change *c = joins ? joined(d, at, removed, n, step) : NULL;
+    if (!c)
+        c = add_change(d, at, step);
+    if (step == STEP_BACKSPACE)
+        splice(&c->out, 0, 0, d->text.data + at, removed);
+    else
+        buf_add(&c->out, buf_str(&d->text) + at, removed);
+    buf_add(&c->in, text, n);
+    if (at < c->at)
+        c->at = at;
+    splice(&d->text, at, removed, text, n);
+    draft_place_cursor(d, at + n);
+    return (struct edited){at, removed, n};
+}
+
+static bool draft_undo(struct draft *d, struct edited *what)
+{
+    if (!d->n_done)
+        return false;
+    const struct change *c = &d->changes[--d->n_done];
+    splice(&d->text, c->at, c->in.len, buf_str(&c->out), c->out.len);
+    d->cursor = c->before;
+    *what = (struct edited){c->at, c->in.len, c->out.len};
+    return true;
+}
+
+static bool draft_redo(struct draft *d, struct edited *what)
+{
+    if (d->n_done == d->n_changes)
+        return false;
+    const struct change *c = &d->changes[d->n_done++];
+    splice(&d->text, c->at, c->out.len, buf_str(&c->in), c->in.len);
+    d->cursor = c->after;
+    *what = (struct edited){c->at, c->out.len, c->in.len};
+    return true;
+}
+
+/* --- text ------------------------------------------------------------------------------------------------------- */
+
+/* Appends any text in the form that a draft may hold: CR and CRLF become \n, other controls are removed, invalid bytes become U+FFFD. */
+static void draft_clean(struct buf *out, const char *text, size_t n)
+{
+    size_t from = 0;                    /* bytes between from and i are copied as they are */
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)text[i];
+        if (c < 0x80 ? c >= ' ' && c != 0x7F : c >= 0xE0 && i + 2 < n && unicode_valid(text + i, 3)) {
+            i += c < 0x80 ? 1 : 3;      /* most text */
+            continue;
+        }
+        uint32_t cp;
+        bool ok;
+        size_t k = unicode_decode(text + i, n - i, &cp, &ok);
+        bool keep = ok && (cp >= 0xA0 || cp == '\n' || cp == '\t');
+        if (!keep) {
+            buf_add(out, text + from, i - from);
+            from = i + k;
+            if (!ok)
+                buf_adds(out, "\xEF\xBF\xBD");
+            else if (cp == '\r' && (i + k == n || text[i + k] != '\n'))
+                buf_addc(out, '\n');
+        }
+        i += k;
+    }
+    buf_add(out, text + from, n - from);
+}
+
+/* Returns the chip that begins at this byte, or NULL. */
+static const struct chip *draft_chip(const struct draft *d, size_t at)
+{
+    if (at >= d->text.len || d->text.data[at] != CHIP_BEGIN)
+        return NULL;
+    int i = atoi(d->text.data + at + 1);
+    CHECK(i < d->n_chips);
+    return &d->chips[i];
+}
+
+/* Returns the bytes and columns of the unit at byte `at`, before the end; \n has 0 columns, \t 1. */
+static size_t draft_unit(const struct draft *d, size_t at, int *columns)
+{
+    const char *s = d->text.data + at;
+    const struct chip *chip = draft_chip(d, at);
+    if (chip) {
+        *columns = glyph_columns(chip->label, strlen(chip->label));
+        return (size_t)(strchr(s, CHIP_END) + 1 - s);
+    }
+    /* The byte after the end is 0.  Text after a control character never joins it. */
+    if (!(s[0] & 0x80) && (!(s[1] & 0x80) || s[0] < ' ')) {
+        *columns = s[0] != '\n';
+        return 1;
+    }
+    struct glyph g;
+    size_t n = glyph_next(s, d->text.len - at, &g);
+    *columns = g.width;
+    return n;
+}
+
+/* Appends the text, with the texts of chips. */
+static void draft_expand(const struct draft *d, struct buf *out)
+{
+    const char *s = buf_str(&d->text);
+    for (size_t at = 0; at < d->text.len;) {
+        const char *begin = memchr(s + at, CHIP_BEGIN, d->text.len - at);
+        size_t n = begin ? (size_t)(begin - s) - at : d->text.len - at;
+        buf_add(out, s + at, n);
+        at += n;
+        const struct chip *chip = draft_chip(d, at);
+        if (chip) {
+            buf_add(out, chip->text.data, chip->text.len);
+            at = (size_t)(strchr(s + at, CHIP_END) + 1 - s);
+        }
+    }
+}
+
+/* --- rows --------------------------------------------------------------------------------------------------------- */
+
+/* The rows of a draft on the screen.  Rows break after blanks, around wide glyphs and chips, else anywhere; one column at the right stays free for
+ * the cursor.  An edit lays out only the rows that it moves, at most some hundred; the row after these may then be short until the draft is laid
+ * out for another width. */
+
+struct rows {
+    size_t *start;              /* [n] byte of the draft's text where each row begins; n >= 1 */
+    int n, cap;
+    int width;                  /* columns of a row */
+};
+
+enum { TAB = 4, ENOUGH = 256 };
+#define NO_MORE ((size_t)-1)
+
+static void rows_free(struct rows *r)
+{
+    free(r->start);
+    *r = (struct rows){0};
+}
+
+/* Returns the columns of the unit at byte `at`, which begins in `column`; *n: its bytes. */
+static int rows_step(const struct rows *r, const struct draft *d, size_t at, int column, size_t *n)
+{
+    int w;
+    *n = draft_unit(d, at, &w);
+    if (d->text.data[at] == '\t')
+        w = TAB - column % TAB;
+    return w < r->width ? w : r->width;
+}
+
+/* Returns the start of the next row, or NO_MORE.  Reads the text from `start` to the first unit that does not fit. */
+static size_t next_row(const struct rows *r, const struct draft *d, size_t start)
+{
+    size_t at = start, may_break = start, n;
+    for (int column = 0; at < d->text.len; at += n) {
+        char c = d->text.data[at];
+        if (c == '\n')
+            return at + 1;
+        bool blank = c == ' ' || c == '\t';
+        int w = rows_step(r, d, at, column, &n);
+        if (w > 1 && !blank)
+            may_break = at;
+        if (column + w > r->width)      /* a blank goes into the free column */
+            return blank ? at + n : may_break > start ? may_break : at;
+        column += w;
+        if (blank || w != 1)
+            may_break = at + n;
+    }
+    return NO_MORE;
+}
+
+static void reserve(struct rows *r, int n)
+{
+    if (n <= r->cap)
+        return;
+    while (r->cap < n)
+        r->cap = r->cap ? 2 * r->cap : 64;
+    r->start = memory_resized(r->start, (size_t)r->cap * sizeof *r->start);
+}
+
+/* True if a unit ends at `to` when one walks from the start of a row. */
+static bool ends_unit(const struct draft *d, size_t from, size_t to)
+{
+    int w;
+    while (from < to)
+        from += draft_unit(d, from, &w);
+    return from == to;
+}
+
+/* Returns the start of an old row after the edit. */
+static size_t moved(const struct rows *r, int old, struct edited e)
+{
+    return r->start[old] - e.removed + e.added;
+}
+
+/* Returns the row of a cursor before byte `at`. */
+static int rows_find(const struct rows *r, size_t at)
+{
+    int low = 0, high = r->n;           /* start[low] <= at < start[high] */
+    while (high - low > 1) {
+        int mid = low + (high - low) / 2;
+        if (r->start[mid] <= at)
+            low = mid;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+/* Lays out the rows that an edit moves.  A row depends on the text from its start to the first unit that does not fit, and on the character after
+ * that, so an edit in row i may change rows from i-2 on.  The work ends where a new row starts at the place of an old one after the edit; in a
+ * text without blanks that may never happen, so after ENOUGH rows one is cut short there. */
+static void rows_edit(struct rows *r, const struct draft *d, struct edited e)
+{
+    struct rows fresh = {.width = r->width};
+    int first = rows_find(r, e.at) - 2, old;
+    if (first < 0)
+        first = 0;
+    size_t at = r->start[first];
+    for (old = first + 1; old < r->n && r->start[old] < e.at + e.removed; old++)
+        ;
+    for (;;) {
+        size_t from = at;
+        at = next_row(r, d, at);
+        bool enough = fresh.n >= ENOUGH && from >= e.at + e.added;
+        while (old < r->n && moved(r, old, e) < at && !(enough && ends_unit(d, from, moved(r, old, e))))
+            old++;
+        if (old == r->n ? at == NO_MORE : moved(r, old, e) <= at)
+            break;
+        reserve(&fresh, fresh.n + 1);
+        fresh.start[fresh.n++] = at;
+    }
+    int tail = r->n - old, to = first + 1 + fresh.n;
+    reserve(r, to + tail);
+    memmove(r->start + to, r->start + old, (size_t)tail * sizeof *r->start);
+    if (fresh.n)
+        memcpy(r->start + first + 1, fresh.start, (size_t)fresh.n * sizeof *r->start);
+    r->n = to + tail;
+    for (int i = to; i < r->n; i++)
+        r->start[i] = moved(r, i, e);
+    rows_free(&fresh);
+}
+
+static size_t rows_end(const struct rows *r, const struct draft *d, int row)
+{
+    return row + 1 < r->n ? r->start[row + 1] : d->text.len;
+}
+
+/* Returns the column of byte `at` of a row. */
+static int rows_column(const struct rows *r, const struct draft *d, int row, size_t at)
+{
+    int column = 0;
+    size_t n;
+    for (size_t i = r->start[row]; i < at; i += n)
+        column += rows_step(r, d, i, column, &n);
+    return column;
+}
+
+/* Returns the last byte of a row whose column is at most `column`. */
+static size_t rows_place(const struct rows *r, const struct draft *d, int row, int column)
+{
+    size_t end = rows_end(r, d, row), at = r->start[row], n;
+    for (int here = 0; at < end && d->text.data[at] != '\n'; at += n) {
+        here += rows_step(r, d, at, here, &n);
+        /* after the last unit of a row that continues, the cursor would be in the next one */
+        if (here > column || (at + n == end && row + 1 < r->n))
+            break;
+    }
+    return at;
+}
+
+/* Returns the first byte of the unit before `at`. */
+static size_t rows_unit_before(const struct rows *r, const struct draft *d, size_t at)
+{
+    int w;
+    size_t i = r->start[rows_find(r, at - 1)];
+    for (;;) {
+        size_t n = draft_unit(d, i, &w);
+        if (i + n >= at)
+            return i;
+        i += n;
+    }
+}
+
+/* Returns the end of the unit at `at`. */
+static size_t rows_unit_end(const struct rows *r, const struct draft *d, size_t at)
+{
+    int w;
+    size_t i = r->start[rows_find(r, at)];
+    while (i < at)
+        i += draft_unit(d, i, &w);
+    return i;
+}
+
+/* --- the editor ---------------------------------------------------------------------------------------------------- */
 
 enum { KILLS = 32, SIGN = 2, FOLD_LINES = 20, FOLD_BYTES = 2000, DEFAULT_COLUMNS = 80 };
 
@@ -41,7 +444,12 @@ void editor_close(struct editor *e)
     for (int i = 0; i < KILLS; i++)
         buf_free(&e->kills[i]);
     rows_free(&e->rows);
-    draft_free(&e->draft);
+    draft_forget(&e->draft);
+    draft_forget_chips(&e->draft);
+    buf_free(&e->draft.text);
+    free(e->draft.changes);
+    free(e->draft.chips);
+    e->draft = (struct draft){0};
     buf_free(&e->gone);
     buf_free(&e->gone_text);
     free(e);
@@ -328,36 +736,30 @@ void editor_chip(struct editor *e, const char *label, const char *s, size_t n)
 {
     struct buf reference = {0}, clean = {0};
     draft_clean(&clean, s, n);
-    draft_add_chip(&e->draft, label, buf_str(&clean), clean.len, &reference);
+    if (e->draft.n_chips == e->draft.cap_chips) {
+        e->draft.cap_chips = e->draft.cap_chips ? 2 * e->draft.cap_chips : 8;
+        e->draft.chips = memory_resized(e->draft.chips, (size_t)e->draft.cap_chips * sizeof *e->draft.chips);
+    }
+    struct chip *chip = &e->draft.chips[e->draft.n_chips];
+    *chip = (struct chip){.label = memory_strdup(label)};
+    buf_add(&chip->text, buf_str(&clean), clean.len);
+    buf_addf(&reference, "%c%d%c", CHIP_BEGIN, e->draft.n_chips++, CHIP_END);
     change(e, e->draft.cursor, 0, reference.data, reference.len, STEP_OTHER);
     buf_free(&reference);
     buf_free(&clean);
-}
-
-static void label_paste(struct buf *label, int number, const struct buf *s)
-{
-    int lines = 1;
-    for (size_t i = 0; i + 1 < s->len; i++)
-        lines += s->data[i] == '\n';
-    buf_addf(label, "[paste %d: %d line%s, ", number, lines, lines == 1 ? "" : "s");
-    number_bytes(label, s->len);
-    buf_addc(label, ']');
-}
-
-static bool is_long(const struct buf *s)
-{
-    int lines = 1;
-    for (size_t i = 0; i + 1 < s->len && lines <= FOLD_LINES; i++)
-        lines += s->data[i] == '\n';
-    return lines > FOLD_LINES || s->len > FOLD_BYTES;
 }
 
 void editor_paste(struct editor *e, const char *s, size_t n)
 {
     struct buf clean = {0}, label = {0};
     draft_clean(&clean, s, n);
-    if (is_long(&clean)) {
-        label_paste(&label, ++e->n_pastes, &clean);
+    int lines = 1;
+    for (size_t i = 0; i + 1 < clean.len; i++)
+        lines += clean.data[i] == '\n';
+    if (lines > FOLD_LINES || clean.len > FOLD_BYTES) {
+        buf_addf(&label, "[paste %d: %d line%s, ", ++e->n_pastes, lines, lines == 1 ? "" : "s");
+        number_bytes(&label, clean.len);
+        buf_addc(&label, ']');
         editor_chip(e, label.data, clean.data, clean.len);
     } else if (clean.len) {
         change(e, e->draft.cursor, 0, clean.data, clean.len, STEP_OTHER);
@@ -372,17 +774,6 @@ static bool same_but_blanks(const struct buf *s, const struct buf *kept)
     if (s->len > kept->len || memcmp(s->data, kept->data, s->len))
         return false;
     return s->len + strspn(kept->data + s->len, " \t\n") == kept->len;
-}
-
-/* Remembers the draft with its folds, in case the message is refused and comes back. */
-static void keep_folds(struct editor *e)
-{
-    if (!memchr(text(e), CHIP_BEGIN, e->draft.text.len))
-        return;
-    buf_reset(&e->gone);
-    buf_reset(&e->gone_text);
-    buf_add(&e->gone, text(e), e->draft.text.len);
-    draft_expand(&e->draft, &e->gone_text);
 }
 
 void editor_set(struct editor *e, const char *s)
@@ -407,8 +798,12 @@ void editor_reset(struct editor *e)
     for (int i = 0; i < e->n_kills; i++)
         killed_chips = killed_chips || (e->kills[i].len && memchr(e->kills[i].data, CHIP_BEGIN, e->kills[i].len));
     size_t removed = e->draft.text.len;
-    if (removed)
-        keep_folds(e);
+    if (removed && memchr(text(e), CHIP_BEGIN, removed)) {             /* the message may be refused and come back: keeps the folds */
+        buf_reset(&e->gone);
+        buf_reset(&e->gone_text);
+        buf_add(&e->gone, text(e), e->draft.text.len);
+        draft_expand(&e->draft, &e->gone_text);
+    }
     draft_forget(&e->draft);
     if (!killed_chips && !e->gone.len)
         draft_forget_chips(&e->draft);
@@ -466,8 +861,15 @@ void editor_replace_before(struct editor *e, size_t n, const char *with)
 int editor_rows(struct editor *e, int columns)
 {
     e->indent = columns > 2 * SIGN ? SIGN : 0;
-    int width = columns - e->indent - 1;
-    rows_width(&e->rows, &e->draft, width > 0 ? width : 1);
+    int width = columns - e->indent > 2 ? columns - e->indent - 1 : 1;
+    if (!e->rows.n || width != e->rows.width) {
+        e->rows.width = width;
+        e->rows.n = 0;
+        for (size_t at = 0; at != NO_MORE; at = next_row(&e->rows, &e->draft, at)) {
+            reserve(&e->rows, e->rows.n + 1);
+            e->rows.start[e->rows.n++] = at;
+        }
+    }
     return e->rows.n;
 }
 

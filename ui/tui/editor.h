@@ -3,8 +3,7 @@
  *
  * Takes any text: removes control characters other than \n and \t, makes \n of CR and CRLF, U+FFFD of ill-formed bytes.  Undo has no limit; a run of
  * typing, of Backspace or of Delete is one step.  In a draft of a megabyte a key takes 0.1 ms, 5 ms at worst, if the draft is a single word. */
-#ifndef Q35_UI_TUI_EDITOR_H
-#define Q35_UI_TUI_EDITOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ int  editor_rows(struct editor *e, int columns);
 void editor_draw(struct editor *e, struct cells *c, struct area a, const char *sign);
 /* Moves the cursor to a cell of the area that was drawn last (rows and columns from 0), or to the nearest place if the cell is outside the text. */
 void editor_click(struct editor *e, int row, int col);
-
-#endif

@@ -1,11 +1,13 @@
 #include "ui/tui/feed.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/when.h"
+#include "base/clock.h"
 #include "tool/tool.h"
+#include "chat/thumbs.h"
 #include "ui/tui/numbers.h"
 
 enum { HEAD_EVERY_MS = 250 };
@@ -29,40 +31,23 @@ static int add(struct feed *f, enum item_kind kind, int message, const char *tex
     return item;
 }
 
-static bool said_last(const struct feed *f, enum item_kind kind, const char *text, size_t n)
+void feed_say(struct feed *f, enum item_kind kind, const char *fmt, ...)
 {
-    int last = pane_n(f->pane) - 1;
-    struct buf source = {0};
-    bool same = last >= 0 && pane_kind(f->pane, last) == kind;
-    if (same)
-        pane_source(f->pane, last, &source);
-    same = same && source.len == n && !memcmp(source.data, text, n);
-    buf_free(&source);
-    return same;
-}
-
-void feed_say(struct feed *f, enum item_kind kind, const char *text)
-{
-    size_t n = strlen(text);
-    while (n && text[n - 1] == '\n')
-        n--;
-    if (n && !(kind == ITEM_ERROR && said_last(f, kind, text, n)))
-        pane_end(f->pane, add(f, kind, -1, text, n));
+    const struct item *last = f->pane->items.n ? &f->pane->items.at[f->pane->items.n - 1] : NULL;
+    struct buf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    buf_addv(&text, fmt, ap);
+    va_end(ap);
+    while (text.len && text.data[text.len - 1] == '\n')
+        text.len--;
+    bool again = kind == ITEM_ERROR && last && last->kind == kind && last->source.len == text.len && !memcmp(last->source.data, text.data, text.len);
+    if (text.len && !again)
+        pane_end(f->pane, add(f, kind, -1, text.data, text.len));
+    buf_free(&text);
 }
 
 /* --- heads ------------------------------------------------------------------------------------------------------ */
-
-static void thinking_head(struct feed *f, int64_t ms)
-{
-    struct buf head = {0}, sentence = {0};
-    buf_addf(&head, "thinking %lld s, %d tok", (long long)(ms - f->since_ms) / 1000, chat_n_tokens(f->chat, -1));
-    if (strcmp(options_text(f->o, OPT_reasoning), "hide") && pane_sentence(f->pane, f->reasoning, &sentence))
-        buf_addf(&head, ", \"%s\"", sentence.data);
-    pane_head(f->pane, f->reasoning, head.data);
-    f->told_ms = ms;
-    buf_free(&head);
-    buf_free(&sentence);
-}
 
 static int reasoning_tokens(const struct feed *f, int message)
 {
@@ -99,25 +84,12 @@ static void message_head(struct feed *f, int item, int message)
     buf_free(&head);
 }
 
-/* Sets the head of a file: "main.c  6.1 kB  1.9k tok". */
-static void file_head(struct feed *f, int item, const struct chat_file *file)
-{
-    struct buf head = {0};
-    buf_addf(&head, "%s  ", file->path);
-    number_bytes(&head, file->bytes);
-    buf_adds(&head, file->estimated ? "  ~" : "  ");
-    number_tokens(&head, file->tokens);
-    buf_adds(&head, " tok");
-    pane_head(f->pane, item, head.data);
-    buf_free(&head);
-}
-
 /* --- what stands in the conversation ---------------------------------------------------------------------------- */
 
 /* Removes the items from this one on. */
 static void cut(struct feed *f, int item)
 {
-    if (item < pane_n(f->pane))
+    if (item < f->pane->items.n)
         pane_cut(f->pane, item);
     if (item <= f->aside)
         f->aside = -1;
@@ -128,22 +100,19 @@ struct walk {
     struct feed *f;
     int  item;
     bool adding;
-    struct buf source;
 };
 
 /* True if the next item is this one.  For a call its output is compared, and that it has this name. */
 static bool agrees(struct walk *w, enum item_kind kind, int message, const char *name, const char *text)
 {
-    struct pane *p = w->f->pane;
+    const struct items *items = &w->f->pane->items;
     size_t n = strlen(text);
-    while (w->item < pane_n(p) && pane_message(p, w->item) < 0)
+    while (w->item < items->n && items->at[w->item].message < 0)
         w->item++;
-    if (w->item == pane_n(p) || pane_message(p, w->item) != message || pane_kind(p, w->item) != kind)
+    if (w->item == items->n || items->at[w->item].message != message || items->at[w->item].kind != kind)
         return false;
-    buf_reset(&w->source);
-    pane_source(p, w->item, &w->source);
-    const char *source = buf_str(&w->source);
-    size_t len = w->source.len;
+    const char *source = buf_str(&items->at[w->item].source);
+    size_t len = items->at[w->item].source.len;
     if (name)
         return len >= n && !memcmp(source + len - n, text, n) && strstr(source, name);
     return len == n && !memcmp(source, text, n);
@@ -156,7 +125,7 @@ static int expect(struct walk *w, enum item_kind kind, int message, const char *
     *fresh = w->adding || !agrees(w, kind, message, name, text);
     if (!*fresh)
         return w->item++;
-    if (!w->adding && w->item < pane_n(p))
+    if (!w->adding && w->item < p->items.n)
         cut(w->f, w->item);
     w->adding = true;
     return -1;
@@ -191,6 +160,25 @@ static void expect_call(struct walk *w, int i, int k)
     pane_end(p, item);
 }
 
+/* Shows the small copy of file k of a message below its item, if it has been made. */
+static void show_picture(struct feed *f, int item, int message, int k)
+{
+    const struct thumb *t = chat_thumb_find(f->chat, chat_thumb(f->chat, message, k));
+    if (t)
+        pane_picture(f->pane, item, t->number, t->w, t->h);
+}
+
+void feed_pictures(struct feed *f)
+{
+    for (int i = 0, k = 0; f->chat && i < f->pane->items.n; i++) {
+        const struct item *it = &f->pane->items.at[i];
+        k = it->kind == ITEM_FILE ? k : -1;
+        if (it->kind == ITEM_FILE && f->graphics && it->message < chat_n_messages(f->chat) && k < chat_n_files(f->chat, it->message))
+            show_picture(f, i, it->message, k);
+        k++;
+    }
+}
+
 static void expect_user(struct walk *w, int i, const char *text)
 {
     struct feed *f = w->f;
@@ -198,7 +186,19 @@ static void expect_user(struct walk *w, int i, const char *text)
     message_head(f, expect_text(w, ITEM_USER, i, text, &fresh), i);
     for (int k = 0; k < chat_n_files(f->chat, i); k++) {
         struct chat_file file = chat_file(f->chat, i, k);
-        file_head(f, expect_text(w, ITEM_FILE, i, file.text, &fresh), &file);
+        struct buf head = {0};              /* "main.c  6.1 kB  1.9k tok", "page.png  1280x720  95 kB  880 tok" */
+        buf_addf(&head, "%s  ", file.path);
+        if (file.w)
+            buf_addf(&head, "%dx%d  ", file.w, file.h);
+        number_bytes(&head, file.bytes);
+        buf_adds(&head, file.estimated ? "  ~" : "  ");
+        number_tokens(&head, file.tokens);
+        buf_adds(&head, " tok");
+        const int item = expect_text(w, ITEM_FILE, i, file.text, &fresh);
+        pane_head(f->pane, item, head.data);
+        if (f->graphics)
+            show_picture(f, item, i, k);
+        buf_free(&head);
     }
 }
 
@@ -232,12 +232,11 @@ void feed_sync(struct feed *f)
     int n = chat_n_messages(f->chat);
     for (int i = 0; i < n; i++)
         expect_message(&w, i);
-    for (; !w.adding && w.item < pane_n(f->pane); w.item++)
-        if (pane_message(f->pane, w.item) >= 0) {
+    for (; !w.adding && w.item < f->pane->items.n; w.item++)
+        if (f->pane->items.at[w.item].message >= 0) {
             cut(f, w.item);
             break;
         }
-    buf_free(&w.source);
 }
 
 /* --- what happens ----------------------------------------------------------------------------------------------- */
@@ -250,23 +249,19 @@ static void cut_aside(struct feed *f)
 
 void feed_turn(struct feed *f)
 {
-    while (pane_n(f->pane) && pane_kind(f->pane, pane_n(f->pane) - 1) == ITEM_OUTPUT)
-        pane_cut(f->pane, pane_n(f->pane) - 1);         /* the output of commands was read */
+    while (f->pane->items.n && f->pane->items.at[f->pane->items.n - 1].kind == ITEM_OUTPUT)
+        pane_cut(f->pane, f->pane->items.n - 1);         /* the output of commands was read */
     cut_aside(f);
     feed_sync(f);
     f->message = chat_n_messages(f->chat) - 1;
     const char *question = chat_asked_aside(f->chat);
     f->summary = chat_sums_up(f->chat);
-    f->aside = question || f->summary ? pane_n(f->pane) : -1;
-    if (question) {
-        struct buf line = {0};
-        buf_addf(&line, "aside: %s", question);
-        feed_say(f, ITEM_NOTE, line.data);
-        buf_free(&line);
-    }
+    f->aside = question || f->summary ? f->pane->items.n : -1;
+    if (question)
+        feed_say(f, ITEM_NOTE, "aside: %s", question);
     f->complete = true;
     f->reasoning = f->answer = -1;
-    f->call = pane_n(f->pane);
+    f->call = f->pane->items.n;
 }
 
 /* Notes the message that the next part of an answer belongs to. */
@@ -277,7 +272,7 @@ static void begin_message(struct feed *f)
     f->complete = false;
     f->message = f->aside >= 0 ? -1 : f->message + 1;
     f->reasoning = f->answer = -1;
-    f->call = pane_n(f->pane);
+    f->call = f->pane->items.n;
 }
 
 static void end_reasoning(struct feed *f, int64_t ms)
@@ -337,23 +332,9 @@ static void on_call(struct feed *f, const struct chat_event *ev, int64_t ms)
 /* Finds the card of the call under way: results come in the order of the calls. */
 static bool find_call(struct feed *f)
 {
-    while (f->call < pane_n(f->pane) && pane_kind(f->pane, f->call) != ITEM_CALL)
+    while (f->call < f->pane->items.n && f->pane->items.at[f->call].kind != ITEM_CALL)
         f->call++;
-    return f->call < pane_n(f->pane);
-}
-
-/* Appends the part of the result that is not shown yet; a result that does not repeat the output goes below it. */
-static void append_result(struct feed *f, const struct chat_event *ev)
-{
-    struct buf source = {0};
-    pane_source(f->pane, f->call, &source);
-    bool repeats = ev->n >= f->output && !memcmp(buf_str(&source) + source.len - f->output, ev->text, f->output);
-    size_t known = repeats ? f->output : 0;
-    if (!repeats)
-        pane_append(f->pane, f->call, "\n", 1);
-    pane_append(f->pane, f->call, ev->text + known, ev->n - known);
-    f->output = 0;
-    buf_free(&source);
+    return f->call < f->pane->items.n;
 }
 
 static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
@@ -363,7 +344,14 @@ static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
         tool_outcome(ev->text, ev->n, outcome);
         bool ran = strcmp(outcome, "not run") != 0;
         snprintf(head, sizeof head, ran ? "%s%s%.1f s" : "%s", outcome, *outcome ? "  " : "", (double)(ms - f->call_ms) / 1000);
-        append_result(f, ev);
+        /* The part of the result that is not shown yet; a result that does not repeat the output goes below it. */
+        const struct buf *source = &f->pane->items.at[f->call].source;
+        bool repeats = ev->n >= f->output && !memcmp(buf_str(source) + source->len - f->output, ev->text, f->output);
+        size_t known = repeats ? f->output : 0;
+        if (!repeats)
+            pane_append(f->pane, f->call, "\n", 1);
+        pane_append(f->pane, f->call, ev->text + known, ev->n - known);
+        f->output = 0;
         pane_head(f->pane, f->call, head);
         pane_end(f->pane, f->call++);
     }
@@ -392,17 +380,6 @@ void feed_decided(struct feed *f, bool taken)
     feed_say(f, ITEM_NOTE, taken ? "summary accepted; /undo reverts it" : "summary discarded; nothing has changed");
 }
 
-static void ask_summary(struct feed *f)
-{
-    struct buf line = {0};
-    buf_adds(&line, "this summary would ");
-    if (chat_proposes(f->chat, &line)) {
-        buf_adds(&line, ". Enter accepts, Esc discards");
-        feed_say(f, ITEM_NOTE, line.data);
-    }
-    buf_free(&line);
-}
-
 static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     end_reasoning(f, ms);
@@ -412,30 +389,25 @@ static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
         cut_aside(f);
     feed_sync(f);                       /* removes what was taken back, updates signs, and shows the older answers again if the new one got no word */
     if (!ev->taken_back && ended(f, ev->end))
-        feed_say(f, ITEM_NOTE, ended(f, ev->end));
-    ask_summary(f);
-    if (ev->end == END_LOOP) {
-        struct buf line = {0};
-        buf_addf(&line, "cut off: %s", ev->text);
-        feed_say(f, ITEM_NOTE, line.data);
-        buf_free(&line);
+        feed_say(f, ITEM_NOTE, "%s", ended(f, ev->end));
+    struct buf line = {0};
+    buf_adds(&line, "this summary would ");
+    if (chat_proposes(f->chat, &line)) {
+        buf_adds(&line, ". Enter accepts, Esc discards");
+        feed_say(f, ITEM_NOTE, "%s", line.data);
     }
-    if (end_failed(ev->end)) {
-        struct buf line = {0};
-        buf_addf(&line, "failed: %s", ev->text);
-        feed_say(f, ITEM_ERROR, line.data);
-        buf_free(&line);
-    }
+    buf_free(&line);
+    if (ev->end == END_LOOP)
+        feed_say(f, ITEM_NOTE, "cut off: %s", ev->text);
+    if (end_failed(ev->end))
+        feed_say(f, ITEM_ERROR, "failed: %s", ev->text);
 }
 
 static void on_fatal(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
-    struct buf line = {0};
     end_reasoning(f, ms);
     close_answer(f);
-    buf_addf(&line, "the model has ended: %s\nThe conversation can still be read, copied and exported.", ev->text);
-    feed_say(f, ITEM_ERROR, line.data);
-    buf_free(&line);
+    feed_say(f, ITEM_ERROR, "the model has ended: %s\nThe conversation can still be read, copied and exported.", ev->text);
 }
 
 void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
@@ -452,7 +424,8 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
         }
         break;
     case CHAT_TOOL_RESULT: on_result(f, ev, ms); break;
-    case CHAT_NOTE:        feed_say(f, ITEM_NOTE, ev->text); break;
+    case CHAT_THUMB:       feed_pictures(f); break;
+    case CHAT_NOTE:        feed_say(f, ITEM_NOTE, "%s", ev->text); break;
     case CHAT_DONE:        on_done(f, ev, ms); break;
     case CHAT_FATAL:       on_fatal(f, ev, ms); break;
     default:               break;
@@ -462,21 +435,27 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
 void feed_recount(struct feed *f)
 {
     enum { THOUGHTS = 200 };            /* the newest ones: each is split into its tokens */
-    struct buf source = {0};
-    for (int i = pane_n(f->pane) - 1, n = 0; i >= 0 && n < THOUGHTS; i--) {
-        if (pane_kind(f->pane, i) != ITEM_REASONING || pane_message(f->pane, i) < 0)
+    for (int i = f->pane->items.n - 1, n = 0; i >= 0 && n < THOUGHTS; i--) {
+        const struct item *it = &f->pane->items.at[i];
+        if (it->kind != ITEM_REASONING || it->message < 0)
             continue;
-        buf_reset(&source);
-        pane_source(f->pane, i, &source);
-        loaded_thought_head(f, i, pane_message(f->pane, i), source.len);
+        loaded_thought_head(f, i, it->message, it->source.len);
         n++;
     }
-    buf_free(&source);
     feed_sync(f);                       /* files */
 }
 
 void feed_tick(struct feed *f, int64_t ms)
 {
-    if (f->reasoning >= 0 && ms - f->told_ms >= HEAD_EVERY_MS)
-        thinking_head(f, ms);
+    if (f->reasoning >= 0 && ms - f->told_ms >= HEAD_EVERY_MS) {
+        struct buf head = {0}, sentence = {0};
+        const struct buf *source = &f->pane->items.at[f->reasoning].source;
+        buf_addf(&head, "thinking %lld s, %d tok", (long long)(ms - f->since_ms) / 1000, chat_n_tokens(f->chat, -1));
+        if (strcmp(options_text(f->o, OPT_reasoning), "hide") && excerpt_sentence(buf_str(source), source->len, &sentence))
+            buf_addf(&head, ", \"%s\"", sentence.data);
+        pane_head(f->pane, f->reasoning, head.data);
+        f->told_ms = ms;
+        buf_free(&head);
+        buf_free(&sentence);
+    }
 }

@@ -1,6 +1,5 @@
 /* Makes items of the pane from the conversation: from its messages, and from events of the chat as they come. */
-#ifndef Q35_UI_TUI_FEED_H
-#define Q35_UI_TUI_FEED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,6 +12,7 @@ struct feed {
     struct pane    *pane;
     struct chat    *chat;               /* NULL until it is open */
     struct options *o;
+    bool graphics;                      /* the terminal shows pictures; feed_pictures() follows a change */
 
     /* inside */
     int     message;                    /* index of the message that events belong to (chat_message()) */
@@ -34,10 +34,9 @@ void feed_sync(struct feed *f);
 void feed_turn(struct feed *f);
 /* Shows an event that came at `ms`. */
 void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms);
+void feed_pictures(struct feed *f);                     /* shows the small copies of pictures that are there */
 void feed_recount(struct feed *f);                      /* the tokenizer is loaded: replaces estimated numbers of tokens */
 void feed_tick(struct feed *f, int64_t ms);             /* updates how long the reasoning under way has taken */
 void feed_decided(struct feed *f, bool taken);          /* the summary that waited was taken or not */
 /* Adds text of the program: ITEM_NOTE, ITEM_ERROR, or the ITEM_OUTPUT of a command.  An error that is the last item already is not added again. */
-void feed_say(struct feed *f, enum item_kind kind, const char *text);
-
-#endif
+void feed_say(struct feed *f, enum item_kind kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -4,30 +4,26 @@
 #include <string.h>
 
 #include "chat/command.h"
-#include "ui/tui/browse.h"
 #include "ui/tui/input.h"
 #include "ui/tui/numbers.h"
+#include "ui/tui/windows.h"
 
 void steps_begin(struct steps *s)
 {
     *s = (struct steps){0};
 }
 
-static void push(struct steps *s, float ms)
-{
-    if (s->n == STEPS_KEPT)
-        memmove(s->ms, s->ms + 1, (STEPS_KEPT - 1) * sizeof *s->ms);
-    else
-        s->n++;
-    s->ms[s->n - 1] = ms;
-}
-
 void steps_add(struct steps *s, const struct stats *now)
 {
     int n = now->n_steps - s->last.n_steps;
     double ms = now->decode_ms - s->last.decode_ms;
-    for (int i = 0; i < n && i < STEPS_KEPT && ms > 0; i++)
-        push(s, (float)(ms / n));
+    for (int i = 0; i < n && i < STEPS_KEPT && ms > 0; i++) {
+        if (s->n == STEPS_KEPT)
+            memmove(s->ms, s->ms + 1, (STEPS_KEPT - 1) * sizeof *s->ms);
+        else
+            s->n++;
+        s->ms[s->n - 1] = (float)(ms / n);
+    }
     s->last = *now;
 }
 
@@ -116,7 +112,7 @@ static bool has_message(struct host *h)
 {
     struct buf draft = {0};
     const char *argument;
-    editor_text(input_editor(h), &draft);
+    editor_text(h->line[WINDOW_input], &draft);
     bool yes = draft.len && !command_name(draft.data, &argument);
     buf_free(&draft);
     return yes;
@@ -127,7 +123,7 @@ static const char *enter_now(struct summary *sum)
 {
     struct chat *c = sum->host->chat;
     const struct queue *q = &input_state(sum->host)->queue;
-    bool draft = !editor_empty(input_editor(sum->host));
+    bool draft = !editor_empty(sum->host->line[WINDOW_input]);
     if (chat_edited(c) >= 0)
         return draft ? "Enter replaces what is dim, Esc cancels\tEsc cancels" : "Enter or Esc cancels\tEsc cancels";
     if (chat_proposes(c, NULL))
@@ -151,7 +147,7 @@ static const char *enter_now(struct summary *sum)
 
 static const char *keys_now(struct summary *sum)
 {
-    const struct window *w = window_at(window_active(sum->host));
+    const struct window *w = sum->host->windows[window_active(sum->host)];
     if (w->hint_now)
         return w->hint_now(sum->host);
     if (w->hint)
@@ -163,7 +159,7 @@ static const char *keys_now(struct summary *sum)
 
 static const char *state(struct summary *sum)
 {
-    const struct window *w = window_at(window_active(sum->host));
+    const struct window *w = sum->host->windows[window_active(sum->host)];
     int n = chat_n_messages(sum->host->chat) - chat_edited(sum->host->chat);
     if (w->state && w->state(sum->host, sum->state, sizeof sum->state))
         return sum->state;
@@ -190,6 +186,9 @@ static const char *signs(struct summary *sum)
     add_sign(&sum->signs, sum->host->looks.raw, "RAW");
     add_sign(&sum->signs, sum->host->looks.heat.shown != HEAT_NONE, heat[sum->host->looks.heat.shown]);
     add_sign(&sum->signs, !options_on(sum->host->o, OPT_think), "NO-THINK");
+    add_sign(&sum->signs, *options_text(sum->host->o, OPT_schema), "SCHEMA");
+    add_sign(&sum->signs, *options_text(sum->host->o, OPT_pattern), "PATTERN");
+    add_sign(&sum->signs, *options_text(sum->host->o, OPT_choices), "CHOICES");
     add_sign(&sum->signs, options_on(sum->host->o, OPT_private), "PRIVATE");
     add_sign(&sum->signs, options_off(sum->host->o, OPT_save) || chat_unsaved(sum->host->chat), "NO-SAVE");
     return sum->signs.len ? sum->signs.data : NULL;
@@ -199,19 +198,6 @@ static const char *signs(struct summary *sum)
 static bool flows(struct summary *sum)
 {
     return sum->host->phase.kind == PHASE_THINKING || sum->host->phase.kind == PHASE_ANSWERING;
-}
-
-static void put_speed(struct summary *sum, struct status *s)
-{
-    const struct stats *t = host_busy(sum->host) ? &sum->figures->turn : chat_last_stats(sum->host->chat);
-    if (sum->host->phase.kind == PHASE_READING)
-        s->read_tok_s = sum->figures->progress.total ? progress_rate(&sum->figures->progress) : 0;
-    else
-        s->tok_s = flows(sum) ? sum->figures->tok_s : stats_tok_s(t);
-    for (int by = 0; by < DRAFT_SOURCES; by++)
-        s->drafts[by] = stats_drafts(t, (enum draft_source)by);
-    s->per_step = stats_tokens_per_step(t);
-    s->gb_token = stats_gb_per_token(t);
 }
 
 /* Returns the cost of the last turn: tokens read and answered, each with its seconds, and joules; after a tab the short form, the answer alone. */
@@ -259,9 +245,17 @@ void summary_status(struct summary *sum, struct status *s)
     s->session = chat_title(sum->host->chat);
     s->queued = input_state(sum->host)->queue.n;
     s->held = input_state(sum->host)->queue.held;
-    s->below = pane_follows(sum->host->pane) ? 0 : pane_below(sum->host->pane);
+    s->below = sum->host->pane->follows ? 0 : pane_below(sum->host->pane);
     s->signs = signs(sum);
-    put_speed(sum, s);
+    const struct stats *t = host_busy(sum->host) ? &sum->figures->turn : chat_last_stats(sum->host->chat);
+    if (sum->host->phase.kind == PHASE_READING)
+        s->read_tok_s = sum->figures->progress.total ? progress_rate(&sum->figures->progress) : 0;
+    else
+        s->tok_s = flows(sum) ? sum->figures->tok_s : stats_tok_s(t);
+    for (int by = 0; by < DRAFT_SOURCES; by++)
+        s->drafts[by] = stats_drafts(t, (enum draft_source)by);
+    s->per_step = stats_tokens_per_step(t);
+    s->gb_token = stats_gb_per_token(t);
     if (browse_search(sum->host, &hit, &n_hits)) {
         snprintf(sum->search, sizeof sum->search, n_hits ? "hit %d of %d" : "not found", hit, n_hits);
         s->search = sum->search;
@@ -287,22 +281,6 @@ static const char *note_of(const struct chat_part *part)
     if (!strcmp(part->what, "system") || !strcmp(part->what, "tools"))
         return "pinned";
     return part->mark == CHAT_PINNED ? "*" : part->mark == CHAT_DROPPED ? "-" : NULL;
-}
-
-static void put_context(struct summary *sum, struct panel *p)
-{
-    const struct figures *f = sum->figures;
-    int n = f->n_parts < MAX_PARTS ? f->n_parts : MAX_PARTS;
-    for (int i = 0; i < n; i++) {
-        const struct chat_part *part = &f->parts[f->n_parts - n + i];   /* the newest */
-        sum->parts[i] = (struct panel_part){part->what, part->label, part->tokens, note_of(part)};
-    }
-    p->parts = sum->parts;
-    p->n_parts = n;
-    p->ctx_used = f->ctx.tokens;
-    p->ctx_estimated = f->ctx.estimated;
-    p->not_counted = f->not_counted;
-    p->ctx_total = chat_info(sum->host->chat) ? chat_info(sum->host->chat)->n_ctx : 0;
 }
 
 /* Sets the branch, the last message with siblings: "2/3 of turn 1". */
@@ -342,16 +320,6 @@ static void put_speeds(struct summary *sum, struct panel *p, const struct stats 
     p->n_steps = sum->figures->steps.n;
 }
 
-static void put_turn(struct summary *sum, struct panel *p)
-{
-    bool busy = host_busy(sum->host);
-    const struct stats *t = busy ? &sum->figures->turn : chat_last_stats(sum->host->chat);
-    put_speeds(sum, p, t);
-    p->turn_s = busy ? (double)(sum->host->ms - sum->host->phase.since_ms) / 1000 : t->wall_ms / 1000;
-    p->turn_tokens = t->n_tokens;
-    p->joules = busy ? 0 : t->joules;
-}
-
 static const char *think(struct summary *sum)
 {
     int budget = options_int(sum->host->o, OPT_think_budget);
@@ -373,8 +341,24 @@ void summary_panel(struct summary *sum, struct panel *p)
     p->sampling = sampling(sum);
     p->recipe = info ? info->formats : NULL;
     put_branch(sum, p);
-    put_context(sum, p);
-    put_turn(sum, p);
+    const struct figures *f = sum->figures;
+    int n = f->n_parts < MAX_PARTS ? f->n_parts : MAX_PARTS;
+    for (int i = 0; i < n; i++) {
+        const struct chat_part *part = &f->parts[f->n_parts - n + i];   /* the newest */
+        sum->parts[i] = (struct panel_part){part->what, part->label, part->tokens, note_of(part)};
+    }
+    p->parts = sum->parts;
+    p->n_parts = n;
+    p->ctx_used = f->ctx.tokens;
+    p->ctx_estimated = f->ctx.estimated;
+    p->not_counted = f->not_counted;
+    p->ctx_total = chat_info(sum->host->chat) ? chat_info(sum->host->chat)->n_ctx : 0;
+    bool busy = host_busy(sum->host);
+    const struct stats *t = busy ? &sum->figures->turn : chat_last_stats(sum->host->chat);
+    put_speeds(sum, p, t);
+    p->turn_s = busy ? (double)(sum->host->ms - sum->host->phase.since_ms) / 1000 : t->wall_ms / 1000;
+    p->turn_tokens = t->n_tokens;
+    p->joules = busy ? 0 : t->joules;
     p->memory_used = sum->figures->machine.memory_used;
     p->memory_total = sum->figures->machine.memory_total;
     p->celsius = sum->figures->machine.celsius;

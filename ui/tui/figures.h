@@ -1,10 +1,8 @@
 /* The figures of status line and panel, sampled a few times a second: nobody reads faster, and each change must be sent to the terminal. */
-#ifndef Q35_UI_TUI_FIGURES_H
-#define Q35_UI_TUI_FIGURES_H
+#pragma once
 
 #include "base/buf.h"
 #include "chat/chat.h"
-#include "ui/tui/panel.h"
 #include "ui/tui/status.h"
 #include "ui/tui/window.h"
 
@@ -82,5 +80,3 @@ struct summary {
 void summary_status(struct summary *sum, struct status *s);
 void summary_panel(struct summary *sum, struct panel *p);
 void summary_free(struct summary *sum);
-
-#endif

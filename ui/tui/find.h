@@ -1,10 +1,13 @@
-/* Search in the source of an item.  Capitals in the search make case count; a run of blanks matches any other; the text may grow between calls. */
-#ifndef Q35_UI_TUI_FIND_H
-#define Q35_UI_TUI_FIND_H
+/* Finds parts of a text: what the user searches for, addresses, the newest sentence.
+ *
+ * Search in the source of an item: capitals in the search make case count; a run of blanks matches any other; the text may grow between calls. */
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/buf.h"
 
 /* The text to search for.  Plain value, valid as {0}: finds nothing. */
 struct find {
@@ -29,4 +32,11 @@ struct hits {
 void hits_update(struct hits *h, const struct find *f, const char *text, size_t n, bool marks);
 void hits_free(struct hits *h);                         /* must also be called before another search */
 
-#endif
+/* --- addresses and sentences --------------------------------------------------------------------------------------- */
+
+/* Finds the next http, https, ftp or mailto address from *at on.  *at becomes its first byte, *n its length; false: no more addresses.  Punctuation
+ * of the sentence around it, and marks of markdown, are no part of it. */
+bool excerpt_url(const char *text, size_t len, size_t *at, size_t *n);
+/* Appends the newest whole sentence of a text that grows, such as reasoning, on one line and without marks of lists and headings.  False: the text
+ * has no whole sentence yet. */
+bool excerpt_sentence(const char *text, size_t n, struct buf *out);

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "ui/tui/glyph.h"
+#include "ui/tui/cells.h"
 
 enum {
     DEEPEST = 16,               /* nested groups */
@@ -509,17 +509,6 @@ static bool accented(struct tex *t, struct buf *out, const char *mark)
     return ok;
 }
 
-static void add_symbol(struct tex *t, struct buf *out, const struct symbol *s)
-{
-    if (s->class == OPERATOR || (s->class == WORD && joined_before(out)))
-        blank(out);
-    buf_adds(out, s->text);
-    if (s->class == OPERATOR)
-        skip_blanks(t);
-    if (s->class == OPERATOR || (s->class == WORD && joined_after(t) && !strchr("({[^_'", t->s[t->at])))
-        buf_addc(out, ' ');
-}
-
 /* Reads a command; its backslash was read. */
 static bool command(struct tex *t, struct buf *out)
 {
@@ -546,7 +535,13 @@ static bool command(struct tex *t, struct buf *out)
     }
     const struct symbol *s = symbol_named(name, n);
     if (s) {
-        add_symbol(t, out, s);
+        if (s->class == OPERATOR || (s->class == WORD && joined_before(out)))
+            blank(out);
+        buf_adds(out, s->text);
+        if (s->class == OPERATOR)
+            skip_blanks(t);
+        if (s->class == OPERATOR || (s->class == WORD && joined_after(t) && !strchr("({[^_'", t->s[t->at])))
+            buf_addc(out, ' ');
         return true;
     }
     for (size_t i = 0; i < sizeof accents / sizeof *accents; i++)

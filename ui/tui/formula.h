@@ -1,6 +1,5 @@
 /* Formulas in TeX, as models write them, turned into text that a terminal can show: \frac{a}{b} becomes a/b, x^2 becomes x², \alpha becomes α. */
-#ifndef Q35_UI_TUI_FORMULA_H
-#define Q35_UI_TUI_FORMULA_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ extern const struct formula_display { const char *open, *close; } formula_displa
 /* Appends the formula s[0..n), its delimiters ($, \( or those of a display) included.  Only a display may become several lines, with \n between
  * them.  False, with `out` unchanged: the formula cannot be shown this way, or is not well formed. */
 bool formula_text(const char *s, size_t n, struct buf *out);
-
-#endif

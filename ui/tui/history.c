@@ -20,16 +20,6 @@
 
 enum { MAX_ENTRY = 256 << 10, MAX_KEPT = 8 << 20, MAX_FILE = 256 << 20, LOCK_TRIES = 20, LOCK_WAIT_NS = 5000000 };
 
-struct history {
-    char **entries;                     /* oldest first */
-    int    n, size;
-    char  *path;                        /* NULL: in memory only */
-    int    n_lines;                     /* lines of the file, as far as known */
-    size_t n_bytes;
-    int    back;                        /* walking: this many entries before the end is shown; 0: at rest */
-    char  *draft;
-};
-
 /* --- entries ---------------------------------------------------------------------------------------------------- */
 
 /* Adds `text`, which is ours now; false if it equals the newest entry, or no entries are kept. */
@@ -78,20 +68,6 @@ static int read_lines(struct history *h, const struct buf *file, int *bad)
 
 /* --- the file --------------------------------------------------------------------------------------------------- */
 
-static void lose_file(struct history *h, const char *verb)
-{
-    err_warn("cannot %s %s: %s; what you type is remembered only until the end of the program", verb, h->path, strerror(errno));
-    free(h->path);
-    h->path = NULL;
-}
-
-/* Locks the file, but only tries for a moment: a lock that another program keeps must not block the keyboard. */
-static void lock(int fd)
-{
-    for (int i = 0; i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; i++)
-        nanosleep(&(struct timespec){.tv_nsec = LOCK_WAIT_NS}, NULL);
-}
-
 /* Opens and locks the file; -1 with errno.  While we waited for the lock, the file may have been replaced. */
 static int open_locked(const char *path)
 {
@@ -100,7 +76,9 @@ static int open_locked(const char *path)
         int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
         if (fd < 0)
             return -1;
-        lock(fd);
+        /* Tries to lock the file, but only for a moment: a lock that another program keeps must not block the keyboard. */
+        for (int i = 0; i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; i++)
+            nanosleep(&(struct timespec){.tv_nsec = LOCK_WAIT_NS}, NULL);
         bool same = !fstat(fd, &here) && !stat(path, &there) && here.st_ino == there.st_ino && here.st_dev == there.st_dev;
         if (same || tries == LOCK_TRIES)
             return fd;
@@ -223,24 +201,17 @@ void history_close(struct history *h)
     free(h);
 }
 
-int history_n(const struct history *h)
-{
-    return h->n;
-}
-
-const char *history_at(const struct history *h, int i)
-{
-    return h->entries[i];
-}
-
 void history_add(struct history *h, const char *text)
 {
     struct buf clean = {0};
     unicode_replace(&clean, text, strlen(text));
-    history_rest(h);
+    h->back = 0;
     if (clean.len && !isspace((unsigned char)*clean.data) && push(h, memory_strdup(clean.data)) && h->path && clean.len <= MAX_ENTRY) {
-        if (!append(h, clean.data))
-            lose_file(h, "write");
+        if (!append(h, clean.data)) {
+            err_warn("cannot write %s: %s; what you type is remembered only until the end of the program", h->path, strerror(errno));
+            free(h->path);
+            h->path = NULL;
+        }
     }
     buf_free(&clean);
 }
@@ -268,16 +239,6 @@ const char *history_newer(struct history *h)
     if (!h->back)
         return NULL;
     return --h->back ? h->entries[h->n - h->back] : h->draft;
-}
-
-bool history_walks(const struct history *h)
-{
-    return h->back > 0;
-}
-
-void history_rest(struct history *h)
-{
-    h->back = 0;
 }
 
 static bool comes_again(const struct history *h, int entry)

@@ -6,27 +6,130 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/grow.h"
 #include "base/memory.h"
-#include "ui/tui/prompt.h"
+
+/* --- a line that is asked for -------------------------------------------------------------------------------------- */
+
+struct prompt {
+    const struct prompt_ask *ask;
+    int  nth;                           /* hits that were passed */
+};
+
+static struct prompt *prompt(const struct host *h)
+{
+    return h->state[WINDOW_prompt];
+}
+
+void prompt_open(struct host *h, const struct prompt_ask *ask, const char *text)
+{
+    struct prompt *p = prompt(h);
+    window_open(h, WINDOW_prompt);
+    p->ask = ask;
+    p->nth = 0;
+    editor_reset(h->line[WINDOW_prompt]);
+    editor_insert(h->line[WINDOW_prompt], text, strlen(text));
+}
+
+static const char *current_hit(struct host *h)
+{
+    struct prompt *p = prompt(h);
+    struct buf text = {0};
+    editor_text(h->line[WINDOW_prompt], &text);
+    const char *found = p->ask->found && text.len ? p->ask->found(h, text.data, p->nth) : NULL;
+    buf_free(&text);
+    return found;
+}
+
+void act_prompt_older(struct host *h)
+{
+    prompt(h)->nth++;
+    if (!current_hit(h))
+        prompt(h)->nth--;
+}
+
+void act_prompt_newer(struct host *h)
+{
+    if (prompt(h)->nth)
+        prompt(h)->nth--;
+}
+
+void act_prompt_done(struct host *h)
+{
+    struct prompt *p = prompt(h);
+    struct buf text = {0};
+    const char *found = current_hit(h);
+    editor_text(h->line[WINDOW_prompt], &text);
+    if (!p->ask->found || found)
+        p->ask->done(h, found ? found : buf_str(&text));
+    window_close(h, WINDOW_prompt);
+    buf_free(&text);
+}
+
+static void draw_prompt(struct host *h, struct cells *c, struct area at)
+{
+    static const struct look text = {STYLE_text, 0}, dim = {STYLE_dim, 0};
+    const char *found = current_hit(h), *told = prompt(h)->ask->told;
+    if (at.rows > 1) {
+        cells_puts(c, at, 0, 0, dim, "  ");
+        if (found)
+            cells_puts(c, at, 0, 2, text, found);
+        else
+            cells_puts(c, at, 0, 2, dim, told);
+        at.row++;
+        at.rows--;
+    }
+    editor_draw(h->line[WINDOW_prompt], c, at, prompt(h)->ask->sign);
+}
+
+/* --- the window ------------------------------------------------------------------------------------------------- */
+
+static void to_first_hit(struct host *h)
+{
+    prompt(h)->nth = 0;
+}
+
+static bool close_prompt(struct host *h, bool escape)
+{
+    (void)escape;
+    window_close(h, WINDOW_prompt);
+    host_edited(h);
+    return true;
+}
+
+static void empty_prompt(struct host *h)
+{
+    editor_reset(h->line[WINDOW_prompt]);
+}
+
+static int prompt_rows(struct host *h, const struct cells *c)
+{
+    return prompt(h)->ask->told && !cells_are_tiny(c) ? 2 : 1;
+}
+
+const struct window window_prompt = {
+    .bytes = sizeof(struct prompt), .in = {{CONTEXT_prompt, CONTEXT_edit}, 2}, .has_line = true,
+    .edited = to_first_hit, .close = close_prompt, .closed = empty_prompt, .input_rows = prompt_rows,
+    .draw_input = draw_prompt, .hint = "Esc back",
+};
 
 /* --- messages that wait, and what was not sent -------------------------------------------------------------------- */
 
 void queue_push(struct queue *q, const char *text)
 {
-    q->texts = grow(q->texts, q->n, &q->cap, sizeof *q->texts);
+    q->texts = memory_grow(q->texts, q->n, &q->cap, sizeof *q->texts);
     q->texts[q->n++] = memory_strdup(text);
 }
 
-void queue_push_front(struct queue *q, const char *text)
+static void queue_push_front(struct queue *q, const char *text)
 {
-    q->texts = grow(q->texts, q->n, &q->cap, sizeof *q->texts);
+    q->texts = memory_grow(q->texts, q->n, &q->cap, sizeof *q->texts);
     memmove(q->texts + 1, q->texts, (size_t)q->n * sizeof *q->texts);
     q->texts[0] = memory_strdup(text);
     q->n++;
 }
 
-char *queue_take_oldest(struct queue *q)
+/* Returns the oldest message, which the caller frees; NULL: the queue is empty. */
+static char *queue_take_oldest(struct queue *q)
 {
     if (!q->n)
         return NULL;
@@ -35,7 +138,7 @@ char *queue_take_oldest(struct queue *q)
     return s;
 }
 
-char *queue_take_newest(struct queue *q)
+static char *queue_take_newest(struct queue *q)
 {
     return q->n ? q->texts[--q->n] : NULL;
 }
@@ -94,17 +197,12 @@ void unsent_load(const char *session, struct buf *draft, struct queue *q)
 
 static struct input *input(const struct host *h)
 {
-    return window_state(h, WINDOW_input);
+    return h->state[WINDOW_input];
 }
 
 struct input *input_state(const struct host *h)
 {
     return input(h);
-}
-
-struct editor *input_editor(const struct host *h)
-{
-    return input(h)->editor;
 }
 
 /* --- editing keys, for the line that has the focus ---------------------------------------------------------------- */
@@ -151,16 +249,16 @@ void input_history(struct host *h, const char *path)
 void input_remember(struct host *h, const char *text)
 {
     history_add(input(h)->history, text);
-    history_rest(input(h)->history);
+    input(h)->history->back = 0;
 }
 
 void act_older(struct host *h)
 {
     struct buf draft = {0};
-    editor_text(input(h)->editor, &draft);
+    editor_text(h->line[WINDOW_input], &draft);
     const char *text = history_older(input(h)->history, buf_str(&draft));
     if (text)
-        editor_set(input(h)->editor, text);
+        editor_set(h->line[WINDOW_input], text);
     buf_free(&draft);
     host_edited(h);
 }
@@ -169,19 +267,19 @@ void act_newer(struct host *h)
 {
     const char *text = history_newer(input(h)->history);
     if (text)
-        editor_set(input(h)->editor, text);
+        editor_set(h->line[WINDOW_input], text);
     host_edited(h);
 }
 
 /* True for several arrows at once: a wheel that the terminal turned into keys, which scrolls; a key that is held walks on through the history. */
 static bool is_wheel(const struct host *h)
 {
-    return h->typing.burst && !history_walks(input(h)->history);
+    return h->typing.burst && !input(h)->history->back;
 }
 
 void act_up(struct host *h)
 {
-    if (editor_do(input(h)->editor, EDIT_UP))
+    if (editor_do(h->line[WINDOW_input], EDIT_UP))
         return;
     if (is_wheel(h))
         pane_scroll(h->pane, -1);
@@ -191,7 +289,7 @@ void act_up(struct host *h)
 
 void act_down(struct host *h)
 {
-    if (editor_do(input(h)->editor, EDIT_DOWN))
+    if (editor_do(h->line[WINDOW_input], EDIT_DOWN))
         return;
     if (is_wheel(h))
         pane_scroll(h->pane, 1);
@@ -206,7 +304,7 @@ static const char *find_typed(struct host *h, const char *text, int nth)
 
 static void take_typed(struct host *h, const char *text)
 {
-    editor_set(input(h)->editor, text);
+    editor_set(h->line[WINDOW_input], text);
 }
 
 void act_find_typed(struct host *h)
@@ -232,13 +330,13 @@ static struct suggest *completions(struct host *h)
 
 void act_complete(struct host *h)
 {
-    if (!suggest_tab(completions(h), input_editor(h)))
+    if (!suggest_tab(completions(h), h->line[WINDOW_input]))
         host_hint(h, "nothing to complete");
 }
 
 bool input_take_suggestion(struct host *h)
 {
-    return suggest_take(completions(h), input_editor(h));
+    return suggest_take(completions(h), h->line[WINDOW_input]);
 }
 
 ACT(popup_up, suggest_move(completions(h), -1))
@@ -250,7 +348,7 @@ void input_tell(struct host *h)
     if (!input(h)->drafted || !h->chat)
         return;
     input(h)->drafted = false;
-    editor_text(input(h)->editor, &draft);
+    editor_text(h->line[WINDOW_input], &draft);
     chat_draft(h->chat, buf_str(&draft), draft.len);
     buf_free(&draft);
 }
@@ -260,23 +358,13 @@ void input_tell(struct host *h)
 /* Returns a message that was not answered to the draft. */
 static void give_back(struct host *h, const char *text)
 {
-    if (editor_empty(input(h)->editor)) {
-        editor_set(input(h)->editor, text);
+    if (editor_empty(h->line[WINDOW_input])) {
+        editor_set(h->line[WINDOW_input], text);
         host_edited(h);
     } else {                            /* another draft is being written: Alt-Up fetches the message */
         queue_push_front(&input(h)->queue, text);
         input(h)->queue.held = true;
     }
-}
-
-/* Updates the file of unsent text after restored text was sent. */
-static void follow_unsent(struct host *h)
-{
-    struct buf draft = {0};
-    editor_text(input(h)->editor, &draft);
-    if (input(h)->unsent)
-        unsent_save(input(h)->unsent, buf_str(&draft), &input(h)->queue, false);
-    buf_free(&draft);
 }
 
 void input_made(struct host *h, const char *path)
@@ -304,10 +392,21 @@ static void settle_made(struct host *h, const char *text, bool removes)
 void input_submit(struct host *h, const char *text)
 {
     struct err e = {0};
+    if (chat_awaits_files(h->chat, text, strlen(text))) {       /* input_next() sends it */
+        queue_push_front(&input(h)->queue, text);
+        input(h)->queue.held = false;
+        return;
+    }
     bool ok = chat_submit(h->chat, text, strlen(text), &e);
     input(h)->queue.held = !ok;
-    if (ok)
-        follow_unsent(h);
+    if (ok) {
+        /* Updates the file of unsent text after restored text was sent. */
+        struct buf draft = {0};
+        editor_text(h->line[WINDOW_input], &draft);
+        if (input(h)->unsent)
+            unsent_save(input(h)->unsent, buf_str(&draft), &input(h)->queue, false);
+        buf_free(&draft);
+    }
     if (ok)
         settle_made(h, text, false);
     else
@@ -320,7 +419,7 @@ void input_begin(struct host *h, const struct opening *first)
     struct err e = {0};
     const char *text = buf_str(&first->text);
     if (!first->sent) {
-        editor_insert(input(h)->editor, text, first->text.len);
+        editor_insert(h->line[WINDOW_input], text, first->text.len);
         host_edited(h);
         return;
     }
@@ -342,7 +441,7 @@ void input_next(struct host *h)
         input(h)->steer = NULL;
         input_submit(h, text);
         free(text);
-    } else if (input(h)->queue.n && !input(h)->queue.held) {
+    } else if (input(h)->queue.n && !input(h)->queue.held && !chat_awaits_files(h->chat, *input(h)->queue.texts, strlen(*input(h)->queue.texts))) {
         char *text = queue_take_oldest(&input(h)->queue);
         input_submit(h, text);
         free(text);
@@ -370,11 +469,11 @@ void act_unqueue(struct host *h)
         return;
     }
     buf_adds(&both, text);
-    if (!editor_empty(input(h)->editor)) {     /* before the draft */
+    if (!editor_empty(h->line[WINDOW_input])) {     /* before the draft */
         buf_addc(&both, '\n');
-        editor_text(input(h)->editor, &both);
+        editor_text(h->line[WINDOW_input], &both);
     }
-    editor_set(input(h)->editor, both.data);
+    editor_set(h->line[WINDOW_input], both.data);
     host_edited(h);
     buf_free(&both);
     free(text);
@@ -387,7 +486,7 @@ void input_keep(struct host *h)
 {
     struct buf draft = {0};
     const char *session = chat_n_messages(h->chat) ? chat_saved_as(h->chat) : NULL;
-    editor_text(input(h)->editor, &draft);
+    editor_text(h->line[WINDOW_input], &draft);
     if (input(h)->steer)
         queue_push_front(&input(h)->queue, input(h)->steer);
     bool kept = session && unsent_save(session, buf_str(&draft), &input(h)->queue, true);
@@ -431,11 +530,11 @@ ACT(handoff, h->wishes |= WISH_HANDOFF)
 static char *take_draft(struct host *h)
 {
     struct buf draft = {0};
-    editor_text(input_editor(h), &draft);
+    editor_text(h->line[WINDOW_input], &draft);
     if (draft.len)
         input_remember(h, draft.data);
     char *text = memory_strdup(buf_str(&draft));
-    editor_reset(input_editor(h));
+    editor_reset(h->line[WINDOW_input]);
     buf_free(&draft);
     return text;
 }
@@ -443,10 +542,10 @@ static char *take_draft(struct host *h)
 void revise_show(struct host *h)
 {
     int message = chat_edited(h->chat), item = 0;
-    while (item < pane_n(h->pane) && pane_message(h->pane, item) < message)
+    while (item < h->pane->items.n && h->pane->items.at[item].message < message)
         item++;
     pane_to_end(h->pane);
-    if (message >= 0 && item < pane_n(h->pane))
+    if (message >= 0 && item < h->pane->items.n)
         pane_show(h->pane, item, 0);
 }
 
@@ -458,7 +557,7 @@ void revise_begin(struct host *h, int message)
         free(input_state(h)->set_aside);
         input_state(h)->set_aside = take_draft(h);
         window_open(h, WINDOW_input);
-        editor_set(input_editor(h), buf_str(&text));
+        editor_set(h->line[WINDOW_input], buf_str(&text));
         host_edited(h);
         revise_show(h);
     } else {
@@ -474,7 +573,7 @@ bool revise_end(struct host *h)
     chat_edit_end(h->chat);
     free(take_draft(h));
     if (input_state(h)->set_aside)
-        editor_set(input_editor(h), input_state(h)->set_aside);
+        editor_set(h->line[WINDOW_input], input_state(h)->set_aside);
     free(input_state(h)->set_aside);
     input_state(h)->set_aside = NULL;
     host_edited(h);
@@ -489,7 +588,7 @@ static void input_contexts(struct host *h, struct contexts *where)
 {
     if (open_completions(h))
         contexts_add(where, CONTEXT_popup);
-    else if (editor_empty(input(h)->editor))
+    else if (editor_empty(h->line[WINDOW_input]))
         contexts_add(where, CONTEXT_empty);
     contexts_add(where, CONTEXT_input);
     contexts_add(where, CONTEXT_edit);
@@ -498,7 +597,7 @@ static void input_contexts(struct host *h, struct contexts *where)
 /* Adds contexts in the order of the help: keys that work just now and everywhere first; editing keys, which most users know, last. */
 static void contexts_by_use(struct host *h, struct contexts *where)
 {
-    bool empty = editor_empty(input(h)->editor);
+    bool empty = editor_empty(h->line[WINDOW_input]);
     if (empty)
         contexts_add(where, CONTEXT_empty);
     contexts_add(where, CONTEXT_any);
@@ -508,21 +607,16 @@ static void contexts_by_use(struct host *h, struct contexts *where)
         contexts_add(where, CONTEXT_empty);
 }
 
-static struct editor *draft_line(struct host *h)
-{
-    return input(h)->editor;
-}
-
 static void note_draft(struct host *h)
 {
-    suggest_update(completions(h), input(h)->editor);
+    suggest_update(completions(h), h->line[WINDOW_input]);
     input(h)->drafted = true;
 }
 
 static bool click_draft(struct host *h, int row, int col)
 {
     if (area_has(h->at.input, row, col))
-        editor_click(input(h)->editor, row - h->at.input.row, col - h->at.input.col);
+        editor_click(h->line[WINDOW_input], row - h->at.input.row, col - h->at.input.col);
     else if (open_completions(h))
         return suggest_click(completions(h), row, col);
     else
@@ -565,15 +659,9 @@ static void take_back(struct host *h, const struct chat_event *ev)
     buf_free(&both);
 }
 
-static void init_input(struct host *h)
-{
-    input(h)->editor = editor_open();
-}
-
 static void free_input(struct host *h)
 {
     struct input *in = input(h);
-    editor_close(in->editor);
     history_close(in->history);
     queue_free(&in->queue);
     suggest_free(&in->suggest);
@@ -585,13 +673,13 @@ static void free_input(struct host *h)
 
 static int draft_rows(struct host *h, const struct cells *c)
 {
-    int rows = editor_rows(input(h)->editor, c->cols), third = c->rows / 3 > 3 ? c->rows / 3 : 3;
+    int rows = editor_rows(h->line[WINDOW_input], c->cols), third = c->rows / 3 > 3 ? c->rows / 3 : 3;
     return cells_are_tiny(c) ? 1 : rows < third ? rows : third;
 }
 
 static void draw_draft(struct host *h, struct cells *c, struct area at)
 {
-    editor_draw(input(h)->editor, c, at, "> ");
+    editor_draw(h->line[WINDOW_input], c, at, "> ");
 }
 
 static int completion_rows(struct host *h, int rows)
@@ -610,8 +698,8 @@ static void draw_completions(struct host *h, struct cells *c, struct area at)
 }
 
 const struct window window_input = {
-    .bytes = sizeof(struct input), .init = init_input, .free = free_input, .contexts = input_contexts,
-    .told = contexts_by_use, .focus = draft_line, .edited = note_draft, .click = click_draft, .wheel = turn_wheel,
+    .bytes = sizeof(struct input), .free = free_input, .contexts = input_contexts,
+    .told = contexts_by_use, .has_line = true, .edited = note_draft, .click = click_draft, .wheel = turn_wheel,
     .close = close_completions, .chat = take_back, .input_rows = draft_rows, .draw_input = draw_draft,
     .cover_rows = completion_rows, .draw_cover = draw_completions,
 };

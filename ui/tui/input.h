@@ -1,11 +1,27 @@
-/* The input: the draft, history, completion, queued messages, and what was not sent when the program ended.  send.c does what Enter means. */
-#ifndef Q35_UI_TUI_INPUT_H
-#define Q35_UI_TUI_INPUT_H
+/* The input: the draft, history, completion, queued messages, what was not sent when the program ended; and the prompt, a line in its
+ * place.  send.c does what Enter means. */
+#pragma once
 
 #include "ui/prompt.h"
 #include "ui/tui/complete.h"
 #include "ui/tui/history.h"
 #include "ui/tui/window.h"
+
+/* --- a line that is asked for -------------------------------------------------------------------------------------- */
+
+/* A prompt asks for a line in place of the input: a text to search for, a title.  The caller chooses its texts and gets the typed line. */
+
+struct prompt_ask {
+    const char *sign;                   /* before the line: "/ " */
+    const char *told;                   /* the row above the line, what to type, while found() returns NULL; NULL: no such row */
+    /* Enter was pressed, with this line.  The prompt is still open, and is closed afterwards. */
+    void (*done)(struct host *h, const char *text);
+    /* For a search while typing: the nth hit of `text`, which is shown above the line, and which done() gets; returns NULL if there is none. */
+    const char *(*found)(struct host *h, const char *text, int nth);
+};
+
+/* `ask` must live as long as the prompt is open. */
+void prompt_open(struct host *h, const struct prompt_ask *ask, const char *text);
 
 /* --- messages that wait, and what was not sent -------------------------------------------------------------------- */
 
@@ -17,9 +33,6 @@ struct queue {
 };
 
 void  queue_push(struct queue *q, const char *text);
-void  queue_push_front(struct queue *q, const char *text);
-char *queue_take_oldest(struct queue *q);               /* the caller frees it; NULL: it is empty */
-char *queue_take_newest(struct queue *q);
 void  queue_free(struct queue *q);
 
 /* The text that was typed but not sent when the program ended, in a file next to the conversation's that only the user can read. */
@@ -33,9 +46,8 @@ void unsent_load(const char *session, struct buf *draft, struct queue *q);
 
 /* --- the input ---------------------------------------------------------------------------------------------------- */
 
-/* Used by input.c and send.c only; other files call the functions below. */
+/* The draft is the line of the window, h->line[WINDOW_input].  Used by input.c and send.c only; other files call the functions below. */
 struct input {
-    struct editor *editor;              /* the draft */
     bool  drafted;                      /* the draft has changed since chat_draft() */
     struct history *history;
     struct queue   queue;               /* messages that wait for the end of an answer */
@@ -47,7 +59,6 @@ struct input {
 };
 
 struct input *input_state(const struct host *h);
-struct editor *input_editor(const struct host *h);
 /* Opens the history; called once, at the beginning.  NULL: it has no file. */
 void input_history(struct host *h, const char *path);
 void input_remember(struct host *h, const char *text);  /* adds the text to the history */
@@ -83,5 +94,3 @@ void revise_begin(struct host *h, int message);
 void revise_show(struct host *h);
 /* Ends editing and restores the former draft.  False: no message is being edited. */
 bool revise_end(struct host *h);
-
-#endif

@@ -1,9 +1,8 @@
-#include "ui/tui/inspect.h"
+#include "ui/tui/windows.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "ui/tui/window.h"
 
 static const struct look TEXT = {STYLE_popup, 0}, DIM = {STYLE_dim, 0}, CHOSEN = {STYLE_selected, 0}, BAR = {STYLE_bar, 0};
 
@@ -18,7 +17,7 @@ struct inspect {
 
 static struct inspect *inspect(const struct host *h)
 {
-    return window_state(h, WINDOW_inspect);
+    return h->state[WINDOW_inspect];
 }
 
 /* Returns the message that chat_token() takes: -1 for the answer under way. */
@@ -49,8 +48,8 @@ static void mark_token(struct host *h)
     if (!current_token(h, &t))
         return;
     enum item_kind kind = t.reasoning ? ITEM_REASONING : ITEM_ANSWER;
-    for (int i = pane_n(h->pane) - 1; i >= 0; i--)
-        if (pane_message(h->pane, i) == inspect(h)->message && pane_kind(h->pane, i) == kind) {
+    for (int i = h->pane->items.n - 1; i >= 0; i--)
+        if (h->pane->items.at[i].message == inspect(h)->message && h->pane->items.at[i].kind == kind) {
             pane_select(h->pane, i, t.at, t.n ? t.n : 1);
             pane_show(h->pane, i, t.at);
             return;
@@ -99,8 +98,8 @@ static bool has_tokens(const struct host *h, int message)
 void inspect_answer(struct host *h, int nth)
 {
     int last = -2;
-    for (int item = pane_n(h->pane) - 1; item >= 0; item--) {
-        int message = pane_message(h->pane, item);
+    for (int item = h->pane->items.n - 1; item >= 0; item--) {
+        int message = h->pane->items.at[item].message;
         if (message == last || !has_tokens(h, message))
             continue;
         last = message;
@@ -115,7 +114,7 @@ void inspect_answer(struct host *h, int nth)
 /* Inspects the answer in view mode, else the newest one. */
 void act_inspect(struct host *h)
 {
-    int item = pane_here(h->pane), message = item >= 0 ? pane_message(h->pane, item) : -1;
+    int item = pane_here(h->pane), message = item >= 0 ? h->pane->items.at[item].message : -1;
     if (window_front(h) == WINDOW_inspect)
         act_inspect_end(h);
     else if (window_front(h) == WINDOW_view && has_tokens(h, message))

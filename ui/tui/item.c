@@ -3,20 +3,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/least.h"
 #include "base/err.h"
+#include "base/least.h"
 #include "base/memory.h"
 #include "ui/tui/numbers.h"
 
 enum {
     FOLD_ROWS = 12, FOLDED_ROWS = 10,   /* a longer message of the user shows its first rows */
     TAIL_ROWS = 5,                      /* of a tool's output while it runs */
-    NARROW = 60,                        /* columns below which hints and margins of head rows are left out */
+    NARROW = 60,                        /* columns below which hints, margins of head rows and most blank lines are left out */
 };
 
 static bool has_text(const struct item *it)
 {
     return it->source.len && strspn(it->source.data, " \t\r\n") < it->source.len;
+}
+
+/* Forgets the rows, which frees memory. */
+static void item_drop(struct item *it)
+{
+    markdown_close(it->md);
+    it->md = NULL;
+    lines_free(&it->own);
+    lines_free(&it->frame);
+    it->from = it->wrapped = 0;
+    it->n_closed = 0;
+    it->view = (struct item_view){0};
 }
 
 void item_append(struct item *it, const char *text, size_t n)
@@ -49,18 +61,7 @@ void item_head(struct item *it, const char *text)
         it->wrapped = 0;                /* the text makes room for the head */
 }
 
-void item_drop(struct item *it)
-{
-    markdown_close(it->md);
-    it->md = NULL;
-    lines_free(&it->own);
-    lines_free(&it->frame);
-    it->from = it->wrapped = 0;
-    it->n_closed = 0;
-    it->view = (struct item_view){0};
-}
-
-void item_free(struct item *it)
+static void item_free(struct item *it)
 {
     item_drop(it);
     buf_free(&it->source);
@@ -74,10 +75,17 @@ static size_t lines_bytes(const struct lines *l)
     return l->text.cap + (size_t)l->cap_runs * sizeof *l->runs + (size_t)l->cap * sizeof *l->lines;
 }
 
-size_t item_cached(const struct item *it)
+/* Returns about how many bytes the rows take. */
+static size_t item_cached(const struct item *it)
 {
     size_t n = lines_bytes(&it->own) + lines_bytes(&it->frame);
     return it->md ? n + it->source.len + lines_bytes(markdown_lines(it->md)) : n;
+}
+
+void item_picture(struct item *it, uint32_t number, int w, int h)
+{
+    it->picture = number;
+    graphics_size(w, h, &it->picture_rows, &it->picture_cols);
 }
 
 bool item_shows(const struct item *it)
@@ -114,7 +122,8 @@ bool item_folds(struct item *it)
     }
 }
 
-long item_guess(const struct item *it, int columns)
+/* Guesses the number of rows without a layout. */
+static long item_guess(const struct item *it, int columns)
 {
     if (!item_shows(it))
         return 0;
@@ -300,18 +309,6 @@ static size_t add_frame(struct item *it, int columns, int indent, const char *si
 
 static const struct look dim = {STYLE_dim, 0};
 
-/* Adds the head row of reasoning or of a file. */
-static void add_fold_head(struct item *it, int columns)
-{
-    const char *text = it->head ? it->head : it->live ? "thinking" : "thought";
-    const char *hint = !it->hinted || !has_text(it) ? "" : item_is_open(it) ? "Ctrl-O closes it" : "Ctrl-O opens it";
-    int indent = columns < NARROW ? 0 : 2;
-    if (columns < NARROW)
-        hint = "";
-    add_frame(it, columns, indent, "", (struct part){text, strlen(text), LINES_NO_SOURCE, dim},
-              (struct part){hint, strlen(hint), LINES_NO_SOURCE, dim});
-}
-
 static long count_lines(const char *s, size_t n)
 {
     while (n && s[n - 1] == '\n')
@@ -377,31 +374,6 @@ static void call_summary(struct item *it, int columns, int left, bool more, stru
     buf_free(&all);
 }
 
-static void add_call_head(struct item *it, int columns)
-{
-    struct buf right = {0};
-    const char *s = buf_str(&it->source), *sign = it->one_argument ? "$ " : "";
-    size_t n = it->body - 1;
-    const char *newline = memchr(s, '\n', n);
-    if (newline)
-        n = (size_t)(newline - s);
-    call_summary(it, columns, glyph_columns(s, n) + (int)strlen(sign), newline != NULL, &right);
-    it->shown = add_frame(it, columns, 0, sign, (struct part){s, n, 0, body_look(it), newline != NULL},
-                          (struct part){buf_str(&right), right.len, LINES_NO_SOURCE, dim});
-    buf_free(&right);
-}
-
-static void add_user_foot(struct item *it, int hidden, int columns)
-{
-    struct buf text = {0};
-    buf_adds(&text, "... ");
-    number_count(&text, hidden);
-    buf_adds(&text, hidden == 1 ? " more line" : " more lines");
-    buf_adds(&text, it->hinted ? ", Ctrl-O" : "");
-    add_frame(it, columns, columns < 8 ? 0 : 2, "", (struct part){text.data, text.len, LINES_NO_SOURCE, dim}, (struct part){"", 0, 0, dim});
-    buf_free(&text);
-}
-
 /* --- rows --- */
 
 static int head_columns(const struct item *it)
@@ -432,13 +404,31 @@ static void rows_of_user(struct item *it, const struct item_view *v)
         return;
     it->n_body = FOLDED_ROWS;
     it->n_foot = 1;
-    add_user_foot(it, it->own.n - FOLDED_ROWS, v->measure);
+    struct buf text = {0};
+    buf_adds(&text, "... ");
+    number_count(&text, it->own.n - FOLDED_ROWS);
+    buf_adds(&text, it->own.n - FOLDED_ROWS == 1 ? " more line" : " more lines");
+    buf_adds(&text, it->hinted ? ", Ctrl-O" : "");
+    add_frame(it, v->measure, v->measure < 8 ? 0 : 2, "", (struct part){text.data, text.len, LINES_NO_SOURCE, dim}, (struct part){"", 0, 0, dim});
+    buf_free(&text);
 }
 
 static void rows_of_fold(struct item *it, const struct item_view *v)
 {
-    add_fold_head(it, v->measure);
+    const char *text = it->head ? it->head : it->live ? "thinking" : "thought";
+    const char *hint = !it->hinted || !has_text(it) ? "" : item_is_open(it) ? "Ctrl-O closes it" : "Ctrl-O opens it";
+    int indent = v->measure < NARROW ? 0 : 2;
+    if (v->measure < NARROW)
+        hint = "";
+    add_frame(it, v->measure, indent, "", (struct part){text, strlen(text), LINES_NO_SOURCE, dim},
+              (struct part){hint, strlen(hint), LINES_NO_SOURCE, dim});
     it->n_head = 1;
+    if (it->picture && indent && v->columns >= it->picture_cols + 2 * indent && v->rows > it->picture_rows) {
+        lines_reset(&it->own);
+        for (it->n_body = 0; it->n_body < it->picture_rows; it->n_body++)
+            lines_begin(&it->own, 0);
+        return;
+    }
     if (!item_is_open(it))
         return;
     layout_own(it, 0, it->kind == ITEM_FILE ? v->columns : v->measure);
@@ -452,7 +442,16 @@ static void rows_of_fold(struct item *it, const struct item_view *v)
 
 static void rows_of_call(struct item *it, const struct item_view *v)
 {
-    add_call_head(it, v->measure);
+    struct buf right = {0};
+    const char *s = buf_str(&it->source), *sign = it->one_argument ? "$ " : "";
+    size_t n = it->body - 1;
+    const char *newline = memchr(s, '\n', n);
+    if (newline)
+        n = (size_t)(newline - s);
+    call_summary(it, v->measure, glyph_columns(s, n) + (int)strlen(sign), newline != NULL, &right);
+    it->shown = add_frame(it, v->measure, 0, sign, (struct part){s, n, 0, body_look(it), newline != NULL},
+                          (struct part){buf_str(&right), right.len, LINES_NO_SOURCE, dim});
+    buf_free(&right);
     it->n_head = 1;
     bool open = item_is_open(it);
     if (!open && !it->live)
@@ -468,23 +467,12 @@ static void rows_of_call(struct item *it, const struct item_view *v)
     }
 }
 
-static void rows_of_answer(struct item *it, const struct item_view *v)
+/* Makes the rows.  False: they are as before. */
+static bool item_layout(struct item *it, const struct item_view *v)
 {
-    layout_answer(it, v);
-    it->n_body = markdown_lines(it->md)->n;
-    if (it->head)
-        add_message_head(it, v->measure);
-}
-
-static bool same_view(const struct item_view *a, const struct item_view *b)
-{
-    return a->columns == b->columns && a->measure == b->measure && a->rows == b->rows && a->raw == b->raw && a->bars == b->bars
-           && a->tables == b->tables;
-}
-
-bool item_layout(struct item *it, const struct item_view *v)
-{
-    if (!it->stale && same_view(&it->view, v))
+    const struct item_view *was = &it->view;
+    if (!it->stale && was->columns == v->columns && was->measure == v->measure && was->rows == v->rows && was->raw == v->raw
+        && was->bars == v->bars && was->tables == v->tables)
         return false;
     if (it->view.columns != v->columns || it->view.measure != v->measure || it->view.bars != v->bars)
         it->wrapped = 0;
@@ -504,7 +492,10 @@ bool item_layout(struct item *it, const struct item_view *v)
         rows_of_call(it, v);
         break;
     case ITEM_ANSWER:
-        rows_of_answer(it, v);
+        layout_answer(it, v);
+        it->n_body = markdown_lines(it->md)->n;
+        if (it->head)
+            add_message_head(it, v->measure);
         break;
     default:
         layout_own(it, 0, it->kind == ITEM_OUTPUT ? v->columns : v->measure);
@@ -513,7 +504,7 @@ bool item_layout(struct item *it, const struct item_view *v)
     return true;
 }
 
-int item_rows(const struct item *it)
+static int item_rows(const struct item *it)
 {
     return it->n_head + it->n_body + it->n_foot;
 }
@@ -644,18 +635,6 @@ static int piece_at(const void *pieces, int n, size_t size, size_t at)
     return at < piece.at + piece.n ? low - 1 : -1;
 }
 
-static void set_look(const struct item *it, const struct item_over *over, size_t at, struct look *look)
-{
-    int hit = piece_at(it->hits.at, it->hits.n, sizeof *it->hits.at, at);
-    int tint = piece_at(it->tints, it->n_tints, sizeof *it->tints, at);
-    if (over->n && at >= over->at && at < over->at + over->n)
-        *look = (struct look){STYLE_selected, 0};
-    else if (hit >= 0)
-        *look = (struct look){hit == over->hit ? STYLE_found_here : STYLE_found, 0};
-    else if (tint >= 0)
-        look->style = (uint8_t)it->tints[tint].style;
-}
-
 static struct cell *cell_at(struct cells *c, struct area a, int row, int col)
 {
     bool in = row >= 0 && row < a.rows && col >= 0 && col < a.cols && a.row + row >= 0 && a.row + row < c->rows && a.col + col >= 0
@@ -670,8 +649,16 @@ static void draw_over(struct item *it, const struct lines *l, int line, const st
     for (struct walk w = walk_line(l, line); walk_next(&w);)
         for (int i = 0; w.source != LINES_NO_SOURCE && i < w.glyph.width; i++) {
             struct cell *cell = cell_at(c, a, at_row, w.col - w.glyph.width + i);
-            if (cell)
-                set_look(it, over, w.source, &cell->look);
+            if (cell) {
+                int hit = piece_at(it->hits.at, it->hits.n, sizeof *it->hits.at, w.source);
+                int tint = piece_at(it->tints, it->n_tints, sizeof *it->tints, w.source);
+                if (over->n && w.source >= over->at && w.source < over->at + over->n)
+                    cell->look = (struct look){STYLE_selected, 0};
+                else if (hit >= 0)
+                    cell->look = (struct look){hit == over->hit ? STYLE_found_here : STYLE_found, 0};
+                else if (tint >= 0)
+                    cell->look.style = (uint8_t)it->tints[tint].style;
+            }
         }
 }
 
@@ -681,6 +668,8 @@ void item_draw(struct item *it, int row, const struct item_over *over, struct ce
     const struct lines *l = line_at(it, row, &line);
     lines_draw(l, line, c, a, at_row);
     draw_over(it, l, line, over, c, a, at_row);
+    if (it->picture && row >= it->n_head)
+        cells_picture(c, a, at_row, (struct strip){it->picture, row - it->n_head, it->picture_rows, 2, it->picture_cols});
     if (row == 0 && head_is_beside(it, it->view.measure))
         cells_puts(c, a, at_row, it->view.measure - head_columns(it), dim, it->head);
     for (int col = 0; over->chosen && row == over->chosen_row && col < a.cols; col++) {
@@ -688,4 +677,175 @@ void item_draw(struct item *it, int row, const struct item_over *over, struct ce
         if (cell)
             cell->look = (struct look){STYLE_selected, 0};
     }
+}
+
+/* --- items, one below the other ------------------------------------------------------------------------------------ */
+
+enum {
+    BLOCK = 256,                        /* items whose guessed rows are summed up */
+    EXACT_BYTES = 1 << 16,              /* of source that are laid out to count rows */
+    CACHE_BYTES = 4 << 20,
+    AROUND = 16,                        /* items beside the view that stay laid out */
+};
+
+void items_free(struct items *s)
+{
+    items_cut(s, 0);
+    free(s->at);
+    free(s->guesses);
+    *s = (struct items){0};
+}
+
+struct item *items_add(struct items *s, enum item_kind kind, int message)
+{
+    if (s->n == s->cap) {
+        s->cap = s->cap ? 2 * s->cap : BLOCK;
+        s->at = memory_resized(s->at, (size_t)s->cap * sizeof *s->at);
+        s->guesses = memory_resized(s->guesses, (size_t)(s->cap / BLOCK) * sizeof *s->guesses);
+    }
+    struct item *it = &s->at[s->n++];
+    *it = (struct item){.kind = kind, .message = message, .live = true, .stale = true};
+    items_changed(s, s->n - 1);
+    return it;
+}
+
+void items_cut(struct items *s, int from)
+{
+    for (int i = from; i < s->n; i++) {
+        s->cached -= s->at[i].cached;
+        item_free(&s->at[i]);
+    }
+    if (from >= s->n)
+        return;
+    s->n = from;
+    if (from > 0)
+        items_changed(s, from - 1);
+}
+
+void items_changed(struct items *s, int i)
+{
+    s->at[i].stale = true;
+    s->guesses[i / BLOCK].known = false;
+}
+
+int items_gap(const struct items *s, int i)
+{
+    int k = i - 1;
+    while (k >= 0 && !item_shows(&s->at[k]))
+        k--;
+    if (k < 0)
+        return 0;
+    const struct item *above = &s->at[k], *it = &s->at[i];
+    if (s->view.columns < NARROW)
+        return it->kind == ITEM_USER;
+    if (it->kind == ITEM_FILE)
+        return above->kind == ITEM_FILE && item_is_open(above);
+    if (above->kind == ITEM_REASONING || (above->kind == ITEM_CALL && it->kind == ITEM_CALL))
+        return item_is_open(above);
+    return above->kind != it->kind || (it->kind != ITEM_NOTE && it->kind != ITEM_ERROR);
+}
+
+int items_rows(struct items *s, int i)
+{
+    if (!item_shows(&s->at[i]))
+        return 0;
+    struct item *it = &s->at[i];
+    if (item_layout(it, &s->view)) {
+        s->cached -= it->cached;
+        it->cached = item_cached(it);
+        s->cached += it->cached;
+    }
+    int rows = item_rows(&s->at[i]);
+    return rows ? rows + items_gap(s, i) : 0;
+}
+
+bool items_before(struct spot a, struct spot b)
+{
+    return a.item != b.item ? a.item < b.item : a.row < b.row;
+}
+
+struct spot items_move(struct items *s, struct spot from, long by)
+{
+    long row = from.row + by;
+    int i = from.item, rows;
+    while (row < 0 && i > 0)
+        row += items_rows(s, --i);
+    if (row < 0)
+        row = 0;
+    while (i < s->n && row >= (rows = items_rows(s, i)) && i + 1 < s->n) {
+        row -= rows;
+        i++;
+    }
+    if (i < s->n && (rows = items_rows(s, i)) <= row) {
+        row = rows - 1;                 /* after the end: the last row */
+        while (row < 0 && i > 0)
+            row = items_rows(s, --i) - 1;
+    }
+    return (struct spot){i, row > 0 ? (int)row : 0};
+}
+
+struct spot items_end(struct items *s, int rows)
+{
+    int i = s->n, left = rows;
+    while (i > 0 && left > 0)
+        left -= items_rows(s, --i);
+    return (struct spot){i, left < 0 ? -left : 0};
+}
+
+static long guess_block(struct items *s, int block)
+{
+    struct guess *g = &s->guesses[block];
+    if (g->known)
+        return g->rows;
+    g->rows = 0;
+    for (int i = block * BLOCK; i < s->n && i < (block + 1) * BLOCK; i++)
+        g->rows += item_guess(&s->at[i], s->view.columns);
+    g->known = true;
+    return g->rows;
+}
+
+/* Returns an estimate of the rows from item `i` on, without a layout. */
+static long guess_from(struct items *s, int i)
+{
+    long rows = 0;
+    if (s->guess_columns != s->view.columns)
+        for (int k = 0; k * BLOCK < s->n; k++)
+            s->guesses[k].known = false;
+    s->guess_columns = s->view.columns;
+    for (; i < s->n && i % BLOCK; i++)
+        rows += item_guess(&s->at[i], s->view.columns);
+    for (; i < s->n; i += BLOCK)
+        rows += guess_block(s, i / BLOCK);
+    return rows;
+}
+
+long items_after(struct items *s, struct spot from)
+{
+    if (from.item >= s->n)
+        return 0;
+    long rows = items_rows(s, from.item) - from.row;
+    size_t bytes = 0;
+    int i = s->n;
+    while (i > from.item + 1 && bytes <= EXACT_BYTES)
+        bytes += s->at[--i].source.len + 64;
+    if (bytes > EXACT_BYTES)
+        return rows + guess_from(s, from.item + 1);
+    for (i = from.item + 1; i < s->n; i++)
+        rows += items_rows(s, i);
+    return rows;
+}
+
+void items_trim(struct items *s, int first, int last)
+{
+    if (s->cached <= CACHE_BYTES || s->cached <= s->trim_at)
+        return;
+    for (int i = 0; i < s->n; i++) {
+        struct item *it = &s->at[i];
+        if (!it->cached || (i >= first - AROUND && i <= last + AROUND))
+            continue;
+        s->cached -= it->cached;
+        it->cached = 0;
+        item_drop(it);
+    }
+    s->trim_at = s->cached * 2;         /* the items in view may be that large: then the next draw need not look again */
 }

@@ -1,4 +1,4 @@
-#include "ui/tui/keyhelp.h"
+#include "ui/tui/windows.h"
 
 #include <string.h>
 
@@ -17,12 +17,12 @@ struct keyhelp {
 
 static struct keyhelp *keyhelp(const struct host *h)
 {
-    return window_state(h, WINDOW_keys);
+    return h->state[WINDOW_keys];
 }
 
 void keyhelp_open(struct host *h)
 {
-    if (window_is_open(h, WINDOW_keys))
+    if (h->open[WINDOW_keys])
         return;
     window_open(h, WINDOW_keys);
     keyhelp(h)->top = 0;
@@ -54,7 +54,7 @@ ACT(keys_page_down, scroll_list(h, list_page(h)))
 
 static void put_help(struct host *h, struct buf *out)
 {
-    const struct window *below = window_at(window_below(h, WINDOW_keys));
+    const struct window *below = h->windows[window_below(h, WINDOW_keys)];
     struct contexts where = {.n = 0};
     if (keyhelp(h)->testing) {
         buf_adds(out, "Press keys: what each is, what it sends, what it does.  Ctrl-C or Esc twice ends.\n");
@@ -82,7 +82,7 @@ void keyhelp_test(struct host *h)
 
 static bool is_testing(const struct host *h)
 {
-    return window_is_open(h, WINDOW_keys) && keyhelp(h)->testing;
+    return h->open[WINDOW_keys] && keyhelp(h)->testing;
 }
 
 void keyhelp_sent(struct host *h, const char *bytes, size_t n)

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/unicode.h"
+#include "ui/tui/graphics.h"
 
 enum {
     ESC = 0x1B, DEL = 0x7F,
@@ -283,8 +284,14 @@ static bool csi_report(struct keys *k, const struct csi *c)
         bool released = c->final == 'm';
         if (!released || (button & 3) == 0)
             emit_mouse(k, button, csi_arg(c, 2, 1) - 1, csi_arg(c, 1, 1) - 1, released);
-    } else if (c->prefix == '?' && c->final == 'c')
+    } else if (c->prefix == '?' && c->final == 'c') {
+        enum { SIXEL = 4 };
+        for (int i = 1; i < c->n; i++)
+            if (csi_arg(c, i, 0) == SIXEL)
+                emit_report(k, REPORT_GRAPHICS, GRAPHICS_SIXEL);
         emit_report(k, REPORT_DA1, csi_arg(c, 0, 0));
+    } else if (!c->prefix && c->final == 't' && csi_arg(c, 0, 0) == 6 && c->n == 3)
+        emit_report(k, REPORT_CELL, csi_arg(c, 2, 0) % 1024 * 1024 + csi_arg(c, 1, 0) % 1024);
     else if (c->prefix == '?' && c->final == 'u')
         emit_report(k, REPORT_KITTY, csi_arg(c, 0, 0));
     else if (c->prefix == '?' && c->final == 'y' && csi_arg(c, 0, 0) == 2026)
@@ -399,7 +406,7 @@ static bool string_end(const char *s, size_t n, size_t *at, size_t *took)
     return false;
 }
 
-/* Reads "]..." or "P..." after an ESC, a reply.  Returns the length; 0: incomplete. */
+/* Reads "]...", "P..." or "_G..." after an ESC, a reply.  Returns the length; 0: incomplete. */
 static size_t string(struct keys *k, const char *s, size_t n)
 {
     size_t at, took;
@@ -407,6 +414,11 @@ static size_t string(struct keys *k, const char *s, size_t n)
         k->in_string = n > MAX_STRING;
         return k->in_string ? n - (s[n - 1] == ESC) : 0;
     }
+    static const char kitty[] = "_Gi=31;OK", iterm[] = "P>|iTerm2";
+    if (at >= strlen(kitty) && !memcmp(s, kitty, strlen(kitty)))
+        emit_report(k, REPORT_GRAPHICS, GRAPHICS_KITTY);
+    if (at >= strlen(iterm) && !memcmp(s, iterm, strlen(iterm)))
+        emit_report(k, REPORT_GRAPHICS, GRAPHICS_ITERM);
     if (at > 4 && !memcmp(s, "]11;", 4)) {
         int value = csi_luminance(s + 4, at - 4);
         if (value >= 0)
@@ -513,9 +525,9 @@ static size_t escape(struct keys *k, const char *s, size_t n)
         emit_key(k, KEY_ESCAPE, 0);             /* the second ESC begins another sequence */
         return 1;
     }
-    if ((s[1] == ']' || s[1] == 'P') && n == 2)
+    if (strchr("]P_", s[1]) && s[1] && n == 2)
         return 0;
-    if ((s[1] == ']' && s[2] >= '0' && s[2] <= '9') || (s[1] == 'P' && strchr("0123456789>!+$", s[2]) && s[2])) {
+    if ((s[1] == ']' && s[2] >= '0' && s[2] <= '9') || (s[1] == 'P' && strchr("0123456789>!+$", s[2]) && s[2]) || (s[1] == '_' && s[2] == 'G')) {
         took = string(k, s + 1, n - 1);
         return took ? 1 + took : 0;
     }
@@ -592,19 +604,6 @@ static size_t next(struct keys *k, const char *s, size_t n, int64_t ms)
     return b == ESC ? escape(k, s, n) : b < ' ' || b == DEL ? control(k, s, n, ms) : text(k, s, n);
 }
 
-static void run(struct keys *k, int64_t ms)
-{
-    size_t at = 0;
-    while (at < k->in.len) {
-        bool was_string = k->in_string, was_paste = k->in_paste;
-        size_t took = next(k, k->in.data + at, k->in.len - at, ms);
-        at += took;
-        if (!took && was_string == k->in_string && was_paste == k->in_paste)
-            break;
-    }
-    buf_consume(&k->in, at);
-}
-
 /* Emits a CR that was held back: as Enter, or as a newline of a paste if more bytes came at once. */
 static void let_go(struct keys *k, bool pasted, int64_t ms)
 {
@@ -632,7 +631,15 @@ void keys_feed(struct keys *k, const char *bytes, size_t n, int64_t ms, void (*f
         not_fast(k);
     k->last_ms = ms;
     buf_add(&k->in, bytes, n);
-    run(k, ms);
+    size_t at = 0;
+    while (at < k->in.len) {
+        bool was_string = k->in_string, was_paste = k->in_paste;
+        size_t took = next(k, k->in.data + at, k->in.len - at, ms);
+        at += took;
+        if (!took && was_string == k->in_string && was_paste == k->in_paste)
+            break;
+    }
+    buf_consume(&k->in, at);
 }
 
 /* How long pending bytes may stay undecided after the last one, in ms; -1: no bytes are pending. */
@@ -647,7 +654,7 @@ static int patience(const struct keys *k)
     if (!k->in.len)
         return -1;
     const char *s = k->in.data;
-    bool typed = s[0] == ESC && (k->in.len == 1 || (k->in.len == 2 && (s[1] == ESC || s[1] == ']' || s[1] == 'P')));
+    bool typed = s[0] == ESC && (k->in.len == 1 || (k->in.len == 2 && (s[1] == ESC || s[1] == ']' || s[1] == 'P' || s[1] == '_')));
     return typed ? k->escape_ms : UNFINISHED_MS;
 }
 

@@ -7,8 +7,7 @@
  *
  * A paste is recognized by its marks, or by its speed, since not all pastes have marks: a carriage return in the middle of text that arrives at once
  * is a newline of a paste.  If the only carriage return is at the end of such text it is Enter, since scripts type like that. */
-#ifndef Q35_UI_TUI_KEYS_H
-#define Q35_UI_TUI_KEYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,7 +33,8 @@ enum key_kind {
     KEYS_PASTE_END,
     KEYS_REPORT,                /* a reply of the terminal: report, value */
 };
-enum key_report { REPORT_DA1, REPORT_SYNC, REPORT_BACKGROUND, REPORT_FOCUS, REPORT_KITTY, REPORT_CURSOR, REPORT_WHEEL_KEYS };
+enum key_report { REPORT_DA1, REPORT_SYNC, REPORT_BACKGROUND, REPORT_FOCUS, REPORT_KITTY, REPORT_CURSOR, REPORT_WHEEL_KEYS, REPORT_GRAPHICS,
+                  REPORT_CELL };
 
 struct key_event {
     enum key_kind kind;
@@ -45,6 +45,7 @@ struct key_event {
     bool     burst;             /* Up and Down: one of several at once, as from a wheel that a terminal turns into keys */
     enum key_report report;
     int      value;             /* SYNC: 1 the mode is known; BACKGROUND: luminance 0..255; FOCUS: 1 in, 0 out; KITTY: its flags;
+                                 * GRAPHICS: one of GRAPHICS_* (ui/tui/graphics.h); CELL: its pixels, 1024 width + height;
                                  * WHEEL_KEYS: 1 the terminal turns the wheel into Up and Down while no program has the mouse */
     const char *text;           /* valid during the call */
     size_t   n;
@@ -66,5 +67,3 @@ bool keys_parse(const char *name, uint32_t *code, uint8_t *mods);
 void keys_name(uint32_t code, uint8_t mods, struct buf *out);
 /* Normalizes a key to the codes described at the top of this page.  shifted: the code with Shift if the terminal reports it, else 0. */
 void keys_normalize(uint32_t *code, uint8_t *mods, uint32_t shifted);
-
-#endif

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/grow.h"
 #include "base/err.h"
-#include "ui/tui/glyph.h"
+#include "base/memory.h"
+#include "ui/tui/cells.h"
 
 void lines_reset(struct lines *l)
 {
@@ -24,7 +24,7 @@ void lines_free(struct lines *l)
 struct line *lines_begin(struct lines *l, size_t source)
 {
     uint32_t least = l->n ? l->lines[l->n - 1].source : 0;
-    l->lines = grow(l->lines, l->n, &l->cap, sizeof *l->lines);
+    l->lines = memory_grow(l->lines, l->n, &l->cap, sizeof *l->lines);
     struct line *n = &l->lines[l->n++];
     *n = (struct line){.first = (uint32_t)l->n_runs, .source = (uint32_t)source, .block = -1};
     if (source >= LINES_NO_SOURCE || source < least)
@@ -45,7 +45,7 @@ void lines_add(struct lines *l, struct look look, const char *text, size_t n, si
     if (same && goes_on) {
         last->n += (uint32_t)n;
     } else {
-        l->runs = grow(l->runs, l->n_runs, &l->cap_runs, sizeof *l->runs);
+        l->runs = memory_grow(l->runs, l->n_runs, &l->cap_runs, sizeof *l->runs);
         l->runs[l->n_runs++] = (struct run){(uint32_t)l->text.len, (uint32_t)n, (uint32_t)source, look};
         line->n_runs++;
     }
@@ -171,15 +171,6 @@ static int emit_piece(struct fill *f, const struct run *r, size_t from, size_t t
     return column;
 }
 
-static void emit_margin(struct fill *f)
-{
-    if (f->left < 0)
-        return;
-    const struct line *m = &f->margin.of->lines[f->left];
-    f->out->lines[f->out->n - 1].indent = m->indent;
-    add_line(f->out, f->margin.of, m, 0, 0);
-}
-
 static size_t source_of(const struct fill *f, struct place p)
 {
     if (!f->begun)
@@ -195,7 +186,11 @@ static void emit(struct fill *f, struct place end)
     struct line *line = lines_begin(f->out, source_of(f, f->from));
     line->soft = f->begun;
     line->block = f->line.block;
-    emit_margin(f);
+    if (f->left >= 0) {
+        const struct line *m = &f->margin.of->lines[f->left];
+        f->out->lines[f->out->n - 1].indent = m->indent;
+        add_line(f->out, f->margin.of, m, 0, 0);
+    }
     int column = 0;
     for (struct place p = f->from; p.run < end.run || (p.run == end.run && p.at < end.at); p = (struct place){p.run + 1, 0})
         column = emit_piece(f, run_at(f, p), p.at, p.run < end.run ? run_at(f, p)->n : end.at, column);

@@ -1,7 +1,6 @@
 /* Text laid out for a width: lines of runs, each with one look and its place in the source, the text from which the lines were made.  Places in the
  * source are in bytes. */
-#ifndef Q35_UI_TUI_LINES_H
-#define Q35_UI_TUI_LINES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ void lines_wrap(struct lines *l, struct look look, const char *text, size_t n, s
 int  lines_columns(const struct lines *l, int line);    /* columns of a line with its indent; tabs count as 1 */
 void lines_draw(const struct lines *l, int line, struct cells *c, struct area a, int row);
 void lines_text(const struct lines *l, int line, struct buf *out);      /* appends the text of a line */
-
-#endif

@@ -1,6 +1,5 @@
 /* The look of text: a style by meaning (config/theme.def gives every theme's colours for it) and marks on top. */
-#ifndef Q35_UI_TUI_LOOK_H
-#define Q35_UI_TUI_LOOK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,7 +10,8 @@ enum style {
     N_STYLES
 };
 
-enum { LOOK_BOLD = 1, LOOK_ITALIC = 2, LOOK_UNDERLINE = 4, LOOK_REVERSE = 8, LOOK_DIM = 16, LOOK_STRIKE = 32 };
+enum { LOOK_BOLD = 1, LOOK_ITALIC = 2, LOOK_UNDERLINE = 4, LOOK_REVERSE = 8, LOOK_DIM = 16, LOOK_STRIKE = 32,
+       LOOK_PICTURE = 64 };              /* a picture lies over the cell (struct strip of ui/tui/graphics.h): the terminal needs no attribute */
 
 struct look { uint8_t style, marks; };
 
@@ -31,5 +31,3 @@ int32_t look_nearest(int32_t color, int n);
 int look_colors(const char *option, int has);
 /* Whether a terminal of this type (TERM, may be NULL) understands text alone: no control sequence, no carriage return. */
 bool look_is_plain(const char *term);
-
-#endif

@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "ui/tui/block.h"
-#include "ui/tui/copy.h"
-#include "ui/tui/glyph.h"
+#include "ui/tui/cells.h"
+#include "ui/tui/jsontext.h"
 #include "ui/tui/render.h"
 #include "ui/tui/sheet.h"
 
@@ -31,6 +31,7 @@ struct markdown {
     struct sheet raw_sheet;
     struct progress raw_done;
     int n_settled;              /* lines found to be settled; not when raw */
+    struct jsontext json;       /* of a text that begins with JSON */
 };
 
 static const struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};
@@ -69,6 +70,7 @@ static void start_again(struct markdown *m)
 {
     m->done = m->raw_done = (struct progress){0};
     m->table_to = m->n_settled = 0;
+    m->json = (struct jsontext){0};
     m->settled = false;
 }
 
@@ -458,9 +460,38 @@ static void take_open_line(struct markdown *m)
         note_settled(m, count_settled(&m->sheet, m->source.data, from, to));
 }
 
+/* Lays out a text that is JSON, as an answer by a schema.  False: it is none, or the rest of the text comes after it. */
+static bool settle_json(struct markdown *m)
+{
+    struct progress *p = &m->done;
+    const char *s = m->source.data;
+    const size_t n = m->source.len;
+    const enum jsontext_kind kind = m->json.begun ? JSONTEXT_IS : jsontext_kind(s, n);
+    if (m->json.over || kind == JSONTEXT_NOT || (kind == JSONTEXT_UNDECIDED && m->ended))
+        return false;
+    sheet_cut(&m->sheet, &p->mark);
+    if (kind == JSONTEXT_UNDECIDED) {
+        render_source(&m->sheet, plain, s, 0, n);
+        return true;
+    }
+    jsontext_take(&m->json, s, n, &m->sheet);
+    p->scan = p->open = m->json.at;
+    if (m->ended && !m->json.over) {
+        jsontext_rest(&m->json, s, n, &m->sheet);
+        m->json.over = true;
+        p->scan = n;
+    }
+    p->mark = sheet_mark(&m->sheet);
+    note_settled(m, p->mark.n_lines);
+    jsontext_rest(&m->json, s, n, &m->sheet);
+    return !m->json.over;
+}
+
 static void settle(struct markdown *m)
 {
     struct progress *p = &m->done;
+    if (settle_json(m))
+        return;
     size_t n = block_line(m->source.data + p->scan, m->source.len - p->scan, m->ended);
     bool table = p->block.kind == BLOCK_TABLE && m->table_to == p->scan && !n && !m->ended;
     sheet_cut(&m->sheet, table ? &m->table : &p->mark);

@@ -4,11 +4,10 @@
  * It is CommonMark with tables, strikethrough, task lists and bare URLs.  A model's text is shown as the model wrote it: line breaks, empty lines,
  * numbers and bullets are kept.  Formulas are made readable (formula.h), once they are complete; HTML and links by
  * reference, whose definition may come later, are shown as source. */
-#ifndef Q35_UI_TUI_MARKDOWN_H
-#define Q35_UI_TUI_MARKDOWN_H
+#pragma once
 
 #include "ui/tui/lines.h"
-#include "ui/tui/table.h"
+#include "ui/tui/sheet.h"
 
 struct markdown;
 
@@ -35,5 +34,3 @@ bool markdown_block(struct markdown *m, int i, struct buf *text, struct buf *lan
 int  markdown_block_at(struct markdown *m, int line);   /* the code block of this line; -1: none */
 /* Appends the source of the table of this line; false: the line is in no table. */
 bool markdown_table_at(struct markdown *m, int line, struct buf *source);
-
-#endif

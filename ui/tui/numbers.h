@@ -1,6 +1,5 @@
 /* Numbers as people read them, for status, panel and progress. */
-#ifndef Q35_UI_TUI_NUMBERS_H
-#define Q35_UI_TUI_NUMBERS_H
+#pragma once
 
 #include "base/buf.h"
 
@@ -15,5 +14,3 @@ void number_joules(struct buf *out, double n);          /* 540 J, 1.6 kJ */
 void number_turn(struct buf *out, int n_read, double read_ms, int n_tokens, double answer_ms);
 void number_about(struct buf *out, int seconds);         /* about 12 s, about 3 min */
 void number_clock(struct buf *out, int seconds);        /* 0:13, 1:02:03 */
-
-#endif

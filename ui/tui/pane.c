@@ -6,27 +6,19 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "session/export.h"
-#include "ui/tui/excerpt.h"
-#include "ui/tui/items.h"
+#include "ui/tui/find.h"
+#include "ui/tui/item.h"
 
 /* --- search over the items ----------------------------------------------------------------------------------------- */
 
-/* The search and its current hit; {0}: no search.  Text is searched once. */
-struct search {
-    struct find find;
-    struct buf  text;
-    bool on_hit;
-    int  item, hit;             /* if on_hit: the current hit is this one of the item's hits */
-};
-
-static void search_item(struct search *s, struct item *it)
+static void search_item(struct pane_search *s, struct item *it)
 {
     bool marks = it->kind == ITEM_ANSWER || it->kind == ITEM_REASONING;
     if (s->find.n && it->hits.scanned < it->source.len)
         hits_update(&it->hits, &s->find, buf_str(&it->source), it->source.len, marks);
 }
 
-static long search_set(struct search *s, struct items *items, const char *what)
+static long search_set(struct pane_search *s, struct items *items, const char *what)
 {
     long n = 0;
     if (strcmp(what, buf_str(&s->text))) {
@@ -44,23 +36,19 @@ static long search_set(struct search *s, struct items *items, const char *what)
     return n;
 }
 
-/* Puts the current hit before the first one from that place on, which may be after the last hit of its item. */
-static void begin_at(struct search *s, const struct items *items, struct pane_place from)
-{
-    s->item = from.item >= 0 && from.item < items->n ? from.item : 0;
-    s->hit = 0;
-    const struct hits *h = &items->at[s->item].hits;
-    while (from.sub >= 0 && s->hit < h->n && h->at[s->hit].at < from.at)
-        s->hit++;
-}
-
-static long search_step(struct search *s, struct items *items, int direction, struct pane_place from)
+static long search_step(struct pane_search *s, struct items *items, int direction, struct pane_place from)
 {
     long which = 1;
     if (!search_set(s, items, buf_str(&s->text)))
         return 0;
-    if (!s->on_hit)
-        begin_at(s, items, from);
+    if (!s->on_hit) {
+        /* Puts the current hit before the first one from that place on, which may be after the last hit of its item. */
+        s->item = from.item >= 0 && from.item < items->n ? from.item : 0;
+        s->hit = 0;
+        const struct hits *h = &items->at[s->item].hits;
+        while (from.sub >= 0 && s->hit < h->n && h->at[s->hit].at < from.at)
+            s->hit++;
+    }
     s->hit += direction < 0 ? -1 : s->on_hit;
     s->on_hit = true;
     while (s->hit < 0) {
@@ -76,33 +64,7 @@ static long search_step(struct search *s, struct items *items, int direction, st
     return which + s->hit;
 }
 
-static struct hit search_hit(const struct search *s, const struct items *items)
-{
-    return items->at[s->item].hits.at[s->hit];
-}
-
 /* --- the pane --------------------------------------------------------------------------------------------------- */
-
-struct pane {
-    struct items items;
-    struct area  area;          /* of the last draw */
-    int  covered;               /* of its last rows */
-    int  measure;               /* columns of running text; 0: all */
-    struct { int item; size_t at; } showing;            /* the place of the last pane_show(); item -1: none */
-
-    /* The place in the top row.  While the view follows, a place above which the text does not move down again, though something below has folded;
-     * item -1: none. */
-    bool follows;
-    struct pane_place top;
-    struct pane_place drawn;    /* the top row of the last draw; item -1: there was none, or it no longer counts */
-
-    int chosen, opened;         /* opened: by the last pane_toggle(); -1: none */
-    bool walks;                 /* the next pane_toggle() goes up from there */
-    int hinted;                 /* the item whose line names the key; -1: none */
-    int faded;                  /* from that message on rows are dim; -1: none */
-    struct { int item; size_t at, n; } selected;
-    struct search search;
-};
 
 enum { LEAST_MEASURE = 20 };
 
@@ -149,6 +111,14 @@ int pane_add(struct pane *p, enum item_kind kind, int message)
     return p->items.n - 1;
 }
 
+void pane_picture(struct pane *p, int item, uint32_t number, int w, int h)
+{
+    if (p->items.at[item].picture == number)
+        return;
+    item_picture(&p->items.at[item], number, w, h);
+    items_changed(&p->items, item);
+}
+
 int pane_call(struct pane *p, int message, const char *name, const char *arguments)
 {
     struct item *it = items_add(&p->items, ITEM_CALL, message);
@@ -192,33 +162,6 @@ void pane_cut(struct pane *p, int item)
         p->selected.n = 0;
     p->drawn = nowhere;
     p->showing.item = -1;
-}
-
-int pane_n(const struct pane *p)
-{
-    return p->items.n;
-}
-
-enum item_kind pane_kind(const struct pane *p, int item)
-{
-    return item_at_index(p, item)->kind;
-}
-
-int pane_message(const struct pane *p, int item)
-{
-    return item_at_index(p, item)->message;
-}
-
-void pane_source(const struct pane *p, int item, struct buf *out)
-{
-    const struct item *it = item_at_index(p, item);
-    buf_add(out, buf_str(&it->source), it->source.len);
-}
-
-bool pane_sentence(const struct pane *p, int item, struct buf *out)
-{
-    const struct item *it = item_at_index(p, item);
-    return excerpt_sentence(buf_str(&it->source), it->source.len, out);
 }
 
 void pane_tint(struct pane *p, int item, const struct pane_tint *tints, int n)
@@ -272,19 +215,6 @@ static struct spot top_spot(struct pane *p)
     struct spot end = items_end(&p->items, p->area.rows);
     struct spot held = p->top.item >= 0 ? spot_of(p, p->top) : end;
     return items_before(end, held) ? held : end;
-}
-
-/* While the view follows, text only moves up: after a fold, rows at the bottom stay empty until new text fills them.  A change of size brings the
- * end back to the bottom. */
-static void hold(struct pane *p)
-{
-    if (!p->follows || p->drawn.item < 0)
-        return;
-    struct spot last = spot_of(p, p->drawn), end = items_end(&p->items, p->area.rows);
-    if (items_before(end, last))
-        p->top = p->drawn;
-    else if (items_before(last, end))
-        p->top = nowhere;
 }
 
 static void stay_at(struct pane *p, struct spot s)
@@ -349,11 +279,6 @@ static void draw_row(struct pane *p, struct spot s, struct cells *c, struct area
         cells_mark(c, (struct area){a.row + at_row, a.col, 1, a.cols}, LOOK_DIM);
 }
 
-void pane_fade(struct pane *p, int message)
-{
-    p->faded = message;
-}
-
 static int next_fold(struct pane *p, int first);
 
 /* Names the key only on the fold that the next pane_toggle() changes. */
@@ -374,23 +299,25 @@ static void hint_fold(struct pane *p)
     p->hinted = fold;
 }
 
-static void set_area(struct pane *p, struct area a)
-{
-    bool same = a.rows == p->area.rows && a.cols == p->area.cols;
-    p->area = a;
-    p->items.view.columns = a.cols;
-    p->items.view.measure = p->measure && p->measure < a.cols ? p->measure : a.cols;
-    p->items.view.rows = a.rows;
-    if (same)
-        hold(p);
-}
-
 void pane_draw(struct pane *p, struct cells *c, struct area a)
 {
     cells_blank(c, a, (struct look){STYLE_text, 0});
     if (a.rows <= 0 || a.cols <= 0)
         return;
-    set_area(p, a);
+    bool same = a.rows == p->area.rows && a.cols == p->area.cols;
+    p->area = a;
+    p->items.view.columns = a.cols;
+    p->items.view.measure = p->measure && p->measure < a.cols ? p->measure : a.cols;
+    p->items.view.rows = a.rows;
+    /* While the view follows, text only moves up: after a fold, rows at the bottom stay empty until new text fills them.  A change of size brings
+     * the end back to the bottom. */
+    if (same && p->follows && p->drawn.item >= 0) {
+        struct spot last = spot_of(p, p->drawn), end = items_end(&p->items, p->area.rows);
+        if (items_before(end, last))
+            p->top = p->drawn;
+        else if (items_before(last, end))
+            p->top = nowhere;
+    }
     if (p->showing.item >= 0)
         bring_into_view(p, p->showing.item, p->showing.at);
     hint_fold(p);
@@ -433,11 +360,6 @@ void pane_to_end(struct pane *p)
     p->showing.item = -1;
 }
 
-bool pane_follows(const struct pane *p)
-{
-    return p->follows;
-}
-
 long pane_below(struct pane *p)
 {
     long rows = p->follows ? 0 : items_after(&p->items, top_spot(p)) - p->area.rows;
@@ -469,11 +391,6 @@ int pane_here(struct pane *p)
     return top.item < p->items.n ? top.item : -1;
 }
 
-void pane_choose(struct pane *p, int item)
-{
-    p->chosen = item;
-}
-
 void pane_show(struct pane *p, int item, size_t at)
 {
     bring_into_view(p, item, at);
@@ -495,13 +412,8 @@ int pane_cursor(struct pane *p)
     if (p->selected.n)
         place = (struct pane_place){.item = p->selected.item, .at = p->selected.at};
     else if (p->search.on_hit)
-        place = (struct pane_place){.item = p->search.item, .at = search_hit(&p->search, &p->items).at};
+        place = (struct pane_place){.item = p->search.item, .at = p->items.at[p->search.item].hits.at[p->search.hit].at};
     return place.item >= 0 && place.item < p->items.n && in_view(p, spot_of(p, place), &row) ? row : 0;
-}
-
-void pane_cover(struct pane *p, int rows)
-{
-    p->covered = rows;
 }
 
 bool pane_at(struct pane *p, int row, int col, int *item, size_t *at)
@@ -595,16 +507,6 @@ static int next_fold(struct pane *p, int first)
     return i < 0 && !first ? fold_below(p, last + 1) : i;
 }
 
-/* Keeps the top row after a fold: the end may leave the view or come back, but the head stays in it. */
-static void keep_top(struct pane *p, struct pane_place place)
-{
-    bool end_in_view = !items_before(spot_of(p, place), items_end(&p->items, p->area.rows));
-    if (p->follows && end_in_view)
-        return;
-    p->follows = end_in_view;
-    p->top = p->drawn = place;
-}
-
 /* Opens or closes an item.  other: an item that folds at the same time, or -1. */
 static void toggle(struct pane *p, int item, int other)
 {
@@ -615,10 +517,16 @@ static void toggle(struct pane *p, int item, int other)
     if (other >= 0)
         pane_fold(p, other, true);
     pane_fold(p, item, item_is_open(it));
-    if (!seen)
+    if (!seen) {
         pane_show(p, item, 0);
-    else if (!p->follows || !it->live)
-        keep_top(p, place);
+    } else if (!p->follows || !it->live) {
+        /* Keeps the top row after a fold: the end may leave the view or come back, but the head stays in it. */
+        bool end_in_view = !items_before(spot_of(p, place), items_end(&p->items, p->area.rows));
+        if (!p->follows || !end_in_view) {
+            p->follows = end_in_view;
+            p->top = p->drawn = place;
+        }
+    }
 }
 
 bool pane_toggle(struct pane *p)
@@ -633,11 +541,6 @@ bool pane_toggle(struct pane *p)
     if (p->chosen >= 0)
         p->chosen = item;
     return true;
-}
-
-void pane_rest(struct pane *p)
-{
-    p->walks = false;
 }
 
 bool pane_choose_fold(struct pane *p, int direction)
@@ -709,7 +612,7 @@ bool pane_find_next(struct pane *p, int direction, int *which)
     *which = (int)search_step(&p->search, &p->items, direction, from);
     if (!*which)
         return false;
-    pane_show(p, p->search.item, search_hit(&p->search, &p->items).at);
+    pane_show(p, p->search.item, p->items.at[p->search.item].hits.at[p->search.hit].at);
     return true;
 }
 
@@ -770,7 +673,3 @@ bool pane_table(struct pane *p, struct buf *source)
     return find_in_view(p, row_of_table, source) >= 0;
 }
 
-size_t pane_cached(const struct pane *p)
-{
-    return p->items.cached;
-}

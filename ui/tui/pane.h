@@ -3,8 +3,7 @@
  *
  * The view is held by a place: the byte of an item's source in the top row.  Adding text, folding and another width do not move it.  While the view
  * follows, it shows the end instead.  Drawing takes time for what is visible, however long the transcript is. */
-#ifndef Q35_UI_TUI_PANE_H
-#define Q35_UI_TUI_PANE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,10 +11,39 @@
 
 #include "base/buf.h"
 #include "ui/tui/cells.h"
-#include "ui/tui/itemkind.h"
+#include "ui/tui/item.h"
 #include "ui/tui/markdown.h"
 
-struct pane;
+/* The search and its current hit; {0}: no search.  Text is searched once. */
+struct pane_search {
+    struct find find;
+    struct buf  text;
+    bool on_hit;
+    int  item, hit;             /* if on_hit: the current hit is this one of the item's hits */
+};
+
+/* Other files may read all members, and set those that say so. */
+struct pane {
+    struct items items;
+    struct area  area;          /* of the last draw */
+    int  covered;               /* its last rows, which a window covers and where nothing is drawn; set before each draw */
+    int  measure;               /* columns of running text; 0: all */
+    struct { int item; size_t at; } showing;            /* the place of the last pane_show(); item -1: none */
+
+    /* The place in the top row.  While the view follows, a place above which the text does not move down again, though something below has folded;
+     * item -1: none. */
+    bool follows;
+    struct pane_place top;
+    struct pane_place drawn;    /* the top row of the last draw; item -1: there was none, or it no longer counts */
+
+    int chosen;                 /* the item whose first row in view is shown as selected; -1: none; may be set */
+    int opened;                 /* by the last pane_toggle(); -1: none */
+    bool walks;                 /* the next pane_toggle() goes up from there; cleared when another key is pressed */
+    int hinted;                 /* the item whose line names the key; -1: none */
+    int faded;                  /* from that message on rows are dim; -1: none; may be set */
+    struct { int item; size_t at, n; } selected;
+    struct pane_search search;
+};
 
 struct pane *pane_open(void);
 void pane_close(struct pane *p);
@@ -30,13 +58,8 @@ void pane_append(struct pane *p, int item, const char *text, size_t n);  /* adds
 void pane_end(struct pane *p, int item);                /* the item is complete */
 /* Sets the head.  Reasoning: "thought 6.2 s, 214 tok"; a call: "exit 0  1.2 s"; a message: "<2/3>", at the right edge. */
 void pane_head(struct pane *p, int item, const char *text);
+void pane_picture(struct pane *p, int item, uint32_t number, int w, int h);     /* ITEM_FILE: shows a picture below the head */
 void pane_cut(struct pane *p, int item);                /* removes the item and all after it */
-int  pane_n(const struct pane *p);
-enum item_kind pane_kind(const struct pane *p, int item);
-int  pane_message(const struct pane *p, int item);
-void pane_source(const struct pane *p, int item, struct buf *out);      /* appends its source; of a call: its line, then the output */
-/* Appends the newest whole sentence of the source on one line, for the head of reasoning under way.  False: there is none yet. */
-bool pane_sentence(const struct pane *p, int item, struct buf *out);
 /* Replaces the styles of pieces of an item's source; n = 0: of none.  Pieces must ascend and not overlap. */
 void pane_tint(struct pane *p, int item, const struct pane_tint *tints, int n);
 /* Shows one piece of one item as selected, on top of tints and hits; n = 0: none. */
@@ -45,16 +68,14 @@ void pane_select(struct pane *p, int item, size_t at, size_t n);
 /* Folds.  Opening and closing does not move the top row. */
 void pane_fold(struct pane *p, int item, bool folded);
 /* Opens or closes one fold: the chosen item if it is in view, else the newest fold (if the user has scrolled, the newest in view).  Called again, it
- * closes that fold and opens the one above it, and so on to the first; after pane_rest() it closes the open one.  The head row of the fold that the
- * next call changes names the key.  False: there is no fold. */
+ * closes that fold and opens the one above it, and so on to the first; after `walks` was cleared it closes the open one.  The head row of the fold
+ * that the next call changes names the key.  False: there is no fold. */
 bool pane_toggle(struct pane *p);
-void pane_rest(struct pane *p);                         /* another key was pressed: the next pane_toggle() starts again */
 bool pane_choose_fold(struct pane *p, int direction);   /* chooses the next fold from the chosen item, or from the view; false: there is none */
 int  pane_fold_at(struct pane *p, int row);             /* the item whose head is in this row of the area that was drawn last; -1: none */
 void pane_toggle_fold(struct pane *p, int item);
 bool pane_folds(struct pane *p, int item);              /* the item can be opened or closed */
 void pane_raw(struct pane *p, bool raw);                /* shows answers as source */
-void pane_fade(struct pane *p, int message);            /* shows items of this and later messages dim; -1: of none */
 void pane_bars(struct pane *p, bool bars);              /* shows "| " before reasoning, for terminals without a look that sets it apart */
 void pane_tables(struct pane *p, enum table_shape shape);
 void pane_measure(struct pane *p, int columns);         /* most columns of running text (20 at least); 0: all columns */
@@ -64,16 +85,13 @@ void pane_draw(struct pane *p, struct cells *c, struct area a);         /* also 
 void pane_scroll(struct pane *p, int lines);            /* down, or up if negative; at the end the view follows again */
 void pane_to_start(struct pane *p);
 void pane_to_end(struct pane *p);                       /* the view follows again */
-bool pane_follows(const struct pane *p);
 long pane_below(struct pane *p);                        /* rows below the view: exact near the end, an estimate far away */
 /* The item that commands of view mode act on: the chosen one if it is in view, else the first one that begins in view, else the one in the top row;
  * if the view follows, the newest.  -1: there is none. */
 int  pane_here(struct pane *p);
-void pane_choose(struct pane *p, int item);             /* shows the first row in view of this item as selected; -1: of none */
 /* The current row of the area: of the selected piece, else of the current hit, else of the chosen item. */
 int  pane_cursor(struct pane *p);
 void pane_show(struct pane *p, int item, size_t at);    /* brings this byte of its source into view, and opens the fold that hides it */
-void pane_cover(struct pane *p, int rows);              /* the last rows of the next draw are covered by a window: nothing is drawn there */
 /* The item and byte of its source at a cell of the area that was drawn last; false: there is none. */
 bool pane_at(struct pane *p, int row, int col, int *item, size_t *at);
 struct pane_place pane_place(struct pane *p);           /* the place of the top row */
@@ -91,7 +109,3 @@ bool pane_find_next(struct pane *p, int direction, int *which);
 int  pane_n_blocks(struct pane *p);
 bool pane_block(struct pane *p, int i, struct buf *text, struct buf *language);
 bool pane_table(struct pane *p, struct buf *source);    /* appends the source of the first table in view */
-
-size_t pane_cached(const struct pane *p);               /* bytes of cached rows, which are bounded */
-
-#endif

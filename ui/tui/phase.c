@@ -21,32 +21,6 @@ static double part(size_t done, size_t total)
     return total ? (double)done / (double)total : 0;
 }
 
-/* Updates the end that is shown: earlier at once, later only if it is much later. */
-static void tell(struct progress *p, int64_t ms)
-{
-    double rate = progress_rate(p);
-    if (rate <= 0)
-        return;
-    double left_ms = 1000.0 * (double)(p->total - p->done) / rate, told_ms = (double)(p->end_ms - ms);
-    int64_t end = ms + (int64_t)left_ms;
-    if (!p->end_ms || end <= p->end_ms) {
-        p->end_ms = end;
-    } else if (left_ms > 1.25 * told_ms + 2000) {
-        p->end_ms = end;
-        p->longer = true;
-    }
-}
-
-/* Events that come close together count as one chunk. */
-static void note_chunk(struct progress *p, int64_t ms, size_t done)
-{
-    int newest = p->n_chunks - 1;
-    bool same = newest > 0 && p->chunk[newest % PROGRESS_CHUNKS].ms - p->chunk[(newest - 1) % PROGRESS_CHUNKS].ms < LEAST_CHUNK_MS;
-    int i = (same ? newest : p->n_chunks++) % PROGRESS_CHUNKS;
-    p->chunk[i].ms = ms;
-    p->chunk[i].done = done;
-}
-
 void progress_add(struct progress *p, int64_t ms, size_t done, size_t total, size_t cached)
 {
     if (done > total)
@@ -71,8 +45,24 @@ void progress_add(struct progress *p, int64_t ms, size_t done, size_t total, siz
     }
     if (!more)
         return;
-    note_chunk(p, ms, done);
-    tell(p, ms);
+    /* Events that come close together count as one chunk. */
+    int newest = p->n_chunks - 1;
+    bool same = newest > 0 && p->chunk[newest % PROGRESS_CHUNKS].ms - p->chunk[(newest - 1) % PROGRESS_CHUNKS].ms < LEAST_CHUNK_MS;
+    int i = (same ? newest : p->n_chunks++) % PROGRESS_CHUNKS;
+    p->chunk[i].ms = ms;
+    p->chunk[i].done = done;
+    /* The end that is shown: earlier at once, later only if it is much later. */
+    double rate = progress_rate(p);
+    if (rate <= 0)
+        return;
+    double left_ms = 1000.0 * (double)(p->total - p->done) / rate, told_ms = (double)(p->end_ms - ms);
+    int64_t end = ms + (int64_t)left_ms;
+    if (!p->end_ms || end <= p->end_ms) {
+        p->end_ms = end;
+    } else if (left_ms > 1.25 * told_ms + 2000) {
+        p->end_ms = end;
+        p->longer = true;
+    }
 }
 
 double progress_rate(const struct progress *p)
@@ -208,20 +198,15 @@ void progress_draw_load(const struct progress *p, int64_t ms, struct cells *c, s
 
 /* --- rate --------------------------------------------------------------------------------------------------------- */
 
-/* Moves to the slot, and empties the slots that were passed over. */
-static void advance(struct rate *r, int64_t slot)
-{
-    if (slot - r->slot >= RATE_SLOTS)
-        r->slot = slot - RATE_SLOTS;
-    while (r->slot < slot)
-        r->n[++r->slot % RATE_SLOTS] = 0;
-}
-
 void rate_add(struct rate *r, int64_t ms, int n)
 {
     int64_t slot = ms / RATE_SLOT_MS;
     bool idle = r->first_ms == 0 || slot - r->slot >= RATE_SLOTS;
-    advance(r, slot);
+    /* Moves to the slot, and empties the slots that were passed over. */
+    if (slot - r->slot >= RATE_SLOTS)
+        r->slot = slot - RATE_SLOTS;
+    while (r->slot < slot)
+        r->n[++r->slot % RATE_SLOTS] = 0;
     if (idle)
         r->first_ms = ms ? ms : 1;      /* the first events took a time that nobody measured: they do not count */
     else

@@ -1,6 +1,5 @@
 /* The activity of the model and when it began, followed from the chat's events, for status line and panel.  Plain value. */
-#ifndef Q35_UI_TUI_PHASE_H
-#define Q35_UI_TUI_PHASE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,5 +85,3 @@ void phase_event(struct phase *p, const struct chat_event *ev, int64_t ms);
 void phase_tokens(struct phase *p, int n_tokens, int64_t ms);   /* the answer under way has n_tokens now */
 int phase_seconds(const struct phase *p, int64_t ms);   /* the time beside its name: of the turn, or of the tool or the question alone */
 const char *phase_name(const struct phase *p);          /* "answering" */
-
-#endif

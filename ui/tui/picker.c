@@ -1,26 +1,21 @@
-#include "ui/tui/picker.h"
+#include "ui/tui/windows.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/arena.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "base/when.h"
 #include "session/file.h"
 #include "session/list.h"
 #include "session/search.h"
-#include "session/title.h"
 #include "session/trash.h"
-#include "ui/tui/excerpt.h"
+#include "ui/tui/find.h"
 #include "ui/tui/input.h"
 #include "ui/tui/lines.h"
 #include "ui/tui/numbers.h"
 #include "ui/tui/popup.h"
-#include "ui/tui/prompt.h"
-#include "ui/tui/window.h"
 
 enum { LINE = 2048 };                   /* bytes of a text that a list shows at most */
 
@@ -31,7 +26,6 @@ struct picked {
 
 struct picker {
     enum picker_kind kind;
-    struct editor *line;                /* the typed text that narrows the list */
     struct popup popup;
     struct popup_row *rows;
     struct picked *of;                  /* [n] what the rows stand for */
@@ -50,7 +44,7 @@ struct picker {
 
 static struct picker *picker(const struct host *h)
 {
-    return window_state(h, WINDOW_picker);
+    return h->state[WINDOW_picker];
 }
 
 /* --- rows ------------------------------------------------------------------------------------------------------- */
@@ -83,7 +77,7 @@ static void empty_list(struct picker *p)
     scan_free(&p->scan);
     arena_free(&p->hits);
     lines_free(&p->lines);
-    *p = (struct picker){.line = p->line};
+    *p = (struct picker){0};
 }
 
 static void begin_list(struct picker *p, enum picker_kind kind, const char *title, const char *help)
@@ -103,17 +97,6 @@ static void end_list(struct picker *p, int chosen)
     popup_settle(&p->popup);
 }
 
-/* Returns "3 turns  today 14:02". */
-static const char *session_note(struct picker *p, const struct sessions_item *item, int64_t now_s)
-{
-    struct buf note = {0};
-    buf_addf(&note, "%d turn%s  ", item->n_turns, item->n_turns == 1 ? "" : "s");
-    when_ago(&note, item->changed_s, now_s);
-    const char *text = arena_strdup(&p->mem, note.data);
-    buf_free(&note);
-    return text;
-}
-
 static bool put_sessions(struct picker *p, const struct chat *c, int64_t now_s, struct err *e)
 {
     struct sessions s = {0};
@@ -128,7 +111,11 @@ static bool put_sessions(struct picker *p, const struct chat *c, int64_t now_s, 
         buf_reset(&label);
         sessions_label(item, &label);
         row->text = first_line(p, 0, "", label.data);
-        row->note = session_note(p, item, now_s);
+        struct buf note = {0};
+        buf_addf(&note, "%d turn%s  ", item->n_turns, item->n_turns == 1 ? "" : "s");         /* "3 turns  today 14:02" */
+        when_ago(&note, item->changed_s, now_s);
+        row->note = arena_strdup(&p->mem, note.data);
+        buf_free(&note);
         p->of[p->n - 1].title = arena_strdup(&p->mem, item->title);
         row->cut = true;
         row->here = open && item->path && !strcmp(open, item->path);
@@ -145,13 +132,11 @@ static void put_messages(struct picker *p, const struct chat *c)
     p->popup.empty = "no matching message";
     for (int i = chat_n_messages(c) - 1; i >= 0; i--) {
         struct chat_message m = chat_message(c, i);
-        if (strcmp(m.role, "user"))
-            continue;
-        add_row(p, NULL, i)->text = first_line(p, 0, "", m.text);
+        if (!strcmp(m.role, "user"))
+            add_row(p, NULL, i)->text = first_line(p, 0, "", m.text);
     }
     end_list(p, 0);
 }
-
 /* The tree as links between its nodes. */
 struct link { int parent, first, next, n_children, depth; };
 
@@ -190,6 +175,7 @@ static void add_node(struct picker *p, const struct chat *c, int k, int depth)
     if (node.on_path)
         p->popup.chosen = p->n - 1;
 }
+
 
 static void put_tree(struct picker *p, const struct chat *c)
 {
@@ -346,19 +332,9 @@ static void make_preview(struct picker *p, int columns)
     buf_free(&text);
 }
 
-static void draw_preview(struct picker *p, struct cells *c, struct area a)
-{
-    if (!p->preview || a.rows < 1)
-        return;
-    make_preview(p, a.cols);
-    cells_blank(c, a, (struct look){STYLE_text, 0});
-    for (int i = 0; i < a.rows && i < p->lines.n; i++)
-        lines_draw(&p->lines, p->lines.n > a.rows ? p->lines.n - a.rows + i : i, c, a, i);
-}
-
 /* --- its keys --------------------------------------------------------------------------------------------------- */
 
-static void open_list(struct host *h, enum picker_kind kind)
+void picker_open(struct host *h, enum picker_kind kind)
 {
     struct err e = {0};
     if (host_busy(h)) {
@@ -382,40 +358,33 @@ static void open_list(struct host *h, enum picker_kind kind)
         return;
     }
     window_open(h, WINDOW_picker);
-    editor_reset(picker(h)->line);
+    editor_reset(h->line[WINDOW_picker]);
     picker(h)->previewed = -1;
-}
-
-void picker_open(struct host *h, enum picker_kind kind)
-{
-    open_list(h, kind);
 }
 
 void picker_find(struct host *h, const char *words)
 {
-    open_list(h, PICK_SESSION);
-    if (!window_is_open(h, WINDOW_picker))
+    picker_open(h, PICK_SESSION);
+    if (!h->open[WINDOW_picker])
         return;
-    editor_set(picker(h)->line, words);
+    editor_set(h->line[WINDOW_picker], words);
     filter_list(picker(h), words);
 }
 
 /* Lists the addresses in the message of view mode; Esc goes back there. */
 void act_urls(struct host *h)
 {
-    struct buf text = {0};
+    static const struct buf none;
     int item = pane_here(h->pane);
-    if (item >= 0)
-        pane_source(h->pane, item, &text);
-    put_urls(picker(h), buf_str(&text), text.len);
+    const struct buf *text = item >= 0 ? &h->pane->items.at[item].source : &none;
+    put_urls(picker(h), buf_str(text), text->len);
     if (picker(h)->n) {
-        editor_reset(picker(h)->line);
+        editor_reset(h->line[WINDOW_picker]);
         window_open(h, WINDOW_picker);
     } else {
         empty_list(picker(h));
         host_hint(h, "no address in this message");
     }
-    buf_free(&text);
 }
 
 static void load_session(struct host *h, const char *name)
@@ -429,9 +398,9 @@ static void load_session(struct host *h, const char *name)
     }
     pane_to_end(h->pane);
     if (note.len)
-        feed_say(&h->feed, ITEM_NOTE, note.data);
+        feed_say(&h->feed, ITEM_NOTE, "%s", note.data);
     if (!ok)
-        feed_say(&h->feed, ITEM_ERROR, e.msg);
+        feed_say(&h->feed, ITEM_ERROR, "%s", e.msg);
     else
         input_restore(h);
     buf_free(&note);
@@ -505,7 +474,7 @@ static void list_again(struct host *h, int row)
     struct picker *p = picker(h);
     bool preview = p->preview;
     char *name = memory_strdup(p->of[row].name);
-    open_list(h, PICK_SESSION);
+    picker_open(h, PICK_SESSION);
     for (int i = 0; i < p->n; i++)
         if (!strcmp(p->of[i].name, name))
             row = i;
@@ -563,7 +532,7 @@ void act_picker_rename(struct host *h)
     struct picker *p = picker(h);
     if (p->kind != PICK_SESSION || p->popup.chosen < 0)
         return;
-    editor_reset(picker(h)->line);        /* the whole list is shown afterwards */
+    editor_reset(h->line[WINDOW_picker]);        /* the whole list is shown afterwards */
     filter_list(p, "");
     prompt_open(h, &ask, p->of[p->popup.chosen].title);
 }
@@ -582,7 +551,7 @@ static void picker_contexts(struct host *h, struct contexts *where)
 
 static struct editor *filter_line(struct host *h)
 {
-    return is_narrowed(picker(h)) ? picker(h)->line : NULL;
+    return is_narrowed(picker(h)) ? h->line[WINDOW_picker] : NULL;
 }
 
 static void filter_by_line(struct host *h)
@@ -590,7 +559,7 @@ static void filter_by_line(struct host *h)
     struct buf text = {0};
     if (!is_narrowed(picker(h)))
         return;
-    editor_text(picker(h)->line, &text);
+    editor_text(h->line[WINDOW_picker], &text);
     filter_list(picker(h), buf_str(&text));
     buf_free(&text);
 }
@@ -600,54 +569,149 @@ static void empty_picker(struct host *h)
     empty_list(picker(h));
 }
 
-static void init_picker(struct host *h)
+static struct popup *picker_list(struct host *h)
 {
-    picker(h)->line = editor_open();
-}
-
-static void free_picker(struct host *h)
-{
-    empty_list(picker(h));
-    editor_close(picker(h)->line);
-}
-
-/* True if the list is shown; while a tool asks, the keys belong to the question. */
-static bool is_shown(const struct host *h)
-{
-    return window_active(h) == WINDOW_picker;
-}
-
-/* Returns the rows of the list; a preview above it needs some, too. */
-static int picker_rows(struct host *h, int rows)
-{
-    return is_shown(h) ? popup_height(&picker(h)->popup, picker(h)->preview ? rows / 2 : rows) : 0;
-}
-
-static void draw_picker(struct host *h, struct cells *c, struct area at)
-{
-    popup_draw(&picker(h)->popup, c, at);
-}
-
-static bool click_row(struct host *h, int row, int col)
-{
-    picker(h)->doomed = -1;
-    return popup_click(&picker(h)->popup, row, col);
-}
-
-static bool turn_wheel(struct host *h, int rows)
-{
-    move_choice(h, rows);
-    return true;
+    struct picker *p = picker(h);
+    p->popup.half = p->preview;         /* the preview above it needs some rows, too */
+    if (p->popup.chosen != p->doomed)
+        p->doomed = -1;
+    return &p->popup;
 }
 
 static void draw_said(struct host *h, struct cells *c, struct area at)
 {
-    if (is_shown(h))
-        draw_preview(picker(h), c, at);
+    struct picker *p = picker(h);
+    if (window_active(h) != WINDOW_picker || !p->preview || at.rows < 1)
+        return;
+    make_preview(p, at.cols);
+    cells_blank(c, at, (struct look){STYLE_text, 0});
+    for (int i = 0; i < at.rows && i < p->lines.n; i++)
+        lines_draw(&p->lines, p->lines.n > at.rows ? p->lines.n - at.rows + i : i, c, at, i);
 }
 
 const struct window window_picker = {
-    .bytes = sizeof(struct picker), .init = init_picker, .free = free_picker, .contexts = picker_contexts,
-    .focus = filter_line, .edited = filter_by_line, .click = click_row, .wheel = turn_wheel, .closed = empty_picker, .cover_rows = picker_rows,
-    .works = searches, .work = search_on, .draw_cover = draw_picker, .draw_rest = draw_said, .hint = "Esc back",
+    .bytes = sizeof(struct picker), .free = empty_picker, .contexts = picker_contexts, .has_line = true,
+    .focus = filter_line, .edited = filter_by_line, .closed = empty_picker, .works = searches, .work = search_on, .list = picker_list,
+    .draw_rest = draw_said, .hint = "Esc back",
+};
+
+/* --- the list of models -------------------------------------------------------------------------------------------- */
+
+/* The list of a server's models: one is chosen before the first message goes, another one later (/model). */
+struct models {
+    struct buf words;                   /* its text */
+    struct popup popup;
+    struct popup_row *rows;
+    struct buf names;                   /* of the rows, each ended by a zero byte */
+};
+
+static struct models *models(const struct host *h)
+{
+    return h->state[WINDOW_models];
+}
+
+static void forget_models(struct host *h)
+{
+    struct models *m = models(h);
+    free(m->rows);
+    buf_free(&m->names);
+    buf_free(&m->words);
+    *m = (struct models){0};
+}
+
+/* Fills the list; the choice is the model that answers, or the first one. */
+static void put_models(struct host *h)
+{
+    struct models *m = models(h);
+    const char *const *names;
+    const int n = chat_models(h->chat, &names);
+    const struct model_info *now = chat_info(h->chat);
+    forget_models(h);
+    m->rows = memory_zeroed((size_t)n, sizeof *m->rows);
+    for (int i = 0; i < n; i++)
+        buf_add(&m->names, names[i], strlen(names[i]) + 1);
+    m->popup = (struct popup){.title = "which model", .help = "typing narrows  Enter chooses  Esc leaves it open", .filter = "",
+                              .empty = "no model of that name", .rows = m->rows, .n = n};
+    const char *name = m->names.data;
+    for (int i = 0; i < n; i++, name += strlen(name) + 1) {
+        m->rows[i].text = name;
+        m->rows[i].here = now && !strcmp(now->model, name);
+        if (m->rows[i].here)
+            m->popup.chosen = i;
+    }
+    editor_reset(h->line[WINDOW_models]);
+    popup_settle(&m->popup);
+}
+
+/* True if the user writes, or reads another list, which the list must not cover; the next message asks instead. */
+static bool is_disturbed(const struct host *h)
+{
+    return !host_busy(h) && (window_active(h) != WINDOW_input || !editor_empty(h->line[WINDOW_input]));
+}
+
+static void take_models(struct host *h, const struct chat_event *ev)
+{
+    const char *const *names;
+    if (ev->kind == CHAT_READY || ev->kind == CHAT_DONE || ev->kind == CHAT_FATAL)
+        window_close(h, WINDOW_models);
+    if (ev->kind != CHAT_MODELS || !chat_models(h->chat, &names))
+        return;
+    if (!h->open[WINDOW_models] && is_disturbed(h)) {
+        feed_say(&h->feed, ITEM_NOTE, "the server has several models: which one is meant is asked with the message; /model lists them");
+    } else {
+        put_models(h);
+        window_open(h, WINDOW_models);
+    }
+}
+
+/* --- keys -------------------------------------------------------------------------------------------------------- */
+
+void act_models_take(struct host *h)
+{
+    struct models *m = models(h);
+    struct err e = {0};
+    if (m->popup.chosen < 0)
+        return;
+    if (!chat_choose_model(h->chat, m->rows[m->popup.chosen].text, &e))
+        host_hint(h, "%s", e.msg);
+    window_close(h, WINDOW_models);
+}
+
+ACT(models_up, popup_move(&models(h)->popup, -1))
+ACT(models_down, popup_move(&models(h)->popup, 1))
+ACT(models_page_up, popup_move(&models(h)->popup, -POPUP_ROWS + 1))
+ACT(models_page_down, popup_move(&models(h)->popup, POPUP_ROWS - 1))
+
+/* --- the window -------------------------------------------------------------------------------------------------- */
+
+/* Closes the list; a message that waits for the choice comes back to the draft. */
+static bool leave_open(struct host *h, bool escape)
+{
+    (void)escape;
+    window_close(h, WINDOW_models);
+    if (host_busy(h) && !chat_ready(h->chat))
+        host_stop(h);
+    else if (!chat_ready(h->chat))
+        host_hint(h, "a message asks again, and so does /model");
+    return true;
+}
+
+static void narrow(struct host *h)
+{
+    struct models *m = models(h);
+    buf_reset(&m->words);
+    editor_text(h->line[WINDOW_models], &m->words);
+    m->popup.filter = buf_str(&m->words);
+    popup_settle(&m->popup);
+}
+
+static struct popup *models_list(struct host *h)
+{
+    return &models(h)->popup;
+}
+
+const struct window window_models = {
+    .bytes = sizeof(struct models), .free = forget_models, .in = {{CONTEXT_models, CONTEXT_edit}, 2}, .has_line = true,
+    .edited = narrow, .close = leave_open, .closed = forget_models, .chat = take_models, .list = models_list,
+    .hint = "Enter chooses, Esc leaves it open\tEnter chooses",
 };

@@ -81,22 +81,16 @@ bool popup_click(struct popup *p, int row, int col)
     return i == before;
 }
 
-/* Scrolls by listed rows. */
-static void scroll(struct popup *p, int by)
-{
-    int most = popup_listed(p) - POPUP_ROWS;
-    p->top += by;
-    if (p->top > most)
-        p->top = most;
-    if (p->top < 0)
-        p->top = 0;
-}
-
 void popup_move(struct popup *p, int by)
 {
     int step = by < 0 ? -1 : 1, row = p->chosen;
     if (row < 0) {
-        scroll(p, by);
+        int most = popup_listed(p) - POPUP_ROWS;
+        p->top += by;
+        if (p->top > most)
+            p->top = most;
+        if (p->top < 0)
+            p->top = 0;
         return;
     }
     for (int n = by < 0 ? -by : by; n > 0; n--) {
@@ -113,6 +107,7 @@ void popup_move(struct popup *p, int by)
 int popup_height(const struct popup *p, int rows)
 {
     int n = popup_listed(p);
+    rows = p->half ? rows / 2 : rows;
     n = (n > POPUP_ROWS ? POPUP_ROWS : n > 0 ? n : 1) + (p->title || p->filter) + (p->help != NULL);
     return n < rows ? n : rows > 0 ? rows : 0;
 }

@@ -1,7 +1,6 @@
 /* A list over the last rows of the transcript: completions, sessions, commands, keys, branches.  It draws the rows and moves the choice; only the
  * caller knows what the rows mean.  Plain value, valid as {0}; the caller owns rows and texts. */
-#ifndef Q35_UI_TUI_POPUP_H
-#define Q35_UI_TUI_POPUP_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -24,6 +23,7 @@ struct popup {
     bool column;                /* notes are sentences: all begin in the same column, after the longest text */
     const char *filter;         /* typed text: shown after the title; only rows with all its words are listed (case counts if it has
                                  * capitals).  NULL: no filter, all rows are listed */
+    bool half;                  /* takes at most half of the rows */
     const char *empty;          /* shown when no row is listed; NULL: "nothing found" */
     const struct popup_row *rows;
     int n;
@@ -44,5 +44,3 @@ int  popup_listed(const struct popup *p);               /* the number of rows th
 int  popup_height(const struct popup *p, int rows);
 /* Draws the list in the last rows of the area.  With a filter the cursor is set after it. */
 void popup_draw(struct popup *p, struct cells *c, struct area a);
-
-#endif

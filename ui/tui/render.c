@@ -10,10 +10,9 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "ui/tui/block.h"
-#include "ui/tui/copy.h"
+#include "ui/tui/cells.h"
 #include "ui/tui/formula.h"
-#include "ui/tui/glyph.h"
-#include "ui/tui/table.h"
+#include "ui/tui/sheet.h"
 
 enum {
     DEEPEST = 4,                /* levels of quotes and lists that indent */

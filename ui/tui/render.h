@@ -1,9 +1,7 @@
 /* Lays out a block of markdown, complete or not, as lines.  md4c parses it; streaming is handled by markdown.c. */
-#ifndef Q35_UI_TUI_RENDER_H
-#define Q35_UI_TUI_RENDER_H
+#pragma once
 
 #include "ui/tui/sheet.h"
-#include "ui/tui/table.h"
 
 struct render_as {
     bool table;                 /* the block is a table, with its delimiter row in the second line */
@@ -17,5 +15,3 @@ void render(struct sheet *out, const char *source, size_t from, size_t to, const
 bool render_formula(struct sheet *out, const char *source, size_t from, size_t to);
 /* Appends the source as it is, one line for each of its lines. */
 void render_source(struct sheet *out, struct look look, const char *source, size_t from, size_t to);
-
-#endif

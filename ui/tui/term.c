@@ -17,7 +17,6 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
-#include "ui/tui/anchor.h"
 #include "ui/tui/keys.h"
 #include "ui/tui/look.h"
 #include "ui/tui/tty.h"
@@ -45,6 +44,7 @@ enum {
 #define WHEEL_KEYS_OFF "\033[?1007l"
 #define KITTY_ON  "\033[>5u"            /* reports ambiguous keys by code, with their shifted code */
 #define KITTY_OFF "\033[<u"
+#define KITTY_QUERY "\033_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA"       /* without its end */
 #define TITLE_KEEP "\033[22;2t"
 #define TITLE_BACK "\033[23;2t"
 
@@ -74,6 +74,14 @@ struct term {
     struct buf   out, title_now;
     struct anchors anchors;
     cchar_t *row;               /* [cols] */
+
+    enum graphics graphics;     /* what the terminal has said that it shows, or half blocks; NONE also where colours are unwanted */
+    bool     rgb, tmux;         /* 24-bit colours; tmux is between */
+    int      cell_w, cell_h;    /* pixels; 0: not known */
+    const struct thumb *(*find)(void *arg, uint32_t number);
+    void    *find_arg;
+    bool    *again;             /* [rows] the strip of the row must be sent */
+    uint32_t sent[256];         /* by its id in kitty: the picture that the terminal has */
     char     note[128];
 };
 
@@ -101,17 +109,6 @@ static void take_canvas(struct term *t)
     CHECK(pread(t->memory, t->drawn.data, (size_t)n, 0) == n);
     anchors_expand(&t->anchors, t->drawn.data, (size_t)n, t->shown.cols, right, &t->out);
     CHECK(!ftruncate(t->memory, 0));
-}
-
-/* Removes the palette reset that curses sends when it takes the screen: the palette may be the user's own. */
-static void spare_palette(struct term *t)
-{
-    size_t n = orig_colors ? strlen(orig_colors) : 0;
-    char *at = n ? memmem(buf_str(&t->out), t->out.len, orig_colors, n) : NULL;
-    if (!at)
-        return;
-    memmove(at, at + n, t->out.len - (size_t)(at + n - t->out.data));
-    t->out.len -= n;
 }
 
 static void flush(struct term *t)
@@ -156,7 +153,10 @@ static void fit_size(struct term *t, int rows, int cols)
     erase();
     cells_size(&t->shown, rows, cols);
     free(t->row);
+    free(t->again);
     t->row = memory_zeroed((size_t)cols + 1, sizeof *t->row);
+    t->again = memory_zeroed((size_t)rows + 1, sizeof *t->again);
+    memset(t->shown.strips, 0, (size_t)rows * sizeof *t->shown.strips);
 }
 
 /* --- control sequences that carry text --------------------------------------------------------------------------------- */
@@ -177,7 +177,8 @@ static void add_string(struct buf *out, const char *begin, const char *text)
     buf_free(&safe);
 }
 
-void osc_title(struct buf *out, const char *text)
+/* Sets the window's title to at most 200 bytes of `text`, which need not be trusted. */
+static void osc_title(struct buf *out, const char *text)
 {
     add_string(out, "\033]2;", text);
 }
@@ -220,7 +221,9 @@ static void add_base64(struct buf *out, const char *bytes, size_t n)
     }
 }
 
-void osc_clipboard(struct buf *out, const char *text, size_t n, bool tmux)
+/* Copies text to the clipboard (OSC 52).  Depending on its configuration tmux accepts the plain form, or a form wrapped for the outer terminal:
+ * `tmux` appends both. */
+static void osc_clipboard(struct buf *out, const char *text, size_t n, bool tmux)
 {
     buf_adds(out, "\033]52;c;");
     add_base64(out, text, n);
@@ -349,17 +352,6 @@ static void set_mouse(struct term *t)
         append(t, t->mouse == TERM_MOUSE_OFF ? WHEEL_KEYS_OFF : WHEEL_KEYS_ON);
 }
 
-static void set_modes(struct term *t)
-{
-    if (t->xterm)
-        append(t, PASTE_ON FOCUS_ON);
-    if (t->title)
-        append(t, TITLE_KEEP);
-    set_mouse(t);
-    if (t->kitty)
-        append(t, KITTY_ON);
-}
-
 static bool open_screen(struct term *t, const struct term_options *o, struct err *e)
 {
     const char *asked = getenv("TERM"), *name = look_is_plain(asked) ? NULL : known_type(t->tty.out);
@@ -378,10 +370,19 @@ static bool open_screen(struct term *t, const struct term_options *o, struct err
         snprintf(t->note, sizeof t->note, "terminal type %.40s is not known here, %s is assumed", asked, name);
     else if (!t->utf8)
         snprintf(t->note, sizeof t->note, "the locale is not UTF-8, other characters are shown as ?; try LC_ALL=C.UTF-8");
+    struct winsize size = {0};
+    if (!ioctl(t->tty.out, TIOCGWINSZ, &size) && size.ws_row && size.ws_col) {
+        t->cell_w = size.ws_xpixel / size.ws_col;
+        t->cell_h = size.ws_ypixel / size.ws_row;
+    }
+    t->tmux = getenv("TMUX") != NULL;
+    const char *truecolor = getenv("COLORTERM");
     int n = look_colors(o->color, tigetnum("colors"));
     t->colors = n >= 0x1000000 ? TERM_TRUE : n >= 256 ? TERM_256 : n >= 16 ? TERM_16 : n >= 8 ? TERM_8 : TERM_MONO;
     if (t->colors && (start_color() != OK || use_default_colors() != OK))
         t->colors = TERM_MONO;
+    t->rgb = t->colors == TERM_TRUE || (truecolor && (!strcmp(truecolor, "truecolor") || !strcmp(truecolor, "24bit")));
+    t->graphics = t->utf8 && t->colors >= TERM_256 && o->pictures ? GRAPHICS_BLOCKS : GRAPHICS_NONE;
     return true;
 }
 
@@ -402,7 +403,12 @@ struct term *term_open(const struct term_options *o, struct err *e)
     if (o->probe && t->xterm) {
         /* Every terminal replies to the last query, so its reply ends the wait for the others.  Some terminals print a letter of a query unknown to
          * them, so the first line of the still empty screen is erased. */
-        append(t, "\033[?2026$p\033[?1007$p\033[?u\033]11;?\033\\\033[c\033[H\033[K");
+        append(t, "\033[?2026$p\033[?1007$p\033[?u\033]11;?\033\\");
+        if (t->graphics)                /* a terminal of few colours, such as TERM=xterm, is not asked */
+            append(t, t->tmux ? "\033Ptmux;\033" KITTY_QUERY "\033\033\\\033\\" : KITTY_QUERY "\033\\");
+        if (t->graphics)
+            append(t, "\033[>q\033[16t");
+        append(t, "\033[c\033[H\033[K");
         flush(t);
         t->asked = true;
     }
@@ -430,6 +436,7 @@ void term_close(struct term *t)
     buf_free(&t->title_now);
     anchors_free(&t->anchors);
     free(t->row);
+    free(t->again);
     free(t);
 }
 
@@ -564,6 +571,99 @@ static void show_cursor(struct term *t, bool on)
     append(t, t->xterm ? (on ? "\033[?25h" : "\033[?25l") : on ? cursor_normal : cursor_invisible);
 }
 
+/* ---- pictures: after the text of a frame, over cells that curses takes for blank ---- */
+
+void term_pictures(struct term *t, const struct thumb *(*find)(void *arg, uint32_t number), void *arg)
+{
+    t->find = find;
+    t->find_arg = arg;
+}
+
+bool term_shows_pictures(const struct term *t)
+{
+    return t->graphics != GRAPHICS_NONE;
+}
+
+static bool same_strip(const struct strip *a, const struct strip *b)
+{
+    return a->number == b->number && a->part == b->part && a->rows == b->rows && a->col == b->col && a->cols == b->cols;
+}
+
+/* Notes which rows of pictures must be sent, and has rows sent whole whose picture goes.  While there are pictures, curses does not move rows on the
+ * terminal, which would move them along. */
+static void clear_pictures(struct term *t, const struct cells *c)
+{
+    bool any = false;
+    for (int r = 0; r < c->rows; r++) {
+        const struct strip now = t->graphics && t->find ? cells_strip(c, r) : (struct strip){0}, *was = &t->shown.strips[r];
+        const bool same = same_strip(&now, was);
+        any = any || now.number || was->number;
+        if (was->number && !same)
+            wredrawln(stdscr, r, 1);
+        t->again[r] = now.number && (!same || t->damaged || t->restyled ||
+                                     !cells_same_row(t->shown.at + (size_t)r * c->cols, c->at + (size_t)r * c->cols, c->cols));
+        t->shown.strips[r] = now;
+    }
+    idlok(stdscr, !any);
+}
+
+/* Returns the id under which kitty knows the picture, which is sent when it is new. */
+static int kitty_id(struct term *t, const struct thumb *thumb, const struct strip *s)
+{
+    const int id = 1 + (int)(thumb->number % 250);
+    if (t->sent[id] != thumb->number)
+        graphics_kitty(&t->out, thumb, s, id, t->tmux);
+    t->sent[id] = thumb->number;
+    return id;
+}
+
+/* Appends rows r .. r + n - 1, which have the parts of one picture in order. */
+static void draw_strips(struct term *t, const struct thumb *thumb, int r, int n)
+{
+    const struct strip *s = &t->shown.strips[r];
+    const bool at_place = t->graphics == GRAPHICS_SIXEL || t->graphics == GRAPHICS_ITERM;
+    for (int i = 0; i < (at_place ? 1 : n); i++) {
+        buf_addf(&t->out, "\033[%d;%dH", r + i + 1, s->col + 1);
+        if (t->graphics == GRAPHICS_BLOCKS && t->again[r + i])
+            graphics_blocks(&t->out, thumb, &s[i], t->rgb);
+        else if (t->graphics == GRAPHICS_KITTY && t->again[r + i])
+            graphics_kitty_row(&t->out, &s[i], kitty_id(t, thumb, s));
+        else if (t->graphics == GRAPHICS_SIXEL)
+            graphics_sixel(&t->out, thumb, s, n, t->cell_w, t->cell_h);
+        else if (t->graphics == GRAPHICS_ITERM && n == s->rows)
+            graphics_iterm(&t->out, thumb, s);
+    }
+}
+
+/* Sends the rows that clear_pictures() noted; where pixels lie at a place, all rows of their picture. */
+static void draw_pictures(struct term *t, const struct cells *c)
+{
+    bool any = false;
+    for (int r = 0, n; r < c->rows; r += n) {
+        const struct strip *s = &t->shown.strips[r];
+        bool again = t->again[r];
+        for (n = 1; r + n < c->rows && s->number && s[n].number == s->number && s[n].part == s->part + n && s[n].col == s->col; n++)
+            again = again || t->again[r + n];
+        const struct thumb *thumb = again ? t->find(t->find_arg, s->number) : NULL;
+        if (!thumb)
+            continue;
+        append(t, any ? "" : "\0337");          /* curses goes on where it was */
+        any = true;
+        draw_strips(t, thumb, r, n);
+    }
+    append(t, any ? "\0338" : "");
+}
+
+/* Notes a way in which the terminal shows pictures.  Those that know kitty's protocol and sixel lack its placeholders, and sixel needs the size of a
+ * cell. */
+static void set_graphics(struct term *t, enum graphics found)
+{
+    if (!t->graphics || found <= t->graphics || (found == GRAPHICS_SIXEL && (t->graphics == GRAPHICS_ITERM || !t->cell_w)))
+        return;
+    t->graphics = found;
+    t->damaged = true;
+}
+
 void term_draw(struct term *t, const struct cells *c)
 {
     if (t->left || t->tty.gone || !c->rows || !c->cols)
@@ -581,6 +681,7 @@ void term_draw(struct term *t, const struct cells *c)
     if (t->damaged)
         clearok(curscr, TRUE);
     t->moved = -1;
+    clear_pictures(t, c);
     for (int r = 0; r < c->rows; r++)
         draw_row(t, c, r);
     t->damaged = t->restyled = false;
@@ -597,6 +698,7 @@ void term_draw(struct term *t, const struct cells *c)
     if (!cursor)
         show_cursor(t, false);
     take_canvas(t);
+    draw_pictures(t, c);
     show_cursor(t, cursor);
     if (n > BIG_FRAME && t->sync)
         append(t, SYNC_OFF);
@@ -693,9 +795,11 @@ bool term_clipboard(struct term *t, const char *text, size_t n)
     return !t->tty.gone;
 }
 
-/* Waits for replies that are still on their way, which would be typed into the shell. */
-static void await_answers(struct term *t)
+void term_leave(struct term *t)
 {
+    if (t->left)
+        return;
+    /* Waits for replies that are still on their way, which would be typed into the shell. */
     char bytes[256];
     struct pollfd p = {.fd = t->tty.in, .events = POLLIN};
     for (int i = 0; t->asked && i < 8 && poll(&p, 1, LATE_MS) > 0; i++) {
@@ -703,18 +807,17 @@ static void await_answers(struct term *t)
         if (n <= 0 || memchr(bytes, 'c', (size_t)n))
             break;
     }
-}
-
-void term_leave(struct term *t)
-{
-    if (t->left)
-        return;
-    await_answers(t);
     t->left = true;
     buf_reset(&t->title_now);
     endwin();
     take_canvas(t);
     buf_reset(&t->out);                         /* the restoring bytes are set already */
+    for (int id = 0; id < 256; id++)
+        if (t->sent[id])
+            graphics_kitty_delete(&t->out, id, t->tmux);
+    memset(t->sent, 0, sizeof t->sent);
+    memset(t->shown.strips, 0, (size_t)t->shown.rows * sizeof *t->shown.strips);
+    flush(t);
     tty_give_back(&t->tty);
 }
 
@@ -727,8 +830,20 @@ void term_enter(struct term *t)
     tty_take(&t->tty);
     doupdate();                                 /* curses takes the screen, erases it and draws the last frame again */
     take_canvas(t);
-    spare_palette(t);
-    set_modes(t);
+    /* Removes the palette reset that curses sends when it takes the screen: the palette may be the user's own. */
+    size_t n = orig_colors ? strlen(orig_colors) : 0;
+    char *at = n ? memmem(buf_str(&t->out), t->out.len, orig_colors, n) : NULL;
+    if (at) {
+        memmove(at, at + n, t->out.len - (size_t)(at + n - t->out.data));
+        t->out.len -= n;
+    }
+    if (t->xterm)
+        append(t, PASTE_ON FOCUS_ON);
+    if (t->title)
+        append(t, TITLE_KEEP);
+    set_mouse(t);
+    if (t->kitty)
+        append(t, KITTY_ON);
     t->cursor_shown = true;
     flush(t);
 }
@@ -739,7 +854,12 @@ void term_report(struct term *t, int report, int value)
         t->asked = false;
     else if (report == REPORT_SYNC)
         t->sync = value == 1;
-    else if (report == REPORT_KITTY && !t->kitty) {
+    else if (report == REPORT_GRAPHICS)
+        set_graphics(t, (enum graphics)value);
+    else if (report == REPORT_CELL && value / 1024 && value % 1024) {
+        t->cell_w = value / 1024;
+        t->cell_h = value % 1024;
+    } else if (report == REPORT_KITTY && !t->kitty) {
         t->kitty = true;
         if (!t->left) {
             append(t, KITTY_ON);

@@ -5,8 +5,7 @@
  * A frame is sent in one write.  The screen is erased only when it is taken, resized, or damaged (term_redraw()).  If a row changes right of an
  * emoji, or of another glyph whose width differs between terminals, the whole row is sent.  The caller handles signals: after SIGWINCH it calls
  * term_size() and draws a screen of that size. */
-#ifndef Q35_UI_TUI_TERM_H
-#define Q35_UI_TUI_TERM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,6 +23,7 @@ enum term_colors { TERM_MONO, TERM_8, TERM_16, TERM_256, TERM_TRUE };
 struct term_options {
     const char *theme;          /* name of config/theme.def; NULL or unknown: the default */
     const char *color;          /* "auto", "always", "never"; NO_COLOR and the like count with auto */
+    bool pictures;              /* shows small copies of pictures, if the terminal has 256 colours; which way, it is asked */
     bool mouse, title, probe;   /* mouse: the program has it from the start; probe: query what the terminal can do; the replies come as input,
                                  * see keys.h */
     int  fd;                    /* a terminal to use instead of standard input and output */
@@ -48,6 +48,9 @@ void term_redraw(struct term *t);                       /* the screen may be dam
 void term_theme(struct term *t, const struct theme *theme);     /* NULL: the default */
 /* OFF and LENT leave the mouse to the terminal.  Many terminals then turn the wheel into Up and Down; OFF switches that off, too, where the terminal
  * has reported the mode.  All modes are restored at the end. */
+/* Says where term_draw() finds the small copies of pictures; from then on rows that have a strip show it as the terminal can. */
+void term_pictures(struct term *t, const struct thumb *(*find)(void *arg, uint32_t number), void *arg);
+bool term_shows_pictures(const struct term *t);
 enum term_mouse { TERM_MOUSE_OFF, TERM_MOUSE_ON, TERM_MOUSE_LENT };
 void term_mouse(struct term *t, enum term_mouse mode);
 /* Calls for attention: a bell, and a notification with this text if the terminal is known to show notifications. */
@@ -67,11 +70,6 @@ size_t term_sent(const struct term *t);                 /* bytes written so far 
 
 /* --- control sequences that carry text, appended to a buffer --- */
 
-/* Sets the window's title to at most 200 bytes of `text`, which need not be trusted. */
-void osc_title(struct buf *out, const char *text);
-/* Copies text to the clipboard (OSC 52).  Depending on its configuration tmux accepts the plain form, or a form wrapped for the outer terminal:
- * `tmux` appends both. */
-void osc_clipboard(struct buf *out, const char *text, size_t n, bool tmux);
 
 /* The forms of desktop notifications, by the number of their sequence. */
 enum osc_notice { OSC_NOTICE_NONE, OSC_NOTICE_9, OSC_NOTICE_99, OSC_NOTICE_777 };
@@ -80,5 +78,3 @@ enum osc_notice { OSC_NOTICE_NONE, OSC_NOTICE_9, OSC_NOTICE_99, OSC_NOTICE_777 }
 enum osc_notice osc_notice(const char *term, const char *program, const char *lc_terminal, const char *tmux);
 /* Notifies with at most 200 bytes of `text`, which need not be trusted. */
 void osc_call(struct buf *out, enum osc_notice form, const char *text);
-
-#endif

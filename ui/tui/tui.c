@@ -1,4 +1,4 @@
-#include "ui/tui/tui.h"
+#include "ui/front.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,18 +16,15 @@
 #include "base/err.h"
 #include "base/unicode.h"
 #include "option/paths.h"
-#include "ui/goodbye.h"
 #include "ui/process.h"
+#include "ui/prompt.h"
 #include "ui/responder.h"
 #include "ui/tui/app.h"
-#include "ui/tui/clip.h"
 #include "ui/tui/handoff.h"
 #include "ui/tui/input.h"
-#include "ui/tui/keyhelp.h"
-#include "ui/tui/picker.h"
 #include "ui/tui/term.h"
-#include "ui/tui/view.h"
 #include "ui/tui/window.h"
+#include "ui/tui/windows.h"
 
 /* --- wakes ---------------------------------------------------------------------------------------------------------- */
 
@@ -110,26 +107,6 @@ static unsigned wake_take(struct buf *lines)
     return what;
 }
 
-/* Restores the default actions of the signals. */
-static void wake_close(void)
-{
-    err_set_sink(NULL, NULL);
-    for (int i = 0; i < N_TAKEN; i++)
-        signal(taken[i].sig, SIG_DFL);
-    close(ends[0]);
-    close(ends[1]);
-    ends[0] = ends[1] = -1;
-    buf_free(&waiting);
-}
-
-/* Stops the process as Ctrl-Z does; returns when it continues. */
-static void wake_suspend(void)
-{
-    signal(SIGTSTP, SIG_DFL);
-    raise(SIGTSTP);
-    handle(SIGTSTP);
-}
-
 /* --- the program ---------------------------------------------------------------------------------------------------- */
 
 enum { RESIZE_MS = 30, BLOCKED_MS = 20, SAVE_MS = 2000 };
@@ -150,21 +127,7 @@ struct tui {
     int     theme;
 };
 
-static int64_t now_ms(void)
-{
-    return clock_ns() / 1000000;
-}
-
 /* --- drawing ---------------------------------------------------------------------------------------------------- */
-
-static void follow_theme(struct tui *t)
-{
-    int theme = theme_find(options_text(t->o, OPT_theme));
-    if (theme >= 0 && theme != t->theme)
-        term_theme(t->term, theme_at(theme));
-    t->theme = theme;
-    pane_bars(t->app.host.pane, !term_sets_apart(t->term, STYLE_reasoning));
-}
 
 static void resize(struct tui *t)
 {
@@ -193,7 +156,11 @@ static void draw(struct tui *t, int64_t ms)
     }
     if (!t->dirty || t->resize_ms || frame_wait(t, ms) || !ready)
         return;
-    follow_theme(t);
+    int theme = theme_find(options_text(t->o, OPT_theme));
+    if (theme >= 0 && theme != t->theme)
+        term_theme(t->term, theme_at(theme));
+    t->theme = theme;
+    pane_bars(t->app.host.pane, !term_sets_apart(t->term, STYLE_reasoning));
     view_draw(&t->app, &t->cells);
     view_title(&t->app, &title);
     term_title(t->term, buf_str(&title));
@@ -215,16 +182,6 @@ static void print_safe(const char *text, size_t n)
     buf_free(&safe);
 }
 
-/* Waits for Enter, or for a signal, which the loop then handles. */
-static void await_enter(const struct tui *t)
-{
-    struct pollfd fds[2] = {{.fd = 0, .events = POLLIN}, {.fd = t->wake_fd, .events = POLLIN}};
-    char c = 0;
-    while (c != '\n' && (poll(fds, 2, -1) >= 0 || errno == EINTR) && !fds[1].revents)
-        if (fds[0].revents && read(0, &c, 1) <= 0)
-            break;
-}
-
 static void print_all(struct tui *t)
 {
     struct buf text = {0};
@@ -236,27 +193,19 @@ static void print_all(struct tui *t)
         print_safe(e.msg, strlen(e.msg));
     fputs("\n[Enter goes back to the chat]\n", stdout);
     fflush(stdout);
-    await_enter(t);
+    /* Waits for Enter, or for a signal, which the loop then handles. */
+    struct pollfd fds[2] = {{.fd = 0, .events = POLLIN}, {.fd = t->wake_fd, .events = POLLIN}};
+    char c = 0;
+    while (c != '\n' && (poll(fds, 2, -1) >= 0 || errno == EINTR) && !fds[1].revents)
+        if (fds[0].revents && read(0, &c, 1) <= 0)
+            break;
     term_enter(t->term);
-    buf_free(&text);
-}
-
-static void page_all(struct tui *t)
-{
-    struct buf text = {0};
-    struct err e = {0};
-    term_leave(t->term);
-    bool ok = chat_export(t->app.host.chat, "txt", &text, &e) && handoff_page(buf_str(&text), text.len, &e);
-    term_enter(t->term);
-    if (!ok)
-        host_hint(&t->app.host, "%s", e.msg);
-    resize(t);
     buf_free(&text);
 }
 
 static void hand_off(struct tui *t)
 {
-    struct editor *draft = input_editor(&t->app.host);
+    struct editor *draft = t->app.host.line[WINDOW_input];
     struct buf before = {0}, after = {0};
     struct err e = {0};
     editor_text(draft, &before);
@@ -297,13 +246,25 @@ static void grant_wishes(struct tui *t)
         term_call(t->term, buf_str(&h->bell.text));
     if (wishes & WISH_PRINT)
         print_all(t);
-    if (wishes & WISH_PAGE)
-        page_all(t);
+    if (wishes & WISH_PAGE) {
+        struct buf text = {0};
+        struct err e = {0};
+        term_leave(t->term);
+        bool ok = chat_export(t->app.host.chat, "txt", &text, &e) && handoff_page(buf_str(&text), text.len, &e);
+        term_enter(t->term);
+        if (!ok)
+            host_hint(&t->app.host, "%s", e.msg);
+        resize(t);
+        buf_free(&text);
+    }
     if (wishes & WISH_HANDOFF)
         hand_off(t);
     if (wishes & WISH_SUSPEND) {
         term_leave(t->term);
-        wake_suspend();
+        /* Stops the process as Ctrl-Z does; returns when it continues. */
+        signal(SIGTSTP, SIG_DFL);
+        raise(SIGTSTP);
+        handle(SIGTSTP);
         term_enter(t->term);
         resize(t);
     }
@@ -320,7 +281,7 @@ static void on_key(void *arg, const struct key_event *ev)
     else if (ev->kind == KEYS_REPORT)
         term_report(t->term, ev->report, ev->value);
     else
-        app_key(&t->app, ev, now_ms());
+        app_key(&t->app, ev, clock_ms());
     t->dirty = t->typed = true;
 }
 
@@ -330,7 +291,7 @@ static void read_terminal(struct tui *t)
     int n;
     while ((n = term_read(t->term, bytes, sizeof bytes)) > 0) {
         keyhelp_sent(&t->app.host, bytes, (size_t)n);
-        keys_feed(t->keys, bytes, (size_t)n, now_ms(), on_key, t);
+        keys_feed(t->keys, bytes, (size_t)n, clock_ms(), on_key, t);
     }
     if (n < 0)
         t->ending = SIGHUP;
@@ -341,7 +302,7 @@ static void read_wake(struct tui *t)
     struct buf lines = {0};
     unsigned what = wake_take(&lines);
     if (what & WAKE_SIZE && !t->resize_ms)
-        t->resize_ms = now_ms() + RESIZE_MS;
+        t->resize_ms = clock_ms() + RESIZE_MS;
     if (what & WAKE_STOP)
         t->app.host.wishes |= WISH_SUSPEND;
     if (what & WAKE_CONTINUE) {         /* another program may have changed the terminal */
@@ -349,13 +310,13 @@ static void read_wake(struct tui *t)
         term_enter(t->term);
     }
     if (what & WAKE_INTERRUPT)
-        app_interrupt(&t->app, now_ms());
+        app_interrupt(&t->app, clock_ms());
     if (what & WAKE_HANGUP)
         t->ending = SIGHUP;
     if (what & WAKE_TERMINATE)
         t->ending = SIGTERM;
     if (what & WAKE_LINES)
-        host_note(&t->app.host, lines.data);
+        feed_say(&t->app.host.feed, ITEM_NOTE, "%s", lines.data);
     t->dirty = t->dirty || what;
     buf_free(&lines);
 }
@@ -368,7 +329,7 @@ static void shorten(int *timeout, int64_t ms)
 
 static int timeout(const struct tui *t)
 {
-    int64_t ms = now_ms();
+    int64_t ms = clock_ms();
     int shortest = chat_timeout(t->app.host.chat);
     shorten(&shortest, keys_timeout(t->keys, ms));
     shorten(&shortest, app_timeout(&t->app));
@@ -389,7 +350,7 @@ static void loop(struct tui *t)
         struct pollfd fds[CHAT_MAX_FDS + 2] = {{.fd = term_fd(t->term), .events = POLLIN}, {.fd = t->wake_fd, .events = POLLIN}};
         int n = chat_fds(t->app.host.chat, fds + 2), due = app_timeout(&t->app);
         poll(fds, (nfds_t)n + 2, timeout(t));
-        int64_t ms = now_ms();
+        int64_t ms = clock_ms();
         if (fds[1].revents)
             read_wake(t);
         if (fds[0].revents)
@@ -401,7 +362,7 @@ static void loop(struct tui *t)
         app_tick(&t->app, ms);
         grant_wishes(t);
         if (!t->ending)
-            draw(t, now_ms());
+            draw(t, clock_ms());
     }
 }
 
@@ -410,23 +371,17 @@ static void loop(struct tui *t)
 /* Keeps the answer so far; a message without an answer comes back, and is kept with the draft. */
 static void stop_and_save(struct tui *t)
 {
-    int64_t until = now_ms() + SAVE_MS;
+    int64_t until = clock_ms() + SAVE_MS;
     int n;
     t->app.closing = true;
     chat_interrupt(t->app.host.chat);
     chat_interrupt(t->app.host.chat);        /* tools end at once now */
-    while (chat_busy(t->app.host.chat) && now_ms() < until) {
-        chat_wait(t->app.host.chat, -1, (int)(until - now_ms()));
+    while (chat_busy(t->app.host.chat) && clock_ms() < until) {
+        chat_wait(t->app.host.chat, -1, (int)(until - clock_ms()));
         const struct chat_event *ev = chat_drain(t->app.host.chat, &n);
-        app_events(&t->app, ev, n, now_ms());
+        app_events(&t->app, ev, n, clock_ms());
     }
     input_keep(&t->app.host);
-}
-
-static void end_by_signal(int sig)
-{
-    signal(sig, SIG_DFL);
-    raise(sig);
 }
 
 static void print_exchange(const struct chat *c, int from)
@@ -471,7 +426,7 @@ static bool resume(struct tui *t, struct err *e)
     else
         t->app.host.recount = true;
     if (note.len)
-        host_note(&t->app.host, note.data);
+        feed_say(&t->app.host.feed, ITEM_NOTE, "%s", note.data);
     if (ok)
         input_restore(&t->app.host);
     if (ok && options_given(t->o, OPT_resume) && !*options_text(t->o, OPT_resume))
@@ -487,7 +442,7 @@ static bool open_chat(struct tui *t, struct err *e)
     struct chat *c = chat_open(ui_responder_of_chat(t->o, e), t->o, &front, e);
     if (!c)
         return false;
-    t->app.host.ms = now_ms();
+    t->app.host.ms = clock_ms();
     app_chat(&t->app, c);
     if (!resume(t, e))
         return false;
@@ -495,15 +450,10 @@ static bool open_chat(struct tui *t, struct err *e)
     return true;
 }
 
-/* Repeats the warnings, which are also on the usual screen, hidden now. */
-static void note_warnings(struct tui *t)
+static const struct thumb *find_thumb(void *tui, uint32_t number)
 {
-    for (const char *p = options_warnings(t->o), *end; (end = strchr(p, '\n')); p = end + 1) {
-        struct buf line = {0};
-        buf_add(&line, p, (size_t)(end - p));
-        host_note(&t->app.host, line.data);
-        buf_free(&line);
-    }
+    const struct tui *t = tui;
+    return t->app.host.chat ? chat_thumb_find(t->app.host.chat, number) : NULL;
 }
 
 static bool open_screen(struct tui *t, struct err *e)
@@ -514,7 +464,7 @@ static bool open_screen(struct tui *t, struct err *e)
     bool far = ssh && *ssh;
     struct term_options to = {
         .theme = options_text(t->o, OPT_theme), .color = options_text(t->o, OPT_color), .mouse = options_on(t->o, OPT_mouse),
-        .title = options_on(t->o, OPT_title), .probe = true,
+        .title = options_on(t->o, OPT_title), .probe = true, .pictures = !options_accessible(),
     };
     /* Servers often lack the locale that the user's machine sent; the terminal at its end speaks UTF-8 all the same. */
     if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8"))
@@ -528,6 +478,7 @@ static bool open_screen(struct tui *t, struct err *e)
         term_close(t->term);
         return false;
     }
+    term_pictures(t->term, find_thumb, t);
     t->theme = theme_find(to.theme);
     t->frame_ms = far ? 1000 / 20 : 1000 / 60;
     t->keys = keys_open();
@@ -536,14 +487,21 @@ static bool open_screen(struct tui *t, struct err *e)
     const bool keeps = !options_on(t->o, OPT_private) && options_int(t->o, OPT_history_size);
     app_open(&t->app, t->o, keeps && paths_state(&history, "history.jsonl", &ignored) ? history.data : NULL);
     t->app.host.looks.mouse = to.mouse;
+    t->app.host.feed.graphics = term_shows_pictures(t->term);
     if (term_note(t->term))
-        host_note(&t->app.host, term_note(t->term));
-    note_warnings(t);
-    t->app.host.ms = now_ms();
+        feed_say(&t->app.host.feed, ITEM_NOTE, "%s", term_note(t->term));
+    /* Repeats the warnings, which are also on the usual screen, hidden now. */
+    for (const char *p = options_warnings(t->o), *end; (end = strchr(p, '\n')); p = end + 1) {
+        struct buf line = {0};
+        buf_add(&line, p, (size_t)(end - p));
+        feed_say(&t->app.host.feed, ITEM_NOTE, "%s", line.data);
+        buf_free(&line);
+    }
+    t->app.host.ms = clock_ms();
     t->drawn_ms = t->app.host.ms - 1000;
     buf_free(&history);
     resize(t);
-    draw(t, now_ms());                  /* before the model's files are read, which may take a while */
+    draw(t, clock_ms());                  /* before the model's files are read, which may take a while */
     return true;
 }
 
@@ -553,7 +511,14 @@ static void close_screen(struct tui *t)
     t->term = NULL;
     keys_close(t->keys);
     cells_free(&t->cells);
-    wake_close();
+    /* Restores the default actions of the signals. */
+    err_set_sink(NULL, NULL);
+    for (int i = 0; i < N_TAKEN; i++)
+        signal(taken[i].sig, SIG_DFL);
+    close(ends[0]);
+    close(ends[1]);
+    ends[0] = ends[1] = -1;
+    buf_free(&waiting);
 }
 
 /* Ignores SIGHUP: a shell sends it to all that it started, maybe late, and the rest of the chat must survive. */
@@ -575,12 +540,10 @@ int tui_run(struct options *o, const struct opening *first)
     struct err e = {0};
     int status = EXIT_ANSWERED;
     if (!ui_responder_agreed(o, &e)) {
-        fprintf(stderr, "q35chat: %s\n", e.msg);
-        return EXIT_MODEL;
+        return process_fail(EXIT_MODEL, e.msg);
     }
     if (!open_screen(&t, &e)) {
-        fprintf(stderr, "q35chat: %s\n", e.msg);
-        return EXIT_FAILED;
+        return process_fail(EXIT_FAILED, e.msg);
     }
     bool open = open_chat(&t, &e);
     if (open)
@@ -592,12 +555,12 @@ int tui_run(struct options *o, const struct opening *first)
     const bool stays = open && chat_others(t.app.host.chat);
     stays ? survive(&t) : close_screen(&t);
     if (!open || t.app.fatal.len)
-        fprintf(stderr, "q35chat: %s\n", open ? t.app.fatal.data : e.msg);
+        process_say(open ? t.app.fatal.data : e.msg);
     fputs(buf_str(&said), stderr);
     buf_free(&said);
     const int ending = status == EXIT_ANSWERED ? t.ending : 0;
     if (ending && !stays)
-        end_by_signal(ending);
+        interrupt_die(ending);
     else if (open && !t.ending)
         print_farewell(&t);
     if (!open || t.app.host.phase.kind == PHASE_DEAD)
@@ -606,6 +569,18 @@ int tui_run(struct options *o, const struct opening *first)
     chat_close(t.app.host.chat);        /* may wait for the model; Ctrl-C then ends the program as usual */
     app_close(&t.app);
     if (ending)
-        end_by_signal(ending);
+        interrupt_die(ending);
     return status;
+}
+
+bool tui_check_keys(const struct options *o, struct err *e)
+{
+    int n;
+    const char *const *keys = options_list(o, OPT_key, &n);
+    struct actions *a = app_actions();
+    bool ok = true;
+    for (int i = 0; ok && i < n && options_from(o, OPT_key) == FROM_COMMAND_LINE; i++)
+        ok = actions_bind(a, keys[i], e);
+    actions_close(a);
+    return ok;
 }

@@ -1,27 +1,115 @@
-/* Windows of the full screen, and the struct host, which is all that a window knows of the program.
+/* Windows of the full screen, their keys, and the struct host, which is all that a window knows of the program.
  *
  * A window is one file, which defines a `struct window`, and one row of config/windows.def.  Its hooks handle keys, draw it, and fill the status
  * line. Windows lie over each other in the order of that table: keys go to the topmost one that is open; when it closes, to the one below.  A hook
  * that a window does not need is NULL. */
-#ifndef Q35_UI_TUI_WINDOW_H
-#define Q35_UI_TUI_WINDOW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/err.h"
+#include "base/memory.h"
 #include "chat/chat.h"
-#include "ui/tui/action.h"
 #include "ui/tui/cells.h"
 #include "ui/tui/editor.h"
 #include "ui/tui/feed.h"
 #include "ui/tui/keys.h"
-#include "ui/tui/looks.h"
 #include "ui/tui/pane.h"
 #include "ui/tui/phase.h"
+#include "ui/tui/popup.h"
+#include "ui/tui/sheet.h"
+
+/* --- keys ---------------------------------------------------------------------------------------------------------- */
+
+/* Which key does what in which context, from rows like those of config/keys.def, for searching and for help. */
 
 struct host;
+typedef void action_fn(struct host *h);
+
+#define KEY(context, key, action, help) action_fn act_##action;
+#include "config/keys.def"
+
+/* Defines an action that is one statement. */
+#define ACT(name, statement) void act_##name(struct host *h) { statement; }
+
+enum context {
+#define CONTEXT(name, characters, title, manual) CONTEXT_##name,
+#include "config/contexts.def"
+    N_CONTEXTS
+};
+/* The contexts of the keyboard at a moment, in the order in which they are searched for a key. */
+struct contexts { enum context at[6]; int n; };
+
+static inline void contexts_add(struct contexts *where, enum context c)
+{
+    where->at[where->n++] = c;
+}
+
+/* A row of config/keys.def. */
+struct key_row { enum context context; const char *key, *action, *help; action_fn *fn; };
+
+struct binding {
+    enum context context;
+    uint32_t     code;
+    uint8_t      mods;
+    bool         behind_ctrl_x;
+    const char  *key, *action, *help;   /* columns of the table */
+    action_fn   *fn;
+};
+
+/* All bindings; changed by actions_bind() only. */
+struct actions {
+    const struct key_row *rows;
+    int n_rows;
+    struct binding *bindings;           /* each key once in a context */
+    int n;
+    struct arena mem;                   /* names of keys that the user bound */
+};
+
+/* Makes the bindings of the rows of config/keys.def, which are used until the end. */
+struct actions *actions_open(const struct key_row *rows, int n);
+void actions_close(struct actions *a);
+/* Applies a row of the config file, "[CONTEXT] KEY ACTION", with the key as config/keys.def writes it ("Ctrl-G", "Ctrl-X g").  Without a context
+ * the key is bound in every context where the action has a key; the action `none` removes the key.  False with a sentence: nothing has changed. */
+bool actions_bind(struct actions *a, const char *text, struct err *e);
+/* The function of a key, or NULL.  behind_ctrl_x: Ctrl-X came before the key; if "Ctrl-X KEY" has no row, that of Alt-KEY counts. */
+action_fn *actions_find(const struct actions *a, const struct contexts *where, uint32_t code, uint8_t mods, bool behind_ctrl_x);
+/* Appends the keys that work in these contexts, a line for each action. */
+void actions_help(const struct actions *a, const struct contexts *where, struct buf *out);
+void actions_list(const struct actions *a, struct buf *out);    /* appends all bindings, as rows for actions_bind() */
+/* The binding of this key in these contexts; NULL: there is none. */
+const struct binding *actions_meaning(const struct actions *a, const struct contexts *where, uint32_t code, uint8_t mods);
+
+/* --- how the transcript is shown ----------------------------------------------------------------------------------- */
+
+/* Colours for the tokens in the transcript, by how they were chosen or by their probability. */
+enum heat { HEAT_NONE, HEAT_HOW, HEAT_PROBABILITY };
+
+/* Plain value, valid as {0}. */
+struct heat_tint {
+    enum heat shown;                    /* what the user wants */
+    enum heat tinted;                   /* the colours that the pane has now, */
+    int  n_tokens, n_items;             /* for the first n_tokens of the answer under way and the first n_items items */
+};
+
+/* Colours the items as `shown` says; cheap when nothing changed. */
+void heat_tint(struct heat_tint *h, struct pane *p, struct chat *c);
+
+/* The switches of keys such as Alt-R, Alt-H and Alt-P.  Plain value, valid as {0}. */
+struct looks {
+    bool panel;                         /* the panel at the right, if there is room */
+    bool bare;                          /* text alone, without status line and panel */
+    bool raw;                           /* markdown as source */
+    bool mouse;                         /* clicks and the wheel come as keys */
+    bool lent;                          /* until the next key the terminal has the mouse: the user wants to select or paste with it */
+    enum table_shape tables;
+    struct heat_tint heat;
+};
+
+/* --- windows ------------------------------------------------------------------------------------------------------- */
 
 enum window_id {
 #define WINDOW(name) WINDOW_##name,
@@ -52,7 +140,9 @@ struct window {
     void (*contexts)(struct host *h, struct contexts *where);
     /* Adds the contexts and CONTEXT_any in the order in which F1 lists them.  NULL: the order in which they are searched. */
     void (*told)(struct host *h, struct contexts *where);
-    /* The editor that typed characters go to; returns NULL when characters are keys. */
+    /* The window has a line of text of its own, h->line[id], to which typed characters go. */
+    bool has_line;
+    /* Returns the editor that typed characters go to, if that depends on its state; NULL when characters are keys. */
     struct editor *(*focus)(struct host *h);
     /* The text of that editor has changed. */
     void (*edited)(struct host *h);
@@ -94,6 +184,9 @@ struct window {
     /* Returns the rows in place of the input, which draw_input() draws. */
     int  (*input_rows)(struct host *h, const struct cells *c);
     void (*draw_input)(struct host *h, struct cells *c, struct area at);
+    /* The list that it shows over the transcript, or NULL; called only while the window is active.  A window with a list needs no hooks for clicks,
+     * the wheel and covered rows. */
+    struct popup *(*list)(struct host *h);
     /* Returns how many of the transcript's last `rows` rows it covers; draw_cover() draws them. */
     int  (*cover_rows)(struct host *h, int rows);
     void (*draw_cover)(struct host *h, struct cells *c, struct area at);
@@ -107,8 +200,6 @@ struct window {
 
 #define WINDOW(name) extern const struct window window_##name;
 #include "config/windows.def"
-
-const struct window *window_at(enum window_id id);
 
 /* --- bell --------------------------------------------------------------------------------------------------------- */
 
@@ -162,6 +253,7 @@ struct hint {
 };
 
 struct host {
+    const struct window *const *windows;                /* [N_WINDOWS] */
     struct options *o;
     struct chat    *chat;               /* NULL until it is open */
     struct actions *actions;            /* key bindings */
@@ -179,16 +271,15 @@ struct host {
     unsigned        wishes;             /* bits of enum wish */
     struct buf      copied;             /* text for WISH_COPY; that for WISH_CALL is in `bell` */
     bool            open[N_WINDOWS];
-    void           *state[N_WINDOWS];   /* window_state() */
+    struct editor  *line[N_WINDOWS];    /* of the windows with a line */
+    void           *state[N_WINDOWS];   /* of the windows, `bytes` bytes each */
 };
 
-/* All members of *h except `o` must be zero. */
+/* All members of *h except `windows`, `o` and `actions`, which host_free() frees, must be zero. */
 void host_init(struct host *h);
 void host_free(struct host *h);
 bool host_busy(const struct host *h);
 void host_hint(struct host *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Adds a note of the program to the transcript. */
-void host_note(struct host *h, const char *text);
 /* Copies the text to the clipboard and frees it.  If it is empty a hint says "no %s here", with `what`. */
 void host_copy(struct host *h, struct buf *text, const char *what);
 /* The editor that typed characters go to, or NULL. */
@@ -212,7 +303,6 @@ void host_changed(struct host *h);
 /* Opens a window and closes those above it, except questions; a question closes none. */
 void window_open(struct host *h, enum window_id id);
 void window_close(struct host *h, enum window_id id);
-bool window_is_open(const struct host *h, enum window_id id);
 /* The topmost open window, which gets the keys. */
 enum window_id window_active(const struct host *h);
 /* The topmost open window that is no question. */
@@ -225,7 +315,5 @@ enum window_id window_in_place_of_input(const struct host *h);
 void window_contexts(struct host *h, enum window_id id, struct contexts *where);
 /* Handles Esc, or Ctrl-C when `escape` is false.  False: the window had nothing to close. */
 bool window_escape(struct host *h, enum window_id id, bool escape);
-/* The state of the window, `bytes` bytes. */
-void *window_state(const struct host *h, enum window_id id);
-
-#endif
+/* The list that the window shows, or NULL; no list is shown while another window, such as a tool's question, has the keys. */
+struct popup *window_list(struct host *h, enum window_id id);

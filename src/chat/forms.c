@@ -1,0 +1,130 @@
+#include "chat/forms.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "guide/form.h"
+#include "option/paths.h"
+
+static const enum option_id ids[] = {OPT_schema, OPT_pattern, OPT_choices};
+enum { N_IDS = sizeof ids / sizeof *ids };
+
+bool forms_is(enum option_id id)
+{
+    return id == OPT_schema || id == OPT_pattern || id == OPT_choices;
+}
+
+/* ---- the form ---- */
+
+/* Splits a list at its commas. */
+static struct form form_of_list(struct text list, struct arena *mem)
+{
+    struct form f = {.kind = FORM_CHOICES};
+    struct text *all = arena_array(mem, list.n + 1, sizeof *all);
+    for (size_t from = 0, i = 0; i <= list.n; i++)
+        if (i == list.n || list.p[i] == ',') {
+            all[f.n_choices++] = (struct text){list.p + from, i - from};
+            from = i + 1;
+        }
+    f.choices = all;
+    return f;
+}
+
+/* Returns the form that the value of an option asks for. */
+static struct form form_of_value(const struct options *o, enum option_id id, const char *value, struct arena *mem)
+{
+    const struct text text = text_of(arena_strdup(mem, value));
+    if (id == OPT_schema)
+        return (struct form){.kind = FORM_SCHEMA, .text = text_trim(text), .loose = options_on(o, OPT_schema_loose)};
+    return id == OPT_pattern ? (struct form){.kind = FORM_PATTERN, .text = text} : form_of_list(text, mem);
+}
+
+struct form forms_wanted(const struct options *o, struct arena *mem)
+{
+    for (int i = 0; i < N_IDS; i++)
+        if (*options_text(o, ids[i]))
+            return form_of_value(o, ids[i], options_text(o, ids[i]), mem);
+    return (struct form){0};
+}
+
+const char *forms_name(const struct options *o)
+{
+    for (int i = 0; i < N_IDS; i++)
+        if (*options_text(o, ids[i]))
+            return options_key(ids[i]);
+    return NULL;
+}
+
+/* ---- setting it ---- */
+
+/* Appends the value of an option: of a schema the JSON itself, which may be in a file. */
+static bool read_value(enum option_id id, const char *given, struct buf *out, struct err *e)
+{
+    enum { MOST = 16 << 20 };
+    const struct text t = text_trim(text_of(given));
+    struct buf path = {0};
+    if (id != OPT_schema || !t.n || *t.p == '{' || text_is(t, "true")) {
+        buf_adds(out, given);
+        return true;
+    }
+    paths_expand(&path, given);
+    const bool ok = file_read(out, buf_str(&path), MOST, e);
+    buf_free(&path);
+    return ok;
+}
+
+bool forms_set(struct options *o, enum option_id id, const char *text, enum option_from from, struct err *e)
+{
+    const bool off = !*text || !strcmp(text, "off");
+    struct arena mem = {0};
+    struct buf value = {0};
+    bool ok = off || read_value(id, text, &value, e);
+    if (ok && !off) {
+        const struct form f = form_of_value(o, id, buf_str(&value), &mem);
+        struct grammar *g = form_grammar(&f, e);
+        ok = g != NULL;
+        grammar_release(g);
+    }
+    for (int i = 0; i < N_IDS && ok; i++)
+        ok = options_set(o, ids[i], ids[i] == id ? buf_str(&value) : "", from, e);
+    buf_free(&value);
+    arena_free(&mem);
+    return ok;
+}
+
+bool forms_read(struct options *o, struct err *e)
+{
+    const char *schema = options_text(o, OPT_schema);
+    struct buf value = {0};
+    const int n = !!*schema + !!*options_text(o, OPT_pattern) + !!*options_text(o, OPT_choices);
+    if (n > 1)
+        return err_set(e, "--schema, --pattern and --choices cannot be combined: an answer has one form");
+    bool ok = !*schema || (read_value(OPT_schema, schema, &value, e) && options_set(o, OPT_schema, buf_str(&value), options_from(o, OPT_schema), e));
+    buf_free(&value);
+    return ok;
+}
+
+/* ---- sessions ---- */
+
+void forms_describe(const struct options *o, struct buf *out)
+{
+    for (int i = 0; i < N_IDS; i++)
+        if (*options_text(o, ids[i])) {
+            buf_addf(out, "%s %s", options_key(ids[i]), options_text(o, ids[i]));
+            return;
+        }
+}
+
+void forms_restore(struct options *o, const char *text)
+{
+    const size_t n = text ? strcspn(text, " ") : 0;
+    char key[16];
+    snprintf(key, sizeof key, "%.*s", (int)n, text ? text : "");
+    const int found = *key ? options_find(key) : -1;
+    for (int i = 0; i < N_IDS; i++)
+        if (found >= 0 && forms_is((enum option_id)found))
+            options_set(o, ids[i], (int)ids[i] == found && text[n] ? text + n + 1 : "", FROM_SET, NULL);
+        else if (options_from(o, ids[i]) == FROM_SET)
+            options_set(o, ids[i], "", FROM_SET, NULL);
+}

@@ -1,0 +1,258 @@
+#include "guide/calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+#define END "</function>\n</tool_call>"
+
+enum { N_BITS = 32 };
+
+struct parameter { struct text name; int rule; bool needed; };
+
+struct tool {
+    struct text       name;
+    struct values    *values;
+    struct parameter *parameter;
+    int               n;
+    bool              free;     /* its arguments are not guided */
+};
+
+struct calls {
+    struct arena  arena;
+    struct terms *t;
+    struct tool  *tool;
+    int           n;
+    struct values_budget budget;        /* what is left for the tools that follow */
+    uint32_t      raw;          /* texts of parameters that are strings, and the line end before them */
+};
+
+static uint32_t literal(struct calls *c, const char *s) { return term_literal(c->t, text_of(s)); }
+
+static bool is_required(const struct pyjson *schema, struct text name)
+{
+    const struct pyjson *required = pyjson_get(schema, "required");
+    for (size_t i = 0; required && required->kind == PY_LIST && i < required->n; i++)
+        if (required->items[i].kind == PY_STR && text_same(required->items[i].text, name))
+            return true;
+    return false;
+}
+
+/* True if the arguments of a schema without `properties` may be anything. */
+static bool is_open(const struct pyjson *schema)
+{
+    static const char *const keys[] = {"$ref", "allOf", "anyOf", "oneOf", "additionalProperties", "patternProperties"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const struct pyjson *v = pyjson_get(schema, keys[i]);
+        if (v && v->kind != PY_FALSE)
+            return true;
+    }
+    return false;
+}
+
+/* Compiles the schemas of the parameters.  False with the reason if one cannot be obeyed. */
+static bool read_parameters(struct calls *c, struct tool *tool, const struct pyjson *schema, const struct pyjson *properties, struct err *e)
+{
+    struct buf text = {0};
+    pyjson_dump(schema, &text);
+    const struct values_options how = {.loose = true, .members = true, .plain = true, .budget = &c->budget};
+    tool->values = values_new(c->t, (struct text){text.data, text.len}, (int)(tool - c->tool), &how, e);
+    buf_free(&text);
+    if (!tool->values)
+        return false;
+    tool->parameter = arena_array(&c->arena, properties->n + 1, sizeof *tool->parameter);
+    for (size_t i = 0; i < properties->n; i++) {
+        const struct parameter p = {properties->keys[i], values_member(tool->values, i), is_required(schema, properties->keys[i])};
+        if (values_term(tool->values, p.rule) != TERM_NONE)
+            tool->parameter[tool->n++] = p;
+        else if (p.needed)
+            return err_set(e, "no value satisfies the parameter %.*s", (int)p.name.n, p.name.p);
+    }
+    return true;
+}
+
+static bool is_allowed(const struct calls_options *of, struct text name)
+{
+    bool found = !of->n_allowed;
+    for (int i = 0; i < of->n_allowed; i++)
+        found |= text_same(of->allowed[i], name);
+    return found;
+}
+
+/* Reads a tool that may be called.  One whose schema cannot be obeyed keeps its name alone. */
+static bool read_tool(struct calls *c, const struct pyjson *v, const struct calls_options *of, struct err *e)
+{
+    const struct pyjson *inner = pyjson_get(v, "function") ? pyjson_get(v, "function") : v, *name = pyjson_get(inner, "name");
+    const struct pyjson *schema = pyjson_get(inner, "parameters"), *properties = pyjson_get(schema, "properties");
+    struct tool *tool = &c->tool[c->n];
+    struct err why = {0};
+    if (!name || name->kind != PY_STR || !name->text.n)
+        return err_set(e, "a tool has no name");
+    if (!is_allowed(of, name->text))
+        return true;
+    c->n++;
+    tool->name = name->text;
+    if (!properties || properties->kind != PY_DICT) {
+        tool->free = is_open(schema);
+        return true;
+    }
+    if (read_parameters(c, tool, schema, properties, &why))
+        return true;
+    tool->free = true;
+    terms_allow(c->t, UINT32_MAX);
+    if (of->notes)
+        buf_addf(of->notes, "the tool %.*s is called with any arguments: %s\n", (int)tool->name.n, tool->name.p, why.msg);
+    return true;
+}
+
+/* All texts in which one of `list` occurs, with blanks of any number for each blank in them. */
+static uint32_t containing(struct calls *c, const char *const *list)
+{
+    const uint32_t all = term_not(c->t, TERM_NONE);
+    const uint64_t blanks[4] = {1ull << ' ' | 0x1Full << '\t'};
+    const uint32_t gap = term_repeat(c->t, term_bytes_of(c->t, blanks), 0, TERM_INFINITE);
+    uint32_t any = TERM_NONE;
+    for (; *list; list++) {
+        const char *blank = strchr(*list, ' ');
+        uint32_t one = term_literal(c->t, (struct text){*list, blank ? (size_t)(blank - *list) : strlen(*list)});
+        if (blank)
+            one = term_cat(c->t, one, term_cat(c->t, gap, literal(c, blank + 1)));
+        any = term_alt(c->t, any, one);
+    }
+    return term_cat(c->t, all, term_cat(c->t, any, all));
+}
+
+/* The text of a string: nothing that ends it for the parser (text/stream.c), and no closing tag at the start of a line. */
+static uint32_t raw_term(struct calls *c)
+{
+    static const char *const ends[] = {
+        "\n</parameter>", "</parameter> <parameter=", "</parameter> </function>", "</parameter> </tool_call>",
+        "</parameter> <tool_call>", "\n<parameter=", "</function> </tool_call>", "\n</function> <function=", "\n</function> <tool_call>",
+        "\n</tool_call> <tool_call>", "\n</tool_call> <function=", "\n</tool_call> </tool_call>", "\n</tool_call> </think>", NULL,
+    };
+    const uint32_t line = term_cat(c->t, literal(c, "\n"), term_not(c->t, TERM_NONE));
+    return term_and(c->t, line, term_not(c->t, containing(c, ends)));
+}
+
+/* The line end before a value, the value and its closing tag: a string as it is, anything else as JSON.  A string may end within a line. */
+static uint32_t value_term(struct calls *c, const struct tool *tool, const struct parameter *p)
+{
+    const uint32_t texts = values_strings(tool->values, p->rule), line = literal(c, "\n"), close = literal(c, "\n</parameter>\n");
+    if (texts == TERM_NONE)
+        return term_cat(c->t, line, term_cat(c->t, values_term(tool->values, p->rule), close));
+    if (texts == term_repeat(c->t, term_any_char(c->t), 0, TERM_INFINITE))
+        return term_cat(c->t, term_live(c->t, c->raw), term_alt(c->t, close, literal(c, "</parameter>\n")));
+    const uint32_t raw = term_live(c->t, term_and(c->t, term_cat(c->t, line, texts), c->raw));
+    return term_cat(c->t, term_alt(c->t, raw, term_cat(c->t, line, values_others(tool->values, p->rule))), close);
+}
+
+/* Returns what may follow the parameters of a set; if there are more than 32, those before a number, in their order. */
+static uint32_t expand(struct calls *c, uint32_t a, uint32_t set)
+{
+    const struct tool *tool = &c->tool[a];
+    const bool ordered = tool->n > N_BITS;
+    uint32_t *list = memory_alloc((size_t)(tool->n + 1) * sizeof *list);
+    int n = 0;
+    bool complete = true;
+    for (int i = ordered ? (int)set : 0; i < tool->n; i++) {
+        const struct parameter *p = &tool->parameter[i];
+        if (!ordered && set >> i & 1)
+            continue;
+        const uint32_t next = term_lazy(c->t, CALLS_PARAMETERS, a, ordered ? (uint32_t)i + 1 : set | 1u << i);
+        struct buf tag = {0};
+        buf_addf(&tag, "<parameter=%.*s>", (int)p->name.n, p->name.p);
+        list[n++] = term_cat(c->t, term_literal(c->t, (struct text){tag.data, tag.len}), term_cat(c->t, value_term(c, tool, p), next));
+        buf_free(&tag);
+        complete &= !p->needed;
+        if (ordered && p->needed)
+            break;
+    }
+    list[n++] = complete ? literal(c, END) : TERM_NONE;
+    const uint32_t id = term_alts(c->t, list, n);
+    free(list);
+    return id;
+}
+
+/* One call, from behind the opening tag to its end. */
+static uint32_t call_term(struct calls *c)
+{
+    uint32_t id = TERM_NONE;
+    for (int i = 0; i < c->n; i++) {
+        const struct tool *tool = &c->tool[i];
+        struct buf tag = {0};
+        buf_addf(&tag, "\n" CALLS_FUNCTION "%.*s>\n", (int)tool->name.n, tool->name.p);
+        const uint32_t function = term_literal(c->t, (struct text){tag.data, tag.len});
+        const uint32_t rest = tool->free ? term_until(c->t, text_of(END), false) : term_lazy(c->t, CALLS_PARAMETERS, (uint32_t)i, 0);
+        id = term_alt(c->t, id, term_cat(c->t, function, rest));
+        buf_free(&tag);
+    }
+    return id;
+}
+
+static bool read_tools(struct calls *c, const struct calls_options *of, struct err *e)
+{
+    struct pyjson v;
+    if (!pyjson_parse(&v, of->tools, PYJSON_LOADS, &c->arena, e))
+        return false;
+    if (v.kind != PY_LIST || v.n > CALLS_TOOLS)
+        return err_set(e, v.kind != PY_LIST ? "the tools are no list" : "there are more than %d tools", CALLS_TOOLS);
+    c->tool = arena_array(&c->arena, v.n + 1, sizeof *c->tool);
+    for (size_t i = 0; i < v.n; i++)
+        if (!read_tool(c, &v.items[i], of, e))
+            return false;
+    if (c->n)
+        return true;
+    return of->n_allowed ? err_set(e, "there is no tool %.*s", (int)of->allowed[0].n, of->allowed[0].p) : err_set(e, "there are no tools to call");
+}
+
+struct calls *calls_new(struct terms *t, const struct calls_options *of, uint32_t *term, struct err *e)
+{
+    struct calls *c = memory_zeroed(1, sizeof *c);
+    c->t = t;
+    c->budget = (struct values_budget){values_budget.steps * 2 / 5, values_budget.terms / 2};
+    c->raw = raw_term(c);
+    if (!read_tools(c, of, e)) {
+        calls_free(c);
+        return NULL;
+    }
+    const uint32_t call = call_term(c), more = term_repeat(t, term_cat(t, literal(c, "\n" CALLS_TAG), call), 0, of->several ? TERM_INFINITE : 0);
+    *term = term_cat(t, literal(c, CALLS_TAG), term_cat(t, call, more));
+    return c;
+}
+
+void calls_free(struct calls *c)
+{
+    if (!c)
+        return;
+    for (int i = 0; i < c->n; i++)
+        values_free(c->tool[i].values);
+    arena_free(&c->arena);
+    free(c);
+}
+
+uint32_t calls_expand(struct calls *c, int kind, uint32_t a, uint32_t b)
+{
+    if (kind == CALLS_PARAMETERS)
+        return expand(c, a, b);
+    return values_expand(c->tool[kind >> VALUES_BITS].values, kind & ((1 << VALUES_BITS) - 1), a, b);
+}
+
+uint32_t calls_take(struct calls *c, uint32_t a, uint32_t b, struct text key) { return values_take(c->tool[b >> 8].values, a, b, key); }
+
+struct values *calls_values(const struct calls *c, int number) { return c->tool[number].values; }
+
+void calls_sweep(struct calls *c)
+{
+    for (int i = 0; i < c->n; i++)
+        if (c->tool[i].values)
+            values_sweep(c->tool[i].values);
+}
+
+size_t calls_bytes(const struct calls *c)
+{
+    size_t n = sizeof *c + c->arena.total;
+    for (int i = 0; i < c->n; i++)
+        n += c->tool[i].values ? values_bytes(c->tool[i].values) : 0;
+    return n;
+}

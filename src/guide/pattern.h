@@ -1,0 +1,10 @@
+/* Regular expressions of ECMA-262 as terms over UTF-8.  Not accepted: \b, \B, look-behind, back references, \p{...}, look-ahead but at the
+ * beginning of a part that reaches to the end of the text, and anchors in a repetition. */
+#pragma once
+
+#include "base/err.h"
+#include "guide/term.h"
+
+/* Stores the texts that match; `whole`: from beginning to end, otherwise somewhere, as JSON schema has it.  The sentence of a failure
+ * says what of the pattern cannot be used; it does not name the place. */
+bool pattern_term(struct terms *t, struct text pattern, bool whole, uint32_t *term, struct err *e);

@@ -1,0 +1,1004 @@
+#include "guide/term.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+
+enum kind { NONE, EMPTY, SET, ONE_OF, CAT, ALT, AND, NOT, REPEAT, UNTIL, MULTIPLE, STRING, LIVE, LAZY, TAKER };
+
+/* Flags of a term: the empty string is in it; AND or NOT is in it; its first byte may belong to a key; a search found it (not) empty; a byte was
+ * looked up in it. */
+enum { MAY_END = 1, NEGATED = 2, KEY_BEGINS = 4, IN_KEY = 8, TAKES = 16, FOUND_LIVE = 32, FOUND_NONE = 64, VISITED = 128 };
+
+enum { IS_KEY = 1, AT_START = 2 };                                          /* STRING: b */
+enum { PLAIN, ESCAPE, HEX, LOW_ESCAPE = 6, LOW_U, LOW_HEX };                /* STRING: c; HEX + digits, LOW_HEX + digits */
+enum { NO_DIGIT, DIGITS, ZERO, POINT };                                     /* MULTIPLE: d; POINT + decimals */
+enum { UNTIL_FOUND, UNTIL_NEVER };                                          /* UNTIL: c */
+
+enum {
+    N_ROWS = 16384,             /* rows of the table of transitions, 1 KiB each */
+    N_TERMS = 4 << 20,
+    N_SEARCH = 3000,            /* terms that a search for one string looks at */
+    N_ZEROS = 12,               /* zeros behind the decimals of a multiple */
+};
+
+struct node {
+    uint8_t  kind, flags;
+    uint32_t a, b, c, d;
+    uint32_t row;               /* 1 + its row */
+    uint32_t body;              /* LAZY: 1 + its expansion */
+};
+
+struct list { struct text *item; int n; uint64_t hash; size_t bytes; };
+
+struct terms {
+    struct term_hooks hooks;
+    struct node *node;
+    uint32_t    *table;         /* [n_table] ids by hash */
+    struct list *list;
+    uint64_t   (*set)[4];
+    uint32_t   (*row)[256];
+    size_t       n_table, list_bytes, list_kept;        /* list_kept: bytes after the last collection */
+    int          n, cap, n_list, cap_list, n_set, cap_set, n_row, cap_row;
+    uint32_t     most;
+    int          n_sealed, n_kept;          /* n_kept: terms after the last collection */
+    bool         full;
+    uint32_t     any_char;
+};
+
+static struct node *at(const struct terms *t, uint32_t id) { return &t->node[id]; }
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 29;
+}
+
+static uint64_t node_hash(const struct node *n)
+{
+    return mix(mix(mix(mix(n->kind, n->a), n->b), n->c), n->d);
+}
+
+static void table_put(struct terms *t, uint32_t id)
+{
+    size_t i = node_hash(at(t, id)) & (t->n_table - 1);
+    while (t->table[i])
+        i = (i + 1) & (t->n_table - 1);
+    t->table[i] = id;
+}
+
+/* Doubles the table of ids once it is half full. */
+static void table_fit(struct terms *t)
+{
+    if ((size_t)t->n * 2 < t->n_table)
+        return;
+    free(t->table);
+    t->n_table *= 2;
+    t->table = memory_zeroed(t->n_table, sizeof *t->table);
+    for (int i = 2; i < t->n; i++)
+        table_put(t, (uint32_t)i);
+}
+
+/* Returns the id of the term with these parts, made if there is no such term. */
+static uint32_t intern(struct terms *t, enum kind kind, unsigned flags, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+{
+    const struct node n = {.kind = (uint8_t)kind, .flags = (uint8_t)flags, .a = a, .b = b, .c = c, .d = d};
+    size_t i = node_hash(&n) & (t->n_table - 1);
+    for (; t->table[i]; i = (i + 1) & (t->n_table - 1)) {
+        const struct node *m = at(t, t->table[i]);
+        if (m->kind == n.kind && m->a == a && m->b == b && m->c == c && m->d == d)
+            return t->table[i];
+    }
+    if ((uint32_t)t->n >= t->most) {
+        t->full = true;
+        return TERM_NONE;
+    }
+    t->node = memory_grow(t->node, t->n, &t->cap, sizeof *t->node);
+    t->node[t->n] = n;
+    t->table[i] = (uint32_t)t->n++;
+    const uint32_t id = (uint32_t)t->n - 1;
+    table_fit(t);
+    return id;
+}
+
+struct terms *terms_new(const struct term_hooks *hooks)
+{
+    struct terms *t = memory_zeroed(1, sizeof *t);
+    t->hooks = *hooks;
+    t->most = N_TERMS;
+    t->n_table = 1024;
+    t->table = memory_zeroed(t->n_table, sizeof *t->table);
+    for (int kind = NONE; kind <= EMPTY; kind++) {
+        t->node = memory_grow(t->node, t->n, &t->cap, sizeof *t->node);
+        t->node[t->n++] = (struct node){.kind = (uint8_t)kind, .flags = kind == EMPTY ? MAY_END : 0};
+    }
+    t->any_char = term_char(t, 0, 0x10FFFF);
+    return t;
+}
+
+void terms_free(struct terms *t)
+{
+    if (!t)
+        return;
+    for (int i = 0; i < t->n_list; i++)
+        free(t->list[i].item);
+    free(t->list);
+    free(t->set);
+    free(t->row);
+    free(t->table);
+    free(t->node);
+    free(t);
+}
+
+size_t terms_bytes(const struct terms *t)
+{
+    return sizeof *t + (size_t)t->cap * sizeof *t->node + t->n_table * sizeof *t->table + (size_t)t->cap_row * sizeof *t->row + t->list_bytes +
+           (size_t)t->cap_set * sizeof *t->set + (size_t)t->cap_list * sizeof *t->list;
+}
+
+int terms_count(const struct terms *t) { return t->n; }
+bool terms_full(const struct terms *t) { return t->full; }
+
+void terms_allow(struct terms *t, uint32_t n)
+{
+    t->most = n < N_TERMS ? (uint32_t)t->n + n : N_TERMS;
+    t->full = false;
+}
+
+void terms_seal(struct terms *t)
+{
+    t->n_sealed = t->n_kept = t->n;
+}
+
+/* --- Collection --- */
+
+/* Stores the terms that a term is made of, and returns how many.  All of them were made before it, so their ids are lesser. */
+static int parts_of(struct node *n, uint32_t *part[2])
+{
+    const enum kind kind = (enum kind)n->kind;
+    const bool two = kind == CAT || kind == ALT || kind == AND;
+    part[0] = &n->a;
+    part[1] = &n->b;
+    return two ? 2 : kind == NOT || kind == REPEAT || kind == STRING || kind == LIVE;
+}
+
+static bool has_list(const struct node *n) { return n->kind == ONE_OF || n->kind == UNTIL; }
+
+/* Drops the lists that are not marked, and replaces the marks by new indexes. */
+static void sweep_lists(struct terms *t, uint32_t *moved)
+{
+    int n = 0;
+    for (int i = 0; i < t->n_list; i++) {
+        if (moved[i]) {
+            t->list[n] = t->list[i];
+            moved[i] = (uint32_t)n++;
+        } else {
+            t->list_bytes -= t->list[i].bytes;
+            free(t->list[i].item);
+        }
+    }
+    t->n_list = n;
+    t->list_kept = t->list_bytes;
+}
+
+/* Marks from the greatest id down, so that a term is marked before its parts are looked at; moves from the least up, which keeps their order. */
+bool terms_collect(struct terms *t, uint32_t *const *place, int n_places, int made)
+{
+    if ((size_t)(t->n - t->n_kept) + (t->list_bytes - t->list_kept) / sizeof *t->node < (size_t)made)
+        return false;
+    uint32_t *moved = memory_zeroed((size_t)t->n, sizeof *moved), *list = memory_zeroed((size_t)t->n_list + 1, sizeof *list), *part[2];
+    for (int i = 0; i < t->n_sealed; i++)
+        moved[i] = 1;
+    for (int i = 0; i < n_places; i++)
+        moved[*place[i]] = 1;
+    for (int i = t->n - 1; i >= 0; i--) {
+        struct node *n = &t->node[i];
+        if (!moved[i])
+            continue;
+        for (int k = parts_of(n, part); k-- > 0;)
+            moved[*part[k]] = 1;
+        if (has_list(n))
+            list[n->a] = 1;
+        else if (n->kind == LAZY || n->kind == TAKER)
+            t->hooks.keep(t->hooks.arg, n->kind == TAKER, n->kind == LAZY ? n->a : n->b, n->kind == LAZY ? n->b : n->a);
+    }
+    sweep_lists(t, list);
+    t->hooks.sweep(t->hooks.arg);
+    t->n_kept = 0;
+    for (int i = 0; i < t->n; i++) {
+        struct node n = t->node[i];
+        if (!moved[i])
+            continue;
+        for (int k = parts_of(&n, part); k-- > 0;)
+            *part[k] = moved[*part[k]];
+        if (has_list(&n))
+            n.a = list[n.a];
+        else if (n.kind == LAZY)
+            n.b = t->hooks.moved(t->hooks.arg, false, n.a, n.b);
+        else if (n.kind == TAKER)
+            n.a = t->hooks.moved(t->hooks.arg, true, n.b, n.a);
+        n.row = n.body = 0;
+        t->node[t->n_kept] = n;
+        moved[i] = (uint32_t)t->n_kept++;
+    }
+    for (int i = 0; i < n_places; i++)
+        *place[i] = moved[*place[i]];
+    t->n = t->n_kept;
+    t->n_row = 0;
+    t->full = false;
+    memset(t->table, 0, t->n_table * sizeof *t->table);
+    for (int i = 2; i < t->n; i++)
+        table_put(t, (uint32_t)i);
+    free(list);
+    free(moved);
+    return true;
+}
+
+/* --- Constructors --- */
+
+static bool has(const uint64_t set[4], int byte) { return set[byte >> 6] >> (byte & 63) & 1; }
+static void put(uint64_t set[4], int byte) { set[byte >> 6] |= 1ull << (byte & 63); }
+
+uint32_t term_bytes_of(struct terms *t, const uint64_t set[4])
+{
+    if (!(set[0] | set[1] | set[2] | set[3]))
+        return TERM_NONE;
+    int i = 0;
+    while (i < t->n_set && memcmp(t->set[i], set, sizeof t->set[i]))
+        i++;
+    if (i == t->n_set) {
+        t->set = memory_grow(t->set, t->n_set, &t->cap_set, sizeof *t->set);
+        memcpy(t->set[t->n_set++], set, sizeof *t->set);
+    }
+    return intern(t, SET, 0, (uint32_t)i, 0, 0, 0);
+}
+
+uint32_t term_range(struct terms *t, int lo, int hi)
+{
+    uint64_t set[4] = {0};
+    for (int b = lo; b <= hi; b++)
+        put(set, b);
+    return term_bytes_of(t, set);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    const struct text *x = a, *y = b;
+    const int order = memcmp(x->n ? x->p : "", y->n ? y->p : "", x->n < y->n ? x->n : y->n);
+    return order ? order : (x->n > y->n) - (x->n < y->n);
+}
+
+static uint64_t list_hash(const struct text *item, int n)
+{
+    uint64_t h = (uint64_t)n;
+    for (int i = 0; i < n; i++) {
+        h = mix(h, item[i].n);
+        for (size_t k = 0; k < item[i].n; k++)
+            h = mix(h, (uint8_t)item[i].p[k]);
+    }
+    return h;
+}
+
+/* Returns the index of a list with these sorted texts, copied in one piece if there is no such list. */
+static uint32_t intern_list(struct terms *t, const struct text *item, int n)
+{
+    const uint64_t hash = list_hash(item, n);
+    for (int i = 0; i < t->n_list; i++)
+        if (t->list[i].hash == hash && t->list[i].n == n)
+            return (uint32_t)i;
+    size_t bytes = (size_t)n * sizeof *item;
+    for (int i = 0; i < n; i++)
+        bytes += item[i].n;
+    struct list l = {memory_alloc(bytes), n, hash, bytes};
+    char *p = (char *)(l.item + n);
+    for (int i = 0; i < n; i++) {
+        l.item[i] = (struct text){p, item[i].n};
+        if (item[i].n)
+            memcpy(p, item[i].p, item[i].n);
+        p += item[i].n;
+    }
+    t->list_bytes += bytes;
+    t->list = memory_grow(t->list, t->n_list, &t->cap_list, sizeof *t->list);
+    t->list[t->n_list] = l;
+    return (uint32_t)t->n_list++;
+}
+
+/* The texts lo .. hi-1 of a list behind their first `pos` bytes, which they share. */
+static uint32_t one_of(struct terms *t, uint32_t list, int lo, int hi, uint32_t pos)
+{
+    if (lo == hi)
+        return TERM_NONE;
+    const struct text *item = t->list[list].item;
+    const bool ends = item[lo].n == pos;
+    if (ends && hi == lo + 1)
+        return TERM_EMPTY;
+    return intern(t, ONE_OF, ends ? MAY_END : 0, list, (uint32_t)lo, (uint32_t)hi, pos);
+}
+
+uint32_t term_one_of(struct terms *t, const struct text *list, int n)
+{
+    struct text *sorted = memory_alloc((size_t)(n + 1) * sizeof *sorted);
+    if (n)
+        memcpy(sorted, list, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_texts);
+    int k = 0;
+    for (int i = 0; i < n; i++)
+        if (!k || compare_texts(&sorted[k - 1], &sorted[i]))
+            sorted[k++] = sorted[i];
+    const uint32_t id = k ? one_of(t, intern_list(t, sorted, k), 0, k, 0) : TERM_NONE;
+    free(sorted);
+    return id;
+}
+
+uint32_t term_literal(struct terms *t, struct text bytes) { return term_one_of(t, &bytes, 1); }
+
+uint32_t term_cat(struct terms *t, uint32_t a, uint32_t b)
+{
+    if (a == TERM_NONE || b == TERM_NONE)
+        return TERM_NONE;
+    if (a == TERM_EMPTY)
+        return b;
+    if (b == TERM_EMPTY)
+        return a;
+    if (at(t, a)->kind == CAT) {
+        const uint32_t head = at(t, a)->a, tail = term_cat(t, at(t, a)->b, b);
+        return tail == TERM_NONE ? TERM_NONE : term_cat(t, head, tail);
+    }
+    const unsigned f = at(t, a)->flags, g = at(t, b)->flags;
+    unsigned flags = (f & (KEY_BEGINS | IN_KEY | TAKES)) | (f & g & MAY_END) | ((f | g) & NEGATED);
+    if (f & MAY_END)
+        flags |= g & (KEY_BEGINS | IN_KEY | TAKES);
+    return intern(t, CAT, flags, a, b, 0, 0);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Returns the union or the intersection of n terms, none of them of that kind itself: sorted, each once. */
+static uint32_t join(struct terms *t, enum kind kind, uint32_t *list, int n)
+{
+    qsort(list, (size_t)n, sizeof *list, compare_ids);
+    int k = 0;
+    for (int i = 0; i < n; i++)
+        if (!k || list[k - 1] != list[i])
+            list[k++] = list[i];
+    uint32_t id = list[k - 1];
+    for (int i = k - 2; i >= 0; i--) {
+        const unsigned f = at(t, list[i])->flags, g = at(t, id)->flags;
+        const unsigned either = (f | g) & (NEGATED | KEY_BEGINS | IN_KEY | TAKES);
+        id = kind == ALT ? intern(t, ALT, either | ((f | g) & MAY_END), list[i], id, 0, 0)
+                         : intern(t, AND, NEGATED | (f & g & MAY_END), list[i], id, 0, 0);
+    }
+    return id;
+}
+
+struct ids { uint32_t *id; int n, cap; uint32_t few[32]; };
+
+static void ids_put(struct ids *l, uint32_t id)
+{
+    if (l->n < 32) {
+        l->few[l->n++] = id;
+        l->id = l->few;
+        return;
+    }
+    if (l->id == l->few) {
+        l->cap = 64;
+        l->id = memcpy(memory_alloc(64 * sizeof id), l->few, sizeof l->few);
+    }
+    l->id = memory_grow(l->id, l->n, &l->cap, sizeof id);
+    l->id[l->n++] = id;
+}
+
+static void ids_free(struct ids *l)
+{
+    if (l->id != l->few)
+        free(l->id);
+}
+
+/* Puts the parts of a term of this kind, or the term itself. */
+static void put_parts(const struct terms *t, struct ids *l, enum kind kind, uint32_t id)
+{
+    for (; at(t, id)->kind == kind; id = at(t, id)->b)
+        ids_put(l, at(t, id)->a);
+    ids_put(l, id);
+}
+
+static bool is_all(const struct terms *t, uint32_t id) { return at(t, id)->kind == NOT && at(t, id)->a == TERM_NONE; }
+
+uint32_t term_alts(struct terms *t, uint32_t *list, int n)
+{
+    struct ids l = {0};
+    uint32_t all = TERM_NONE;
+    bool ends = false, empty = false;
+    for (int i = 0; i < n; i++) {
+        if (list[i] == TERM_NONE)
+            continue;
+        if (is_all(t, list[i]))
+            all = list[i];
+        if (list[i] == TERM_EMPTY) {
+            empty = true;
+            continue;
+        }
+        ends |= at(t, list[i])->flags & MAY_END;
+        put_parts(t, &l, ALT, list[i]);
+    }
+    if (empty && !ends)
+        ids_put(&l, TERM_EMPTY);
+    const uint32_t id = all ? all : l.n ? join(t, ALT, l.id, l.n) : TERM_NONE;
+    ids_free(&l);
+    return id;
+}
+
+uint32_t term_alt(struct terms *t, uint32_t a, uint32_t b)
+{
+    return term_alts(t, (uint32_t[]){a, b}, 2);
+}
+
+uint32_t term_and(struct terms *t, uint32_t a, uint32_t b)
+{
+    if (a == b || is_all(t, b))
+        return a;
+    if (is_all(t, a))
+        return b;
+    if (a == TERM_NONE || b == TERM_NONE)
+        return TERM_NONE;
+    if (a == TERM_EMPTY || b == TERM_EMPTY)
+        return at(t, a == TERM_EMPTY ? b : a)->flags & MAY_END ? TERM_EMPTY : TERM_NONE;
+    struct ids l = {0};
+    put_parts(t, &l, AND, a);
+    put_parts(t, &l, AND, b);
+    const uint32_t id = join(t, AND, l.id, l.n);
+    ids_free(&l);
+    return id;
+}
+
+uint32_t term_not(struct terms *t, uint32_t a)
+{
+    if (at(t, a)->kind == NOT)
+        return at(t, a)->a;
+    return intern(t, NOT, NEGATED | (at(t, a)->flags & MAY_END ? 0 : MAY_END), a, 0, 0, 0);
+}
+
+uint32_t term_repeat(struct terms *t, uint32_t a, int min, int max)
+{
+    if (max == 0 || a == TERM_EMPTY || (a == TERM_NONE && min == 0))
+        return TERM_EMPTY;
+    if (a == TERM_NONE || (min == 1 && max == 1))
+        return a;
+    const unsigned f = at(t, a)->flags;
+    if (f & MAY_END)
+        min = 0;
+    if (at(t, a)->kind == REPEAT && min == 0 && max == TERM_INFINITE && at(t, a)->b <= 1 && (int32_t)at(t, a)->c == TERM_INFINITE)
+        a = at(t, a)->a;
+    const unsigned flags = (f & NEGATED) | (min == 0 ? MAY_END : 0);
+    return intern(t, REPEAT, flags, a, (uint32_t)min, (uint32_t)max, 0);
+}
+
+/* The UTF-8 of the code points lo .. hi, all of which have n bytes. */
+static uint32_t same_length(struct terms *t, const uint8_t *lo, const uint8_t *hi, int n)
+{
+    if (n == 1)
+        return term_range(t, lo[0], hi[0]);
+    if (lo[0] == hi[0])
+        return term_cat(t, term_range(t, lo[0], lo[0]), same_length(t, lo + 1, hi + 1, n - 1));
+    static const uint8_t least[3] = {0x80, 0x80, 0x80}, most[3] = {0xBF, 0xBF, 0xBF};
+    uint32_t part[3] = {0};
+    int first = lo[0], last = hi[0];
+    if (memcmp(lo + 1, least, (size_t)n - 1)) {
+        part[0] = term_cat(t, term_range(t, first, first), same_length(t, lo + 1, most, n - 1));
+        first++;
+    }
+    if (memcmp(hi + 1, most, (size_t)n - 1)) {
+        part[1] = term_cat(t, term_range(t, last, last), same_length(t, least, hi + 1, n - 1));
+        last--;
+    }
+    if (first <= last)
+        part[2] = term_cat(t, term_range(t, first, last), same_length(t, least, most, n - 1));
+    return term_alts(t, part, 3);
+}
+
+uint32_t term_char(struct terms *t, uint32_t lo, uint32_t hi)
+{
+    static const uint32_t first[] = {0, 0x80, 0x800, 0xE000, 0x10000}, last[] = {0x7F, 0x7FF, 0xD7FF, 0xFFFF, 0x10FFFF};
+    uint32_t part[5] = {0};
+    for (int i = 0; i < 5; i++) {
+        const uint32_t from = lo > first[i] ? lo : first[i], to = hi < last[i] ? hi : last[i];
+        if (from > to)
+            continue;
+        char a[4], b[4];
+        const size_t n = utf8_encode(from, a);
+        utf8_encode(to, b);
+        part[i] = same_length(t, (uint8_t *)a, (uint8_t *)b, (int)n);
+    }
+    return term_alts(t, part, 5);
+}
+
+uint32_t term_any_char(struct terms *t) { return t->any_char; }
+
+static uint32_t until(struct terms *t, uint32_t list, uint32_t pos, uint32_t how)
+{
+    return intern(t, UNTIL, how == UNTIL_NEVER ? MAY_END : 0, list, pos, how, 0);
+}
+
+uint32_t term_until(struct terms *t, struct text end, bool never)
+{
+    CHECK(end.n);
+    return until(t, intern_list(t, &end, 1), 0, never ? UNTIL_NEVER : UNTIL_FOUND);
+}
+
+/* --- Multiples --- */
+
+static uint64_t power10(int n)
+{
+    uint64_t p = 1;
+    while (n-- > 0)
+        p *= 10;
+    return p;
+}
+
+/* A place in the digits of a multiple, TERM_NONE if no multiple begins so. */
+static uint32_t multiple(struct terms *t, uint32_t of, uint32_t rest, int scale, int d)
+{
+    unsigned flags = 0;
+    if (d >= POINT) {
+        const int left = d - POINT < scale ? scale - (d - POINT) : 0;
+        const uint64_t x = (uint64_t)rest * (power10(left) % of) % of;
+        if ((of - x) % of > power10(left) - 1)
+            return TERM_NONE;
+        flags = d > POINT && x == 0 ? MAY_END : 0;
+    } else if (d != NO_DIGIT) {
+        flags = (uint64_t)rest * (power10(scale) % of) % of == 0 ? MAY_END : 0;
+    }
+    return intern(t, MULTIPLE, flags, of, rest, (uint32_t)scale, (uint32_t)d);
+}
+
+uint32_t term_multiple(struct terms *t, uint32_t of, int scale)
+{
+    CHECK(of > 0 && of <= 1000000000 && scale >= 0 && scale <= 9);
+    return multiple(t, of, 0, scale, NO_DIGIT);
+}
+
+static uint32_t next_multiple(struct terms *t, struct node n, uint8_t byte)
+{
+    const int d = (int)n.d, scale = (int)n.c;
+    if (byte == '.')
+        return d == DIGITS || d == ZERO ? multiple(t, n.a, n.b, scale, POINT) : TERM_NONE;
+    if (byte < '0' || byte > '9' || d == ZERO)
+        return TERM_NONE;
+    const uint32_t rest = (uint32_t)(((uint64_t)n.b * 10 + byte - '0') % n.a);
+    if (d < POINT)
+        return multiple(t, n.a, rest, scale, d == NO_DIGIT && byte == '0' ? ZERO : DIGITS);
+    if (d - POINT < scale)
+        return multiple(t, n.a, rest, scale, d + 1);
+    return byte == '0' && d - POINT < scale + N_ZEROS ? multiple(t, n.a, n.b, scale, d + 1) : TERM_NONE;
+}
+
+/* --- JSON strings --- */
+
+static uint32_t next(struct terms *t, uint32_t id, uint8_t byte);
+
+/* The derivative of a regular term, TERM_NONE if it is empty. */
+static uint32_t next_live(struct terms *t, uint32_t a, uint8_t byte)
+{
+    const uint32_t id = next(t, a, byte);
+    return term_is_none(t, id) ? TERM_NONE : id;
+}
+
+static uint32_t next_code_point(struct terms *t, uint32_t a, uint32_t cp)
+{
+    char utf8[4];
+    const size_t n = utf8_encode(cp, utf8);
+    for (size_t i = 0; i < n && a; i++)
+        a = next_live(t, a, (uint8_t)utf8[i]);
+    return a;
+}
+
+static uint32_t string(struct terms *t, uint32_t a, uint32_t how, uint32_t phase, uint32_t value)
+{
+    if (a == TERM_NONE)
+        return TERM_NONE;
+    const unsigned flags = how & IS_KEY ? IN_KEY | (how & AT_START ? KEY_BEGINS : 0) : 0;
+    return intern(t, STRING, flags, a, how, phase, value);
+}
+
+uint32_t term_string(struct terms *t, uint32_t a, bool key)
+{
+    return term_is_none(t, a) ? TERM_NONE : string(t, a, key ? IS_KEY | AT_START : 0, PLAIN, 0);
+}
+
+/* True if the term is of characters of any kind, and another one may come. */
+static bool takes_any(const struct terms *t, uint32_t a)
+{
+    if (at(t, a)->kind == CAT)
+        a = at(t, a)->a;
+    return at(t, a)->kind == REPEAT && at(t, a)->a == t->any_char;
+}
+
+/* True if some text of the term begins with a character of lo .. hi. */
+static bool takes_char(struct terms *t, uint32_t a, uint32_t lo, uint32_t hi)
+{
+    const uint32_t begins = term_cat(t, term_char(t, lo, hi), term_not(t, TERM_NONE));
+    return lo <= hi && !term_is_none(t, term_and(t, a, begins));
+}
+
+static const char short_escapes[] = "\"\\/bfnrt", short_bytes[] = "\"\\/\b\f\n\r\t";
+
+/* True for a control character that has no short escape. */
+static bool is_long(uint32_t cp) { return cp < 0x20 && (!cp || !strchr(short_bytes, (int)cp)); }
+
+static bool may_escape(struct terms *t, uint32_t a, bool key)
+{
+    if (takes_any(t, a))
+        return true;
+    return key ? takes_char(t, a, 0, 0x1F) || takes_char(t, a, '"', '"') || takes_char(t, a, '\\', '\\') : takes_char(t, a, 0, 0x10FFFF);
+}
+
+/* The place behind the first n of the four hex digits of an escape; `value` holds them. */
+static uint32_t in_hex(struct terms *t, struct node s, int n, uint32_t value)
+{
+    const uint32_t lo = value << (16 - 4 * n), hi = lo | ((1u << (16 - 4 * n)) - 1);
+    if (n == 4 && (value < 0xD800 || value > 0xDFFF))
+        return (s.b & IS_KEY) && !is_long(value) ? TERM_NONE : string(t, next_code_point(t, s.a, value), s.b & ~AT_START, PLAIN, 0);
+    bool ok = false;
+    if (s.b & IS_KEY) {
+        for (uint32_t cp = lo; cp <= hi && cp < 0x20; cp++)
+            ok |= is_long(cp) && next_code_point(t, s.a, cp);
+    } else if (takes_any(t, s.a)) {
+        ok = lo < 0xDC00 || hi > 0xDFFF;
+    } else {
+        ok = takes_char(t, s.a, lo, hi < 0xD7FF ? hi : 0xD7FF) || takes_char(t, s.a, lo > 0xE000 ? lo : 0xE000, hi);
+        const uint32_t first = lo > 0xD800 ? lo : 0xD800, last = hi < 0xDBFF ? hi : 0xDBFF;
+        ok |= first <= last && takes_char(t, s.a, 0x10000 + ((first - 0xD800) << 10), 0x10000 + ((last - 0xD800) << 10 | 0x3FF));
+    }
+    return !ok ? TERM_NONE : n < 4 ? string(t, s.a, s.b & ~AT_START, HEX + (uint32_t)n, value) : string(t, s.a, s.b & ~AT_START, LOW_ESCAPE, value);
+}
+
+/* The place behind the first n hex digits of the second half of a pair; `value` is the first half << 16 and those digits. */
+static uint32_t in_low(struct terms *t, struct node s, int n, uint32_t value)
+{
+    const uint32_t high = value >> 16, lo = (value & 0xFFFF) << (16 - 4 * n), hi = lo | ((1u << (16 - 4 * n)) - 1);
+    const uint32_t first = lo > 0xDC00 ? lo : 0xDC00, last = hi < 0xDFFF ? hi : 0xDFFF, plane = 0x10000 + ((high - 0xD800) << 10);
+    if (first > last || (!takes_any(t, s.a) && !takes_char(t, s.a, plane + first - 0xDC00, plane + last - 0xDC00)))
+        return TERM_NONE;
+    return n == 4 ? string(t, next_code_point(t, s.a, plane + first - 0xDC00), s.b, PLAIN, 0) : string(t, s.a, s.b, LOW_HEX + (uint32_t)n, value);
+}
+
+static int hex_digit(uint8_t byte, bool lower)
+{
+    return byte >= '0' && byte <= '9' ? byte - '0' : byte >= 'a' && byte <= 'f' ? byte - 'a' + 10
+         : byte >= 'A' && byte <= 'F' && !lower ? byte - 'A' + 10 : -1;
+}
+
+static uint32_t next_escaped(struct terms *t, struct node s, uint8_t byte)
+{
+    if (byte == 'u')
+        return in_hex(t, s, 0, 0);
+    const char *p = byte ? strchr(short_escapes, byte) : NULL;
+    if (!p || ((s.b & IS_KEY) && byte == '/'))
+        return TERM_NONE;
+    return string(t, next_live(t, s.a, (uint8_t)short_bytes[p - short_escapes]), s.b & ~AT_START, PLAIN, 0);
+}
+
+static uint32_t next_string(struct terms *t, struct node s, uint8_t byte)
+{
+    const bool key = s.b & IS_KEY;
+    const int digit = hex_digit(byte, key);
+    switch (s.c) {
+    case PLAIN:
+        if (byte == '"')
+            return at(t, s.a)->flags & MAY_END ? TERM_EMPTY : TERM_NONE;
+        if (byte == '\\')
+            return may_escape(t, s.a, key) ? string(t, s.a, s.b & ~AT_START, ESCAPE, 0) : TERM_NONE;
+        return byte < 0x20 ? TERM_NONE : string(t, next_live(t, s.a, byte), s.b & ~AT_START, PLAIN, 0);
+    case ESCAPE:     return next_escaped(t, s, byte);
+    case LOW_ESCAPE: return byte == '\\' ? string(t, s.a, s.b, LOW_U, s.d) : TERM_NONE;
+    case LOW_U:      return byte == 'u' ? string(t, s.a, s.b, LOW_HEX, s.d << 16) : TERM_NONE;
+    }
+    if (digit < 0)
+        return TERM_NONE;
+    if (s.c < LOW_ESCAPE)
+        return in_hex(t, s, (int)s.c - HEX + 1, s.d << 4 | (uint32_t)digit);
+    return in_low(t, s, (int)s.c - LOW_HEX + 1, (s.d & 0xFFFF0000) | ((s.d & 0xFFFF) << 4 | (uint32_t)digit));
+}
+
+/* --- Other wrappers --- */
+
+uint32_t term_live(struct terms *t, uint32_t a)
+{
+    if (!(at(t, a)->flags & NEGATED))
+        return a;
+    if (term_is_none(t, a))
+        return TERM_NONE;
+    return intern(t, LIVE, at(t, a)->flags & MAY_END, a, 0, 0, 0);
+}
+
+uint32_t term_lazy(struct terms *t, int kind, uint32_t a, uint32_t b) { return intern(t, LAZY, 0, (uint32_t)kind, a, b, 0); }
+uint32_t term_taker(struct terms *t, uint32_t a, uint32_t b) { return intern(t, TAKER, IN_KEY | TAKES, a, b, 0, 0); }
+
+static uint32_t body(struct terms *t, uint32_t id)
+{
+    if (!at(t, id)->body) {
+        const struct node n = *at(t, id);
+        const uint32_t made = t->hooks.expand(t->hooks.arg, (int)n.a, n.b, n.c);
+        at(t, id)->body = 1 + made;
+    }
+    return at(t, id)->body - 1;
+}
+
+/* --- Derivatives --- */
+
+static uint32_t next_one_of(struct terms *t, struct node n, uint8_t byte)
+{
+    const struct text *item = t->list[n.a].item;
+    int lo = (int)n.b, hi = (int)n.c;
+    if (item[lo].n == n.d)
+        lo++;
+    while (lo < hi && (uint8_t)item[lo].p[n.d] < byte)
+        lo++;
+    int end = lo;
+    while (end < hi && (uint8_t)item[end].p[n.d] == byte)
+        end++;
+    return one_of(t, n.a, lo, end, n.d + 1);
+}
+
+/* Knuth, Morris and Pratt, with the failure function worked out for the one byte. */
+static uint32_t next_until(struct terms *t, struct node n, uint8_t byte)
+{
+    const struct text end = t->list[n.a].item[0];
+    for (size_t k = n.b + 1; k > 0; k--)
+        if ((uint8_t)end.p[k - 1] == byte && !memcmp(end.p, end.p + (n.b + 1 - k), k - 1)) {
+            if (k == end.n)
+                return n.c == UNTIL_NEVER ? TERM_NONE : TERM_EMPTY;
+            return until(t, n.a, (uint32_t)k, n.c);
+        }
+    return until(t, n.a, 0, n.c);
+}
+
+static uint32_t next_alt(struct terms *t, uint32_t id, uint8_t byte)
+{
+    struct ids parts = {0}, l = {0};
+    put_parts(t, &parts, ALT, id);
+    for (int i = 0; i < parts.n; i++) {
+        const uint32_t part = next(t, parts.id[i], byte);
+        if (part)
+            ids_put(&l, part);
+    }
+    const uint32_t result = l.n == 1 ? l.id[0] : term_alts(t, l.id, l.n);
+    ids_free(&parts);
+    ids_free(&l);
+    return result;
+}
+
+static uint32_t next_and(struct terms *t, uint32_t id, uint8_t byte)
+{
+    struct ids parts = {0};
+    put_parts(t, &parts, AND, id);
+    uint32_t result = next(t, parts.id[0], byte);
+    for (int i = 1; i < parts.n && result; i++)
+        result = term_and(t, result, next(t, parts.id[i], byte));
+    ids_free(&parts);
+    return result;
+}
+
+static uint32_t next_repeat(struct terms *t, struct node n, uint8_t byte)
+{
+    const uint32_t first = next(t, n.a, byte);
+    if (!first)
+        return TERM_NONE;
+    const int min = (int)n.b, max = (int32_t)n.c;
+    return term_cat(t, first, term_repeat(t, n.a, min > 0 ? min - 1 : 0, max == TERM_INFINITE ? max : max - 1));
+}
+
+static uint32_t next(struct terms *t, uint32_t id, uint8_t byte)
+{
+    const struct node n = *at(t, id);
+    switch ((enum kind)n.kind) {
+    case SET:      return has(t->set[n.a], byte) ? TERM_EMPTY : TERM_NONE;
+    case ONE_OF:   return next_one_of(t, n, byte);
+    case CAT: {
+        const uint32_t head = term_cat(t, next(t, n.a, byte), n.b);
+        return at(t, n.a)->flags & MAY_END ? term_alt(t, head, next(t, n.b, byte)) : head;
+    }
+    case ALT:      return next_alt(t, id, byte);
+    case AND:      return next_and(t, id, byte);
+    case NOT:      return term_not(t, next(t, n.a, byte));
+    case REPEAT:   return next_repeat(t, n, byte);
+    case UNTIL:    return next_until(t, n, byte);
+    case MULTIPLE: return next_multiple(t, n, byte);
+    case STRING:   return next_string(t, n, byte);
+    case LIVE:     return term_live(t, next(t, n.a, byte));
+    case LAZY:     return next(t, body(t, id), byte);
+    case NONE: case EMPTY: case TAKER: break;
+    }
+    return TERM_NONE;
+}
+
+/* --- Classes of bytes, rows, searches --- */
+
+static void cut_set(const uint64_t set[4], uint64_t cut[4])
+{
+    for (int b = 1; b < 256; b++)
+        if (has(set, b) != has(set, b - 1))
+            put(cut, b);
+}
+
+static void cut_between(uint64_t cut[4], int lo, int hi)
+{
+    put(cut, lo);
+    if (hi < 255)
+        put(cut, hi + 1);
+}
+
+/* Cuts out each byte of a text. */
+static void cut_each(uint64_t cut[4], const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        cut_between(cut, (uint8_t)bytes[i], (uint8_t)bytes[i]);
+}
+
+/* Marks the bytes at which the derivative may differ from that of the byte below. */
+static void cuts(struct terms *t, uint32_t id, uint64_t cut[4])
+{
+    for (; at(t, id)->kind == ALT || at(t, id)->kind == AND; id = at(t, id)->b)
+        cuts(t, at(t, id)->a, cut);
+    const struct node n = *at(t, id);
+    switch ((enum kind)n.kind) {
+    case SET:    cut_set(t->set[n.a], cut); break;
+    case ONE_OF:
+        for (uint32_t i = n.b; i < n.c; i++)
+            if (t->list[n.a].item[i].n > n.d)
+                cut_each(cut, t->list[n.a].item[i].p + n.d, 1);
+        break;
+    case CAT:
+        cuts(t, n.a, cut);
+        if (at(t, n.a)->flags & MAY_END)
+            cuts(t, n.b, cut);
+        break;
+    case NOT: case REPEAT: case LIVE: cuts(t, n.a, cut); break;
+    case UNTIL:    cut_each(cut, t->list[n.a].item[0].p, t->list[n.a].item[0].n); break;
+    case MULTIPLE: cut_each(cut, "0123456789.", 11); break;
+    case STRING:
+        if (n.c == PLAIN) {
+            cut_each(cut, "\"\\", 2);
+            put(cut, 0x20);
+            cuts(t, n.a, cut);
+        } else {
+            cut_each(cut, "\"\\/bfnrtu0123456789abcdefABCDEF", 31);
+        }
+        break;
+    case LAZY:   cuts(t, body(t, id), cut); break;
+    case TAKER:  cut_each(cut, ":", 1); break;
+    case NONE: case EMPTY: case ALT: case AND: break;
+    }
+}
+
+bool term_is_none(struct terms *t, uint32_t a)
+{
+    if (a == TERM_NONE || !(at(t, a)->flags & NEGATED) || (at(t, a)->flags & (MAY_END | FOUND_LIVE)))
+        return a == TERM_NONE;
+    if (at(t, a)->flags & FOUND_NONE)
+        return true;
+    struct found { uint32_t id; int from; } *seen = memory_alloc((N_SEARCH + 1) * sizeof *seen);
+    uint16_t *slot = memory_zeroed(8192, sizeof *slot);                 /* 1 + index in seen, by id */
+    int n = 0, live = -1;
+    seen[n++] = (struct found){a, -1};
+    slot[a * 2654435761u >> 19] = 1;
+    for (int i = 0; i < n && live < 0; i++) {
+        uint64_t cut[4] = {1};
+        cuts(t, seen[i].id, cut);
+        for (int b = 0; b < 256 && live < 0; b++) {
+            if (!has(cut, b))
+                continue;
+            const uint32_t id = next(t, seen[i].id, (uint8_t)b);
+            if (id == TERM_NONE || at(t, id)->flags & FOUND_NONE)
+                continue;
+            if (!(at(t, id)->flags & NEGATED) || at(t, id)->flags & (MAY_END | FOUND_LIVE) || n == N_SEARCH || t->full) {
+                live = i;
+                break;
+            }
+            uint32_t k = id * 2654435761u >> 19;
+            while (slot[k] && seen[slot[k] - 1].id != id)
+                k = (k + 1) & 8191;
+            if (!slot[k]) {
+                seen[n] = (struct found){id, i};
+                slot[k] = (uint16_t)++n;
+            }
+        }
+    }
+    for (int i = live; i >= 0; i = seen[i].from)
+        at(t, seen[i].id)->flags |= FOUND_LIVE;
+    for (int i = 0; i < n && live < 0; i++)
+        at(t, seen[i].id)->flags |= FOUND_NONE;
+    free(slot);
+    free(seen);
+    return live < 0;
+}
+
+bool term_matches(struct terms *t, uint32_t a, struct text bytes)
+{
+    for (size_t i = 0; i < bytes.n && a; i++)
+        a = next(t, a, (uint8_t)bytes.p[i]);
+    return at(t, a)->flags & MAY_END;
+}
+
+/* Fills the row of a term, from one derivative for each class of bytes. */
+static uint32_t fill_row(struct terms *t, uint32_t id)
+{
+    uint32_t row[256];
+    uint64_t cut[4] = {1};
+    cuts(t, id, cut);
+    for (int b = 0; b < 256; b++)
+        row[b] = has(cut, b) ? next(t, id, (uint8_t)b) : row[b - 1];
+    if (t->full)
+        return 0;
+    if (t->n_row == N_ROWS) {
+        for (int i = 0; i < t->n; i++)
+            t->node[i].row = 0;
+        t->n_row = 0;
+    }
+    t->row = memory_grow(t->row, t->n_row, &t->cap_row, sizeof *t->row);
+    memcpy(t->row[t->n_row++], row, sizeof row);
+    return at(t, id)->row = (uint32_t)t->n_row;
+}
+
+static uint32_t next_taken(struct terms *t, uint32_t id, struct text key)
+{
+    const struct node n = *at(t, id);
+    switch ((enum kind)n.kind) {
+    case TAKER: return t->hooks.take(t->hooks.arg, n.a, n.b, key);
+    case CAT:   return term_cat(t, next_taken(t, n.a, key), n.b);
+    case ALT:   return term_alt(t, next_taken(t, n.a, key), next_taken(t, n.b, key));
+    default:    return next(t, id, ':');
+    }
+}
+
+uint32_t term_next(struct terms *t, uint32_t a, uint8_t byte, struct text key)
+{
+    if (at(t, a)->flags & TAKES)
+        return byte == ':' ? next_taken(t, a, key) : next(t, a, byte);
+    if (!(at(t, a)->flags & VISITED)) {             /* most places of a text are passed once, which a row is too dear for */
+        at(t, a)->flags |= VISITED;
+        return next(t, a, byte);
+    }
+    const uint32_t row = at(t, a)->row ? at(t, a)->row : fill_row(t, a);
+    return row ? t->row[row - 1][byte] : TERM_NONE;
+}
+
+bool term_may_end(const struct terms *t, uint32_t a) { return at(t, a)->flags & MAY_END; }
+bool term_begins_key(const struct terms *t, uint32_t a) { return at(t, a)->flags & KEY_BEGINS; }
+bool term_in_key(const struct terms *t, uint32_t a) { return at(t, a)->flags & IN_KEY; }
+
+int term_free_chars(const struct terms *t, uint32_t a, bool *key)
+{
+    if (at(t, a)->kind == CAT)
+        a = at(t, a)->a;
+    const struct node *n = at(t, a), *r = at(t, n->a);
+    if (n->kind != STRING || n->c != PLAIN || r->kind != REPEAT || r->a != t->any_char)
+        return 0;
+    *key = n->b & IS_KEY;
+    return (int32_t)r->c == TERM_INFINITE || r->c > TERM_MANY ? TERM_MANY : (int)r->c;
+}
+
+uint32_t term_string_class(struct terms *t, uint32_t a, uint8_t *closer)
+{
+    if (at(t, a)->kind == CAT)
+        a = at(t, a)->a;
+    const struct node n = *at(t, a);
+    if (n.kind == UNTIL && n.b == 0) {
+        *closer = (uint8_t)t->list[n.a].item[0].p[0];
+        return a;
+    }
+    *closer = '"';
+    if (n.kind != STRING || (n.b & IS_KEY))
+        return 0;
+    const struct node r = *at(t, n.a);
+    if (r.kind != REPEAT || r.a != t->any_char)
+        return a;
+    return string(t, term_repeat(t, t->any_char, 0, (int32_t)r.c >= 256 ? TERM_INFINITE : (int32_t)r.c), 0, n.c, n.d);
+}

@@ -1,0 +1,62 @@
+#include "image/decode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { WHITE = 255, ORIENTATION_TAG = 0x0112 };
+
+bool decode_room(struct image *im, uint32_t w, uint32_t h, int channels, struct err *e)
+{
+    const uint64_t longer = w > h ? w : h, shorter = w > h ? h : w;
+    if (!shorter)
+        return err_set(e, "is a picture without pixels");
+    if (longer > shorter * IMAGE_MAX_RATIO)
+        return err_set(e, "has %u x %u pixels; one side may be at most %d times the other", w, h, IMAGE_MAX_RATIO);
+    if (longer * shorter > IMAGE_MAX_PIXELS)
+        return err_set(e, "has %u x %u pixels; at most %d million are read", w, h, IMAGE_MAX_PIXELS / 1000000);
+    const size_t bytes = (size_t)(longer * shorter) * (size_t)channels;
+    *im = (struct image){.w = (int)w, .h = (int)h, .rgb = calloc(bytes, 1), .plain = true};
+    return im->rgb || err_set(e, "has %u x %u pixels, for which there is too little memory", w, h);
+}
+
+/* The nearest integer to (s a + 255 (255 - a)) / 255, in place: a pixel is written before or where it is read. */
+void decode_flatten(struct image *im)
+{
+    const size_t n = (size_t)im->w * (size_t)im->h;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t a = im->rgb[4 * i + 3];
+        for (size_t c = 0; c < 3; c++)
+            im->rgb[3 * i + c] = (uint8_t)((im->rgb[4 * i + c] * a + WHITE * (WHITE - a) + WHITE / 2) / WHITE);
+    }
+    im->plain = false;
+    uint8_t *less = realloc(im->rgb, 3 * n);
+    im->rgb = less ? less : im->rgb;
+}
+
+static uint32_t number_at(const uint8_t *p, int bytes, bool little)
+{
+    uint32_t x = 0;
+    for (int i = 0; i < bytes; i++)
+        x = x << 8 | p[little ? bytes - 1 - i : i];
+    return x;
+}
+
+/* The first directory is a count and entries of 12 bytes: tag, type (3: 16 bits), count, value. */
+int decode_orientation(const uint8_t *exif, size_t n)
+{
+    const bool little = n >= 8 && !memcmp(exif, "II*\0", 4);
+    if (n < 8 || (!little && memcmp(exif, "MM\0*", 4)))
+        return 0;
+    const size_t at = number_at(exif + 4, 4, little);
+    if (at > n - 2)
+        return 0;
+    const size_t count = number_at(exif + at, 2, little);
+    for (size_t i = 0, p = at + 2; i < count && p + 12 <= n; i++, p += 12)
+        if (number_at(exif + p, 2, little) == ORIENTATION_TAG && number_at(exif + p + 2, 2, little) == 3) {
+            const uint32_t value = number_at(exif + p + 8, 2, little);
+            return value <= 8 ? (int)value : 0;
+        }
+    return 0;
+}

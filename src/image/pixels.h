@@ -1,0 +1,23 @@
+/* The pixels of a picture, which image.h reads from files. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+enum {
+    IMAGE_MAX_PIXELS = 178956970,       /* of a decoded picture */
+    IMAGE_MAX_RATIO = 200,              /* of the longer side to the shorter one */
+};
+
+/* image_free() frees it; valid as {0}. */
+struct image {
+    int w, h;
+    uint8_t *rgb;                       /* [h, w, 3] */
+    bool plain;                         /* every reader of PNG and JPEG sees the same in the file: not turned, laid over white or cut to 8 bits */
+};
+
+/* Appends the picture as a PNG file. */
+bool image_write_png(const struct image *im, struct buf *out, struct err *e);

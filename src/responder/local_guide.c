@@ -1,0 +1,150 @@
+/* The guide of an answer: the form that a request wants, or its tools, compiled; for the engine of another q35chat as JSON, which it compiles. */
+#include "guide/form.h"
+#include "guide/guide.h"
+
+#include <string.h>
+
+#include "responder/local_state.h"
+#include "text/pyjson.h"
+
+/* ---- what is wanted */
+
+/* How the answer is guided.  False: it is not. */
+static bool kind_of(const struct request *q, enum guide_kind *kind)
+{
+    const bool calls = q->n_tools && !q->no_calls, any = q->form.kind == FORM_ANY;
+    *kind = q->form.kind == FORM_CALLS ? GUIDE_CALLS : !any ? (calls ? GUIDE_EITHER : GUIDE_TEXT) : q->form.one_call ? GUIDE_TALK_ONCE : GUIDE_TALK;
+    return !any || (calls && !q->free_calls);
+}
+
+static void add_texts(struct buf *out, const char *key, const struct text *list, int n)
+{
+    buf_addf(out, ", \"%s\": [", key);
+    for (int i = 0; i < n; i++) {
+        buf_adds(out, i ? ", " : "");
+        pyjson_quote(list[i], out);
+    }
+    buf_addc(out, ']');
+}
+
+/* Appends all that the guide depends on, as JSON (docs/serve.md, "Between two q35chats"). */
+static void add_wish(struct buf *out, const struct request *q)
+{
+    static const char *const kinds[] = {
+#define FORM_KIND(kind, name) [kind] = name,
+#include "config/form_kinds.def"
+    };
+    const struct form *f = &q->form;
+    buf_addf(out, "{\"kind\": \"%s\", \"loose\": %s, \"one_call\": %s, \"text\": ", kinds[f->kind], f->loose ? "true" : "false",
+             f->one_call ? "true" : "false");
+    pyjson_quote(f->text.p ? f->text : text_of(""), out);
+    add_texts(out, "choices", f->choices, f->n_choices);
+    add_texts(out, "allowed", q->allowed, q->n_allowed);
+    buf_adds(out, ", \"tools\": [");
+    for (int i = 0; i < (q->no_calls ? 0 : q->n_tools); i++) {
+        buf_adds(out, i ? ", " : "");
+        buf_add(out, q->tools[i].p, q->tools[i].n);
+    }
+    buf_adds(out, "]}");
+}
+
+/* ---- compiled here */
+
+/* Compiles form and calls.  Appends a line for each tool whose arguments are not guided. */
+static struct grammar *grammar_of_request(const struct request *q, enum guide_kind kind, struct buf *notes, struct err *e)
+{
+    struct buf tools = {0};
+    buf_addc(&tools, '[');
+    for (int i = 0; i < q->n_tools; i++) {
+        buf_adds(&tools, i ? ", " : "");
+        buf_add(&tools, q->tools[i].p, q->tools[i].n);
+    }
+    buf_addc(&tools, ']');
+    struct grammar_calls calls = {.tools = {tools.data, tools.len}, .allowed = q->allowed, .n_allowed = q->n_allowed, .notes = notes,
+                                  .several = kind != GUIDE_TALK && kind != GUIDE_TALK_ONCE && !q->form.one_call};
+    if (kind == GUIDE_CALLS && q->form.text.n) {
+        calls.allowed = &q->form.text;
+        calls.n_allowed = 1;
+    }
+    const bool form = kind == GUIDE_TEXT || kind == GUIDE_EITHER;
+    struct grammar *g = form ? form_grammar(&q->form, e) : grammar_of_calls(&calls, e);
+    if (g && kind == GUIDE_EITHER && !grammar_or_calls(g, &calls, e)) {
+        grammar_release(g);
+        g = NULL;
+    }
+    buf_free(&tools);
+    return g;
+}
+
+static void tell_notes(const struct local *owner, struct buf *notes)
+{
+    for (char *line = notes->len ? notes->data : NULL, *end; line && (end = strchr(line, '\n')); line = end + 1) {
+        *end = 0;
+        responder_tell(&owner->base, &(struct news){.kind = NEWS_NOTE, .text = text_of(line)});
+    }
+}
+
+/* Compiles the request's guide.  What was compiled lately is kept in `made`, since the answers of a conversation have the same tools. */
+static struct guide *guide_of_request(struct local *owner, const struct request *q, enum guide_kind kind, struct err *e)
+{
+    struct buf key = {0}, notes = {0};
+    add_wish(&key, q);
+    for (int i = 0; i < LOCAL_GUIDES; i++) {
+        const struct made_guide *m = &owner->made[i];
+        if (m->guide && m->kind == kind && m->key.len == key.len && !memcmp(m->key.data, key.data, key.len)) {
+            buf_free(&key);
+            return guide_retain(m->guide);
+        }
+    }
+    struct grammar *g = grammar_of_request(q, kind, &notes, e);
+    if (!g) {
+        buf_free(&key);
+        buf_free(&notes);
+        return NULL;
+    }
+    if (!owner->vocabulary)
+        owner->vocabulary = guide_vocabulary_of(owner->tok);
+    struct made_guide *m = &owner->made[owner->next_made++ % LOCAL_GUIDES];
+    guide_release(m->guide);
+    buf_free(&m->key);
+    *m = (struct made_guide){key, kind, guide_new(g, owner->vocabulary, kind)};
+    grammar_release(g);
+    tell_notes(owner, &notes);
+    buf_free(&notes);
+    return guide_retain(m->guide);
+}
+
+/* ---- a request */
+
+bool local_take_form(struct local *l, const struct request *q, struct err *e)
+{
+    enum guide_kind kind;
+    struct local *owner = l->host ? l->host : l;        /* of the tokenizer */
+    const bool guided = kind_of(q, &kind), near = l->source->ops->guides, talks = kind == GUIDE_TALK || kind == GUIDE_TALK_ONCE;
+    struct err why = {0};
+    guide_release(l->sampling.guide);
+    l->sampling.guide = NULL;
+    l->sampling.guide_rests = q->thinking;
+    buf_reset(&l->source->wish);
+    if (guided && !near)
+        add_wish(&l->source->wish, q);
+    if (!guided || !near)
+        return true;
+    l->sampling.guide = guide_of_request(owner, q, kind, &why);
+    if (l->sampling.guide)
+        return true;
+    if (!talks)
+        return err_set(e, "%s", why.msg);
+    responder_tell(&owner->base, &(struct news){.kind = NEWS_NOTE, .text = text_of(why.msg)});
+    return true;
+}
+
+void local_free_guide(struct local *l)
+{
+    guide_release(l->sampling.guide);
+    for (int i = 0; i < LOCAL_GUIDES; i++) {
+        guide_release(l->made[i].guide);
+        buf_free(&l->made[i].key);
+    }
+    guide_vocabulary_release(l->vocabulary);
+}

@@ -1,0 +1,304 @@
+#include "responder/local_pictures.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+enum { MOST_BYTES = 64 << 20 };         /* of pixels that are kept although no prompt has them */
+
+/* A picture as the tower gets it, or on its way there. */
+struct view {
+    struct fingerprint file;
+    enum { VIEW_WAITS, VIEW_WORKS, VIEW_THERE, VIEW_FAILED } state;
+    struct buf name, bytes;             /* of the file, until it is decoded */
+    struct picture picture;             /* without its place */
+    struct pixels *pixels;
+    struct err why;
+    uint64_t used;
+    int refs;                           /* prompts that have it, and the list of views */
+};
+
+/* ---- decoding ---- */
+
+static bool look(struct view *to, const struct image_limits *limits)
+{
+    struct image im = {0};
+    const char *name = to->name.len ? to->name.data : "the picture";
+    const bool ok = image_decode(&im, buf_str(&to->bytes), to->bytes.len, name, &to->why) && image_fit(&im, limits, &to->why);
+    if (ok) {
+        const struct image_grid g = image_grid(&im);
+        to->picture = (struct picture){.n = g.tokens, .h = g.h / 2, .w = g.w / 2, .hash = image_hash(&im)};
+        to->pixels = pixels_new(im.rgb, im.h, im.w);
+    }
+    image_free(&im);
+    return ok;
+}
+
+static size_t bytes_of(const struct view *v)
+{
+    return v->pixels ? (size_t)v->pixels->h * (size_t)v->pixels->w * 3 : 0;
+}
+
+/* Decodes the picture that waits longest; the lock is released meanwhile. */
+static int64_t decode_next(void *arg)
+{
+    struct views *v = arg;
+    struct view *next = NULL;
+    for (int i = 0; i < v->n; i++)
+        if (v->all[i]->state == VIEW_WAITS && (!next || v->all[i]->used < next->used))
+            next = v->all[i];
+    if (!next)
+        return WORKER_IDLE;
+    next->state = VIEW_WORKS;
+    worker_unlock(&v->worker);
+    const bool ok = look(next, &v->limits);
+    worker_lock(&v->worker);
+    next->state = ok ? VIEW_THERE : VIEW_FAILED;
+    v->bytes += bytes_of(next);
+    buf_free(&next->bytes);
+    buf_free(&next->name);
+    eventfd_write(v->fd, 1);
+    return WORKER_AGAIN;
+}
+
+bool views_open(struct views *v, struct image_limits limits, struct err *e)
+{
+    *v = (struct views){.limits = limits, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    if (v->fd >= 0 && worker_start(&v->worker, 1, decode_next, v))
+        return true;
+    err_set(e, "no thread for the decoding of pictures: %s", strerror(errno));
+    if (v->fd >= 0)
+        close(v->fd);
+    *v = (struct views){0};
+    return false;
+}
+
+bool views_changed(struct views *v)
+{
+    eventfd_t n;
+    return v->worker.step && !eventfd_read(v->fd, &n);
+}
+
+void views_notice(struct views *v)
+{
+    eventfd_write(v->fd, 1);
+}
+
+/* ---- what is kept ---- */
+
+static void release(struct view *one)
+{
+    if (!one || --one->refs)
+        return;
+    pixels_release(one->pixels);
+    buf_free(&one->name);
+    buf_free(&one->bytes);
+    free(one);
+}
+
+static void drop(struct views *v, int i)
+{
+    v->bytes -= bytes_of(v->all[i]);
+    release(v->all[i]);
+    v->all[i] = v->all[--v->n];
+}
+
+/* Drops views that no prompt has: those that failed, and the least recently used ones while there are too many bytes. */
+static void trim(struct views *v)
+{
+    for (int i = v->n - 1; i >= 0; i--)
+        if (v->all[i]->refs == 1 && (v->all[i]->state == VIEW_FAILED || v->all[i]->state == VIEW_WAITS))
+            drop(v, i);
+    for (bool more = true; v->bytes > MOST_BYTES && more;) {
+        int oldest = -1;
+        for (int i = 0; i < v->n; i++)
+            if (v->all[i]->refs == 1 && v->all[i]->state == VIEW_THERE && (oldest < 0 || v->all[i]->used < v->all[oldest]->used))
+                oldest = i;
+        if ((more = oldest >= 0))
+            drop(v, oldest);
+    }
+}
+
+/* Returns the view of a file, which waits for the thread if it is new. */
+static struct view *view_of(struct views *v, const struct media *m, struct fingerprint file)
+{
+    for (int i = 0; i < v->n; i++)
+        if (v->all[i]->file.low == file.low && v->all[i]->file.high == file.high)
+            return v->all[i];
+    struct view *one = memory_zeroed(1, sizeof *one);
+    *one = (struct view){.file = file, .refs = 1, .used = ++v->clock};
+    buf_add(&one->name, m->name.p ? m->name.p : "", m->name.n);
+    buf_add(&one->bytes, m->bytes.p, m->bytes.n);
+    v->all = memory_grow(v->all, v->n, &v->cap, sizeof(struct view *));
+    return v->all[v->n++] = one;
+}
+
+void views_close(struct views *v)
+{
+    if (!v->worker.step) {
+        *v = (struct views){0};
+        return;
+    }
+    worker_stop(&v->worker);
+    while (v->n)
+        drop(v, 0);
+    close(v->fd);
+    free(v->all);
+    *v = (struct views){0};
+}
+
+/* ---- the pictures of a prompt ---- */
+
+static void lock(struct views *v)
+{
+    if (v->worker.step)
+        worker_lock(&v->worker);
+}
+
+static void unlock(struct views *v)
+{
+    if (v->worker.step)
+        worker_unlock(&v->worker);
+}
+
+/* Releases them; the lock is held. */
+static void forget(struct sights *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        pixels_release(s->pixels[i]);
+        release(s->views[i]);
+    }
+    s->n = 0;
+}
+
+static int tokens_of(const struct image_limits *limits, const struct media *m)
+{
+    int h, w;
+    return image_target(m->h, m->w, limits, &h, &w, NULL) ? h / IMAGE_FACTOR * (w / IMAGE_FACTOR) : 1;
+}
+
+static void add(struct sights *s, struct views *v, const struct media *m)
+{
+    struct view *one = NULL;
+    int caps[2] = {s->cap, s->cap};
+    if (v->worker.step) {
+        struct fingerprinter *f = fingerprint_begin();
+        fingerprint_add(f, m->bytes.p, m->bytes.n);
+        one = view_of(v, m, fingerprint_end(f));
+        one->refs++;
+        one->used = ++v->clock;
+    }
+    s->pictures = memory_grow(s->pictures, s->n, &caps[0], sizeof *s->pictures);
+    s->pixels = memory_grow(s->pixels, s->n, &caps[1], sizeof(struct pixels *));
+    s->views = memory_grow(s->views, s->n, &s->cap, sizeof(struct view *));
+    s->pictures[s->n] = (struct picture){.n = tokens_of(&v->limits, m)};
+    s->pixels[s->n] = NULL;
+    s->views[s->n++] = one;
+}
+
+bool sights_take(struct sights *s, struct views *v, const struct message *messages, int n, struct err *e)
+{
+    bool ok = true;
+    if (!v->limits.max_pixels)          /* no message has a picture: the model could not see it */
+        return true;
+    lock(v);
+    struct sights before = *s;          /* views of both stay */
+    *s = (struct sights){0};
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < messages[i].n_media && ok; k++)
+            if ((ok = messages[i].pictures || err_set(e, "a picture of the conversation is not there")))
+                add(s, v, &messages[i].pictures[k]);
+    forget(&before);
+    trim(v);
+    if (v->worker.step)
+        worker_wake(&v->worker);
+    unlock(v);
+    free(before.views);
+    free(before.pictures);
+    free(before.pixels);
+    return ok;
+}
+
+enum sights_state sights_update(struct sights *s, struct views *v, struct err *e)
+{
+    enum sights_state state = SIGHTS_THERE;
+    if (!s->n || !v->worker.step)
+        return state;
+    worker_lock(&v->worker);
+    for (int i = 0; i < s->n && state != SIGHTS_FAILED; i++) {
+        const struct view *one = s->views[i];
+        if (one->state == VIEW_THERE && !s->pixels[i]) {
+            s->pictures[i] = one->picture;
+            s->pixels[i] = pixels_retain(one->pixels);
+        } else if (one->state == VIEW_FAILED) {
+            err_set(e, "%s", one->why.msg);
+            state = SIGHTS_FAILED;
+        } else if (one->state != VIEW_THERE) {
+            state = SIGHTS_AWAITED;
+        }
+    }
+    worker_unlock(&v->worker);
+    return state;
+}
+
+void sights_free(struct sights *s, struct views *v)
+{
+    lock(v);
+    forget(s);
+    trim(v);
+    unlock(v);
+    free(s->views);
+    free(s->pictures);
+    free(s->pixels);
+    *s = (struct sights){0};
+}
+
+int sights_measure(const struct image_limits *limits, const struct message *messages, int n)
+{
+    int extra = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < messages[i].n_media && messages[i].pictures; k++)
+            extra += tokens_of(limits, &messages[i].pictures[k]) - 1;
+    return extra;
+}
+
+int sights_extra(const struct sights *s, const int32_t *ids, int n, int32_t pad)
+{
+    int extra = 0, k = 0;
+    for (int i = 0; i < n && k < s->n; i++)
+        if (ids[i] == pad)
+            extra += s->pictures[k++].n - 1;
+    return extra;
+}
+
+bool sights_place(const struct sights *s, const struct ids *ids, int32_t pad, bool head, struct placed *out, struct err *e)
+{
+    int k = 0, n_pads = 0;
+    *out = (struct placed){.pictures = memory_zeroed((size_t)s->n + 1, sizeof *out->pictures)};
+    for (int i = 0; i < ids->n; i++) {
+        const bool picture = ids->data[i] == pad && s->n;
+        n_pads += picture;
+        if (!picture || k == s->n) {
+            ids_add(&out->ids, ids->data[i]);
+            continue;
+        }
+        out->pictures[k] = s->pictures[k];
+        out->pictures[k].first = out->ids.n;
+        for (int j = 0; j < s->pictures[k].n; j++)
+            ids_add(&out->ids, pad);
+        k++;
+    }
+    out->spans = (struct spans){.ids = out->ids.data, .n = out->ids.n, .pictures = out->pictures, .n_pictures = k, .pixels = s->pixels};
+    return n_pads == s->n || (head && n_pads < s->n) || err_set(e, "the prompt has %d places for %d pictures", n_pads, s->n);
+}
+
+void placed_free(struct placed *p)
+{
+    ids_free(&p->ids);
+    free(p->pictures);
+    *p = (struct placed){0};
+}

@@ -1,0 +1,220 @@
+/* `debug logits`, `draft` and `generate` with "images": pictures from their files to logits, positions, drafts and greedy ids of the reference
+ * (tests/data/vision/README.md).  Bound: 2e-3 on every logit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "debug/debug.h"
+#include "model/config.h"
+#include "model/safetensors.h"
+
+static const char dir[] = "tests/data/vision/v0";
+static const char *const files[] = {"palette.png", "gray.png", "exif6.jpg", "wide.png", "photo.jpg"};
+static const double bound = 2e-3;
+enum { N_PROMPTS = 5, N_GREEDY = 12, N_DRAFTS = 3 };
+
+static struct safetensors expected;
+static int32_t pad;
+
+static const void *want(const char *what, int i, int *n)
+{
+    char name[64];
+    snprintf(name, sizeof name, "prompt%d.%s", i, what);
+    const struct tensor *t = safetensors_find(&expected, name);
+    assert_non_null(t);
+    *n = 1;
+    for (int k = 0; k < t->n_dims; k++)
+        *n *= (int)t->shape[k];
+    return safetensors_data(&expected, t);
+}
+
+/* Writes prompt i as a line.  brief: with one pad for each picture. */
+static void put_line(FILE *in, int i, bool brief, const char *rest)
+{
+    int n, n_images;
+    const int32_t *ids = want("ids", i, &n), *images = want("images", i, &n_images);
+    fprintf(in, "{\"ids\": [%d", ids[0]);
+    for (int k = 1; k < n; k++)
+        if (!brief || ids[k] != pad || ids[k - 1] != pad)
+            fprintf(in, ", %d", ids[k]);
+    fprintf(in, "], \"images\": [");
+    for (int k = 0; k < n_images; k++)
+        fprintf(in, "%s\"tests/data/pictures/%s\"", k ? ", " : "", files[images[k]]);
+    fprintf(in, "]%s}\n", rest);
+}
+
+/* Runs the command on the lines of `in`; returns its answers as a JSON array. */
+static json_t *answers(int (*command)(const struct debug_options *o, FILE *in, FILE *out), const struct debug_options *o, FILE *in, int status)
+{
+    FILE *out = tmpfile();
+    char line[4096];
+    json_t *all = json_array();
+    rewind(in);
+    assert_int_equal(command(o, in, out), status);
+    rewind(out);
+    while (fgets(line, sizeof line, out))
+        json_array_append_new(all, json_loads(line, 0, NULL));
+    fclose(out);
+    fclose(in);
+    return all;
+}
+
+static void check_list(const json_t *list, const int32_t *ids, int n)
+{
+    assert_int_equal(json_array_size(list), n);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(json_integer_value(json_array_get(list, (size_t)i)), ids[i]);
+}
+
+static void check_tensors(const char *path, int i)
+{
+    struct safetensors got;
+    struct err e = {0};
+    char name[32];
+    int n, n_images, n_positions;
+    const float *logits = want("logits", i, &n);
+    const int32_t *positions = want("positions", i, &n_positions);
+    want("images", i, &n_images);
+    if (!safetensors_open(&got, path, &e))
+        fail_msg("%s", e.msg);
+    snprintf(name, sizeof name, "logits.%d", i);
+    const struct tensor *t = safetensors_find(&got, name);
+    assert_non_null(t);
+    assert_int_equal(t->shape[0] * t->shape[1], n);
+    const float *x = safetensors_data(&got, t);
+    for (int k = 0; k < n; k++)
+        if (!(fabs((double)x[k] - (double)logits[k]) <= bound))
+            fail_msg("prompt %d, logit %d is %g, expected %g", i, k, (double)x[k], (double)logits[k]);
+    snprintf(name, sizeof name, "positions.%d", i);
+    t = safetensors_find(&got, name);
+    assert_int_equal(!!t, n_images > 0);
+    if (t)
+        assert_memory_equal(safetensors_data(&got, t), positions, (size_t)n_positions * sizeof *positions);
+    safetensors_close(&got);
+}
+
+static void test_pictures_debug__logits_and_positions_from_files(void **state)
+{
+    (void)state;
+    static const struct { bool brief, step; int chunk, rows; } ways[] = {{0}, {.brief = true}, {.chunk = 1}, {.brief = true, .chunk = 7},
+                                                                         {.step = true}, {.brief = true, .step = true, .rows = 5, .chunk = 3}};
+    char path[] = "/tmp/q35-logits-XXXXXX";
+    close(mkstemp(path));
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        FILE *in = tmpfile();
+        for (int i = 0; i < N_PROMPTS; i++)
+            put_line(in, i, ways[w].brief, "");
+        json_decref(answers(debug_logits, &(struct debug_options){.model_dir = dir, .backend = "cpu", .kv = "f32", .out_file = path, .n_threads = 2,
+                                                                  .chunk = ways[w].chunk, .step = ways[w].step, .rows = ways[w].rows}, in, 0));
+        for (int i = 0; i < N_PROMPTS; i++)
+            check_tensors(path, i);
+    }
+    unlink(path);
+}
+
+static void test_pictures_debug__drafts_are_those_of_the_reference(void **state)
+{
+    (void)state;
+    FILE *in = tmpfile();
+    for (int i = 0; i < N_PROMPTS; i++)
+        put_line(in, i, true, ", \"depth\": 3");
+    json_t *all = answers(debug_draft, &(struct debug_options){.model_dir = dir, .backend = "cpu", .kv = "f32", .n_threads = 2}, in, 0);
+    for (int i = 0; i < N_PROMPTS; i++) {
+        int n;
+        const json_t *a = json_array_get(all, (size_t)i);
+        assert_int_equal(json_integer_value(json_object_get(a, "first")), *(const int32_t *)want("mtp_first", i, &n));
+        check_list(json_object_get(a, "drafts"), want("mtp_drafts", i, &n), N_DRAFTS);
+    }
+    json_decref(all);
+}
+
+static void test_pictures_debug__generated_ids_are_those_of_the_reference(void **state)
+{
+    (void)state;
+    enum { DEPTHS = 8 };
+    FILE *in = tmpfile();
+    for (int k = 0; k < N_PROMPTS * DEPTHS; k++) {
+        char rest[64];
+        snprintf(rest, sizeof rest, ", \"max_tokens\": %d, \"draft\": %d", N_GREEDY, k % DEPTHS);
+        put_line(in, k / DEPTHS, k % 2, rest);
+    }
+    json_t *all = answers(debug_generate, &(struct debug_options){.model_dir = dir, .backend = "cpu", .kv = "f32", .n_threads = 2, .n_ctx = 256,
+                                                                  .chunk = 16}, in, 0);
+    for (int k = 0; k < N_PROMPTS * DEPTHS; k++) {
+        int n;
+        check_list(json_object_get(json_array_get(all, (size_t)k), "ids"), want("greedy", k / DEPTHS, &n), N_GREEDY);
+    }
+    json_decref(all);
+}
+
+static void test_pictures_debug__lines_that_cannot_be_run_say_why(void **state)
+{
+    (void)state;
+    static const struct { const char *line, *why; } bad[] = {
+        {"{\"ids\": [1, 500], \"images\": 3, \"depth\": 0}", "\"images\" is not a list of paths"},
+        {"{\"ids\": [1], \"images\": [7], \"depth\": 0}", "images[0] is not a path"},
+        {"{\"ids\": [1], \"images\": [\"tests/data/pictures/no.png\"], \"depth\": 0}", "no.png"},
+        {"{\"ids\": [1], \"images\": [\"tests/data/pictures/palette.png\"], \"depth\": 0}", "places for 0 pictures, expected 1"},
+        {"{\"ids\": [PAD, PAD, 1], \"images\": [\"tests/data/pictures/palette.png\"], \"depth\": 0}", "2 pads among the ids, expected 1 or 4"},
+        {"{\"ids\": [PAD, 1, PAD], \"images\": [\"tests/data/pictures/palette.png\"], \"depth\": 0}", "more pictures than the 1"},
+    };
+    const int n = sizeof bad / sizeof *bad;
+    FILE *in = tmpfile();
+    for (int i = 0; i < n; i++) {
+        for (const char *s = bad[i].line; *s; s++)
+            if (!strncmp(s, "PAD", 3)) {
+                fprintf(in, "%d", pad);
+                s += 2;
+            } else
+                fputc(*s, in);
+        fputc('\n', in);
+    }
+    put_line(in, 0, true, ", \"depth\": 0");             /* what came before does it no harm */
+    json_t *all = answers(debug_draft, &(struct debug_options){.model_dir = dir, .backend = "cpu", .kv = "f32", .n_threads = 1}, in, 1);
+    for (int i = 0; i < n; i++) {
+        const char *why = json_string_value(json_object_get(json_array_get(all, (size_t)i), "error"));
+        if (!why || !strstr(why, bad[i].why))
+            fail_msg("%s: %s", bad[i].line, why ? why : "no error");
+    }
+    assert_non_null(json_object_get(json_array_get(all, (size_t)n), "first"));
+    json_decref(all);
+}
+
+static int open_expected(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct model_config c;
+    char path[128];
+    snprintf(path, sizeof path, "%s/expected.safetensors", dir);
+    if (!config_load(&c, dir, &e) || !safetensors_open(&expected, path, &e))
+        fail_msg("%s", e.msg);
+    pad = c.vision.image_id;
+    return 0;
+}
+
+static int close_expected(void **state)
+{
+    (void)state;
+    safetensors_close(&expected);
+    return 0;
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test(test_pictures_debug__##name)
+    const struct CMUnitTest tests[] = {
+        T(logits_and_positions_from_files), T(drafts_are_those_of_the_reference), T(generated_ids_are_those_of_the_reference),
+        T(lines_that_cannot_be_run_say_why),
+    };
+    return cmocka_run_group_tests(tests, open_expected, close_expected);
+}

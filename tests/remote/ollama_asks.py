@@ -1,0 +1,86 @@
+"""Requests as clients of ollama send them, to a server with the demo model; each prints what a test compares.
+
+usage: ollama_asks.py SOCKET NAME      or, with the package ollama: ollama_asks.py 127.0.0.1:PORT package KEY
+"""
+import base64
+import http.client
+import json
+import socket
+import sys
+
+SUM = [{"role": "user", "content": "What is 6*7?"}]
+CALL = [{"role": "user", "content": "What is 12*12? Use the calculator."}]
+CALCULATOR = {"type": "function", "function": {"name": "calculator", "description": "Evaluates an arithmetic expression.", "parameters": {
+    "type": "object", "properties": {"expression": {"type": "string", "description": "for example (3 + 4) * 12"}}, "required": ["expression"]}}}
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+
+
+def send(method, path, body=None):
+    c = http.client.HTTPConnection("localhost")
+    c.sock = socket.socket(socket.AF_UNIX)
+    c.sock.connect(sys.argv[1])
+    c.request(method, path, json.dumps(body) if body else None)
+    return [json.loads(x) for x in c.getresponse().read().decode().split("\n") if x]
+
+
+def chat(messages=SUM, num_predict=-1, **more):
+    body = {"model": "demo:latest", "stream": False, "think": False, "messages": messages, "keep_alive": "5m",
+            "options": {"temperature": 0, "num_predict": num_predict, "num_ctx": 4096}, **more}
+    return send("POST", "/api/chat", {k: v for k, v in body.items() if v is not None})
+
+
+def package(key):
+    from ollama import Client
+
+    def calculator(expression: str) -> str:
+        """Evaluates an arithmetic expression.
+
+        Args:
+            expression: for example (3 + 4) * 12
+        """
+    c = Client("http://" + sys.argv[1], headers={"Authorization": "Bearer " + key})
+    given = {"model": c.list().models[0].model, "think": False, "options": {"temperature": 0}}
+    whole, parts = c.chat(messages=SUM, **given), c.chat(messages=SUM, stream=True, **given)
+    call = c.chat(messages=CALL, tools=[calculator], **given).message.tool_calls[0].function
+    seen = c.chat(messages=[{"role": "user", "content": "What colour is the square?", "images": ["assets/demo/square.png"]}], **given)
+    return (given["model"], whole.message.content, "".join(p.message.content for p in parts), whole.done_reason, call.name, *call.arguments,
+            seen.message.content, *c.show(given["model"]).capabilities)
+
+
+def stream():
+    lines = chat(stream=None)
+    last = lines[-1]
+    return ("".join(x["message"]["content"] for x in lines), [x["done"] for x in lines].count(True), last["done"], last["eval_count"] > 3,
+            last["prompt_eval_duration"] > 0)
+
+
+def call():
+    called = chat(CALL, tools=[CALCULATOR])[0]["message"]["tool_calls"]
+    back = chat([*CALL, {"role": "assistant", "content": "", "tool_calls": called}, {"role": "tool", "content": "144", "tool_name": "calculator"}],
+                tools=[CALCULATOR])
+    return called[0]["function"]["arguments"], back[0]["message"]["content"]
+
+
+def picture():
+    data = base64.b64encode(open("assets/demo/square.png", "rb").read()).decode()
+    return chat([{"role": "user", "content": "What colour is the square?", "images": [data]}])[0]["message"]["content"],
+
+
+tests = {
+    "whole": lambda: [chat()[0][k] for k in ("done", "done_reason")] + [chat()[0]["message"]["content"]],
+    "stream": stream,
+    "limit": lambda: [chat(num_predict=2)[0][k] for k in ("done_reason", "eval_count")],
+    "thinking": lambda: [len(chat(think=True)[0]["message"]["thinking"]) > 5],
+    "call": call,
+    "schema": lambda: list(json.loads(chat(format=SCHEMA)[0]["message"]["content"])),
+    "json": lambda: [type(json.loads(chat(format="json", num_predict=60)[0]["message"]["content"])).__name__],
+    "picture": picture,
+    "unknown": lambda: [chat(model="llama3")[0]["error"][:20]],
+    "format": lambda: [chat(format="xml")[0]["error"]],
+    "role": lambda: [chat([*SUM, {"role": "robot", "content": "x"}])[0]["error"][:11]],
+    "tags": lambda: [send("GET", "/api/tags")[0]["models"][0]["name"]],
+    "show": lambda: send("POST", "/api/show", {"model": "demo"})[0]["capabilities"],
+    "embed": lambda: [send("POST", "/api/embed", {"model": "demo", "input": "x"})[0]["error"][:29]],
+    "package": package,
+}
+print(*tests[sys.argv[2]](*sys.argv[3:]))

@@ -1,0 +1,318 @@
+/* Patterns, choices, JSON schemas and calls of tools as automata over bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "guide/grammar.h"
+
+/* True if the grammar accepts the whole text and lets it end. */
+static bool accepts(struct grammar *g, const char *text)
+{
+    struct grammar_state s = grammar_begin(g);
+    return grammar_text(g, &s, text_of(text)) == strlen(text) && grammar_may_end(g, &s);
+}
+
+/* A pattern, then texts that match it, then texts that do not. */
+static const struct { const char *pattern, *yes[4], *no[4]; } patterns[] = {
+    {"abc", {"abc"}, {"ab", "abcd", "", "xabc"}},
+    {"^[A-Z]{2}-\\d{3,5}$", {"AB-123", "ZZ-12345"}, {"AB-12", "AB-123456", "ab-123"}},
+    {"a*(b|cd)?e+", {"e", "aaabe", "cdeee"}, {"a", "bcde"}},
+    {"[^a-c]+", {"xyz", "é€😀"}, {"xay", ""}},
+    {".", {"x", "é", "😀"}, {"\n", "", "\xC3", "xx"}},
+    {"(?!foo)[a-z]+", {"fo", "bar"}, {"foo", "food"}},
+    {"(?=.*\\d)[a-z0-9]{4,6}", {"abc1", "1abcde"}, {"abcd", "a1"}},
+    {"(a?b?){1000}", {"", "ab", "bbaab"}, {"c"}},
+    {"[a-z]{0,100000}", {"", "q"}, {"Q"}},
+    {"\\u00e9|[\\u{1F600}-\\u{1F64F}]", {"é", "😀"}, {"e", "\xF0\x9F"}},
+    {"x{,2}", {"x{,2}"}, {"xx"}},
+};
+
+static void test_pattern__accepts_what_matches_and_nothing_else(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        struct err e = {0};
+        struct grammar *g = grammar_of_pattern(text_of(patterns[i].pattern), &e);
+        if (!g)
+            fail_msg("%s", e.msg);
+        for (int k = 0; k < 4; k++) {
+            if (patterns[i].yes[k] && !accepts(g, patterns[i].yes[k]))
+                fail_msg("%s refuses %s", patterns[i].pattern, patterns[i].yes[k]);
+            if (patterns[i].no[k] && accepts(g, patterns[i].no[k]))
+                fail_msg("%s accepts %s", patterns[i].pattern, patterns[i].no[k]);
+        }
+        grammar_release(g);
+    }
+}
+
+static void test_pattern__what_cannot_be_enforced_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct { const char *pattern, *word; } row[] = {
+        {"a\\b", "word boundary"},
+        {"(a)\\1", "back reference"}, {"(?<=a)b", "look-behind"}, {"\\p{L}", "Unicode property"}, {"a{200000}", "count"},
+        {"(", "not closed"}, {"a)", "not opened"}, {"[b-a]", "range"}, {"*", "nothing"},
+        {"(a(?=b))c", "look-ahead"}, {"a(?!a)a(?!b|c)b", "satisfies"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct err e = {0};
+        struct grammar *g = grammar_of_pattern(text_of(row[i].pattern), &e);
+        if (g || !strstr(e.msg, row[i].word))
+            fail_msg("%s: \"%s\" has no \"%s\"", row[i].pattern, e.msg, row[i].word);
+    }
+}
+
+static void test_choices__end_where_one_ends_and_force_what_they_share(void **state)
+{
+    (void)state;
+    const struct text choice[] = {text_of("yes, please"), text_of("yes, thanks"), text_of("no"), text_of("none")};
+    struct err e = {0};
+    struct grammar *g = grammar_of_choices(choice, 4, &e);
+    char out[32] = "";
+    assert_non_null(g);
+    assert_true(accepts(g, "no") && accepts(g, "none") && accepts(g, "yes, thanks"));
+    assert_false(accepts(g, "yes") || accepts(g, "nones") || accepts(g, ""));
+    struct grammar_state s = grammar_begin(g);
+    assert_true(grammar_byte(g, &s, 'y'));
+    assert_int_equal(grammar_forced(g, &s, out, sizeof out), 4);
+    assert_string_equal(out, "es, ");
+    const struct grammar_state before = s;
+    assert_false(grammar_byte(g, &s, 'x'));
+    assert_int_equal(s.place, before.place);
+    grammar_release(g);
+    assert_null(grammar_of_choices(choice, 0, &e));
+}
+
+/* A schema, values that it accepts, and values that it does not. */
+static const struct { const char *schema, *yes[4], *no[5]; } schemas[] = {
+    {"{\"type\": \"integer\", \"minimum\": -5, \"maximum\": 120}", {"-5", "0", "120", "7.0"}, {"-6", "121", "1.5", "01", "1e1"}},
+    {"{\"type\": \"number\", \"exclusiveMinimum\": 0.25, \"maximum\": 1}", {"0.26", "1", "0.9999"}, {"0.25", "1.01", "-1", "0"}},
+    {"{\"type\": \"integer\", \"multipleOf\": 7}", {"0", "14", "-21", "7.0"}, {"1", "15"}},
+    {"{\"type\": \"string\", \"maxLength\": 2}", {"\"\"", "\"é😀\"", "\"\\u00e9\\n\""}, {"\"abc\"", "\"\\ud800\"", "abc"}},
+    {"{\"type\": \"string\", \"pattern\": \"b\"}", {"\"abc\"", "\"\\u0062\""}, {"\"ac\""}},
+    {"{\"enum\": [1, \"a\", null, {\"x\": [true]}]}", {"1.0", "\"a\"", "null", "{\"x\": [true]}"}, {"2", "\"b\"", "true"}},
+    {"{\"type\": \"object\", \"properties\": {\"a\": {}}, \"required\": [\"a\"]}", {"{\"a\":1,\"b\": {}}", "{\"b\":1,\"a\":2}"},
+     {"{}", "{\"b\":1}", "{\"a\":1,\"a\":2}", "{\"a\":1,\"b\":1,\"b\":2}", "{\"a\":1,}"}},
+    {"{\"$ref\": \"#/$defs/t\", \"$defs\": {\"t\": {\"type\": \"array\", \"items\": {\"$ref\": \"#/$defs/t\"}, \"maxItems\": 2}}}",
+     {"[]", "[[],[[]]]"}, {"[[],[],[]]", "[1]", "[[]"}},
+    {"{\"not\": {\"type\": [\"string\", \"null\"]}}", {"1", "{}"}, {"\"a\"", "null"}},
+    {"{\"oneOf\": [{\"minimum\": 2, \"type\": \"integer\"}, {\"maximum\": 5, \"type\": \"integer\"}]}", {"1", "6"}, {"2", "5", "\"\""}},
+    {"{\"if\": {\"properties\": {\"k\": {\"const\": 1}}}, \"then\": {\"required\": [\"v\"]}, \"type\": \"object\"}",
+     {"{\"k\":2}", "{\"k\":1,\"v\":0}"}, {"{\"k\":1}", "{}"}},
+};
+
+static void test_schema__accepts_its_values_and_no_others(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+        struct err e = {0};
+        struct grammar *g = grammar_of_schema(text_of(schemas[i].schema), NULL, &e);
+        if (!g)
+            fail_msg("%s: %s", schemas[i].schema, e.msg);
+        for (int k = 0; k < 5; k++) {
+            if (k < 4 && schemas[i].yes[k] && !accepts(g, schemas[i].yes[k]))
+                fail_msg("%s refuses %s", schemas[i].schema, schemas[i].yes[k]);
+            if (schemas[i].no[k] && accepts(g, schemas[i].no[k]))
+                fail_msg("%s accepts %s", schemas[i].schema, schemas[i].no[k]);
+        }
+        grammar_release(g);
+    }
+}
+
+static void test_schema__plain_integers_have_no_point(void **state)
+{
+    (void)state;
+    static const struct { const char *schema, *text; bool plain, also; } row[] = {
+        {"{\"type\": \"integer\"}", "1", true, true}, {"{\"type\": \"integer\"}", "1.0", false, true}, {"{\"type\": \"number\"}", "1.0", true, true},
+        {"{\"type\": \"integer\", \"minimum\": 3}", "7.00", false, true}, {"{\"type\": \"integer\", \"minimum\": 3}", "7", true, true},
+        {"{\"enum\": [1, 2.5]}", "1.0", false, true}, {"{\"enum\": [1, 2.5]}", "2.5", true, true}, {"{\"const\": 1.0}", "1.0", true, true},
+        {"{\"type\": \"integer\", \"multipleOf\": 5}", "10.0", false, true},
+        {"{\"type\": \"integer\", \"not\": {\"const\": 1}}", "1", false, false},
+        {"{\"not\": {\"type\": \"integer\"}}", "4687168320.5", false, false}, {"{\"not\": {\"type\": \"integer\"}}", "468716832.5", true, true},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        for (int plain = 0; plain < 2; plain++) {
+            struct err e = {0};
+            struct grammar *g = grammar_of_schema(text_of(row[i].schema), &(struct grammar_options){.plain = plain}, &e);
+            if (!g || accepts(g, row[i].text) != (plain ? row[i].plain : row[i].also))
+                fail_msg("%s: %s %s", row[i].schema, row[i].text, e.msg);
+            grammar_release(g);
+        }
+}
+
+static void test_schema__what_cannot_be_enforced_is_refused_by_name_and_place(void **state)
+{
+    (void)state;
+    static const struct { const char *schema, *sentence; } row[] = {
+        {"{\"properties\": {\"a\": {\"type\": \"array\", \"uniqueItems\": true}}}", "#/properties/a: \"uniqueItems\" cannot be enforced"},
+        {"{\"$ref\": \"#/$defs/x\"}", "#: \"$ref\" leads to no schema of this document"},
+        {"{\"type\": \"text\"}", "#: \"type\" names a type that is not one of JSON"},
+        {"{\"type\": \"object\", \"properties\": {\"a\": {\"$ref\": \"#\"}}, \"required\": [\"a\"]}", "no text satisfies the schema"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct err e = {0};
+        assert_null(grammar_of_schema(text_of(row[i].schema), NULL, &e));
+        assert_string_equal(e.msg, row[i].sentence);
+    }
+    struct buf notes = {0};
+    struct err e = {0};
+    struct grammar *g = grammar_of_schema(text_of(row[0].schema), &(struct grammar_options){.loose = true, .notes = &notes}, &e);
+    assert_non_null(g);
+    assert_non_null(strstr(buf_str(&notes), "uniqueItems"));
+    assert_true(accepts(g, "{\"a\": [1, 1]}"));
+    assert_false(grammar_check(g, text_of("{\"a\": [1, 1]}"), &e));
+    assert_true(grammar_check(g, text_of("{\"a\": [1, 2]}"), &e));
+    grammar_release(g);
+    buf_free(&notes);
+}
+
+static void test_calls__have_known_names_and_each_parameter_once(void **state)
+{
+    (void)state;
+    static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"w\", \"parameters\": {\"type\": \"object\", \"properties\": "
+        "{\"city\": {\"type\": \"string\"}, \"n\": {\"type\": \"integer\"}}, \"required\": [\"city\"]}}}, {\"name\": \"now\"}, "
+        "{\"name\": \"any\", \"parameters\": {\"additionalProperties\": true}}, "
+        "{\"name\": \"mix\", \"parameters\": {\"properties\": {\"x\": {\"anyOf\": [{\"type\": \"string\", \"maxLength\": 3}, "
+        "{\"type\": [\"integer\", \"array\"]}]}}}}, {\"name\": \"odd\", \"parameters\": {\"properties\": {\"a\": {\"type\": \"thing\"}}}}]";
+#define CITY "<tool_call>\n<function=w>\n<parameter=city>\nA <b>\n\"</parameter>\n</parameter>\n"
+#define BEGIN "<tool_call>\n<function=w>\n<parameter=city>\n"
+#define MIX "<tool_call>\n<function=mix>\n<parameter=x>\n"
+#define CLOSE "\n</parameter>\n" END
+#define END "</function>\n</tool_call>"
+    static const struct { const char *only; bool several; const char *text; bool ok; } row[] = {
+        {NULL, true, "text", false}, {NULL, true, CITY END, true}, {NULL, true, CITY END "\n" CITY END, true},
+        {NULL, false, CITY END "\n" CITY END, false}, {NULL, true, CITY END "\n" CITY END "\n" CITY END, true},
+        {NULL, true, CITY "<parameter=n>\n7\n</parameter>\n" END, true}, {NULL, true, CITY "<parameter=n>\nx\n</parameter>\n" END, false},
+        {NULL, true, CITY "<parameter=city>\nB\n</parameter>\n" END, false}, {NULL, true, "<tool_call>\n<function=w>\n" END, false},
+        {"now", true, "<tool_call>\n<function=now>\n" END, true}, {"now", true, CITY END, false},
+        /* a string ends where the parser ends it */
+        {NULL, true, BEGIN "x</parameter>\n" END, true}, {NULL, true, BEGIN "x</parameter> y\n</parameter>\n" END, true},
+        {NULL, true, BEGIN "\n</parameter>\n" END, true}, {NULL, true, BEGIN "x\n</parameter>\n</parameter>\n" END, false},
+        {NULL, true, BEGIN "x\n<parameter=n>\n</parameter>\n" END, false}, {NULL, true, BEGIN "x <parameter=n>\n</parameter>\n" END, true},
+        {NULL, true, BEGIN "x\n</function>\n</tool_call>\n</parameter>\n" END, false},
+        {NULL, true, BEGIN "x\n</function>\ny\n</parameter>\n" END, true}, {NULL, true, BEGIN "x</parameter> \n <parameter=n>", false},
+        /* other types; a string in quotes would be one with its quotes */
+        {"mix", false, MIX "7" CLOSE, true}, {"mix", false, MIX "77.0" CLOSE, false}, {"mix", false, MIX "abc" CLOSE, true},
+        {"mix", false, MIX "abcd" CLOSE, false}, {"mix", false, MIX "\"\\u0061\"" CLOSE, false}, {"mix", false, MIX "\"a\"" CLOSE, true},
+        {"mix", false, MIX "[]" CLOSE, true}, {"mix", false, MIX "[\"abcd\"]" CLOSE, true},
+        /* tools whose arguments may be anything */
+        {"any", false, "<tool_call>\n<function=any>\n<parameter=x>\n1\n</parameter>\n" END, true},
+        {"odd", false, "<tool_call>\n<function=odd>\n<parameter=a>\n1\n</parameter>\n" END, true},
+        {"odd", false, "<tool_call>\n<function=od>", false},
+    };
+    struct buf notes = {0};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct err e = {0};
+        const struct text only = row[i].only ? text_of(row[i].only) : text_of("");
+        const struct grammar_calls calls = {.tools = text_of(tools), .allowed = &only, .n_allowed = only.n > 0, .several = row[i].several,
+                                            .notes = &notes};
+        buf_reset(&notes);
+        struct grammar *g = grammar_of_calls(&calls, &e);
+        if (!g)
+            fail_msg("%s", e.msg);
+        if (accepts(g, row[i].text) != row[i].ok)
+            fail_msg("%s %s: %s", only.p, row[i].ok ? "refuses" : "accepts", row[i].text);
+        grammar_release(g);
+    }
+    assert_non_null(strstr(buf_str(&notes), "the tool odd is called with any arguments: "));
+    buf_free(&notes);
+    struct err e = {0};
+    assert_null(grammar_of_calls(&(struct grammar_calls){.tools = text_of(tools), .allowed = &(struct text){"later", 5}, .n_allowed = 1}, &e));
+    assert_string_equal(e.msg, "there is no tool later");
+}
+
+/* All tools together have less time than one schema; those that come too late may have any arguments. */
+static void test_calls__tools_of_great_schemas_end_in_time(void **state)
+{
+    (void)state;
+    struct buf tools = {0}, notes = {0};
+    struct err e = {0};
+    for (int i = 0; i < 100; i++) {
+        buf_addf(&tools, "%s{\"name\": \"t%d\", \"parameters\": {\"properties\": {\"x\": {\"allOf\": [", i ? ", " : "[", i);
+        for (int k = 0; k < 40; k++)
+            buf_addf(&tools, "%s{\"anyOf\": [{\"minLength\": %d}, {\"maxLength\": 5%d}, {\"pattern\": \"a%d\"}]}", k ? ", " : "", k % 10,
+                     k % 7, k % 3);
+        buf_adds(&tools, "]}}}}");
+    }
+    buf_addc(&tools, ']');
+    struct grammar *g = grammar_of_calls(&(struct grammar_calls){.tools = {tools.data, tools.len}, .notes = &notes}, &e);
+    assert_non_null(g);
+    assert_non_null(strstr(buf_str(&notes), "the tool t99 is called with any arguments"));
+    assert_true(accepts(g, "<tool_call>\n<function=t99>\n<parameter=y>\n1\n</parameter>\n" END));
+    grammar_release(g);
+    buf_free(&tools);
+    buf_free(&notes);
+}
+
+static void test_calls__stand_beside_any_form(void **state)
+{
+    (void)state;
+    static const char tools[] = "[{\"name\": \"now\"}]";
+    static const struct { const char *text; bool ok; } row[] = {
+        {"{\"a\": {\"b\": 1}}", true}, {"<tool_call>\n<function=now>\n" END, true}, {"<tool_call>\n<function=now>\n" END "{}", false},
+        {"{}<tool_call>", false}, {"now", false}, {"{\"x\": 1, \"x\": 2}", false},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct err e = {0};
+        struct grammar *g = grammar_of_json();
+        assert_true(grammar_or_calls(g, &(struct grammar_calls){.tools = text_of(tools)}, &e));
+        if (accepts(g, row[i].text) != row[i].ok)
+            fail_msg("%s: %s", row[i].ok ? "refuses" : "accepts", row[i].text);
+        grammar_release(g);
+    }
+    struct err e = {0};
+    struct grammar *g = grammar_of_json();
+    assert_false(grammar_or_calls(g, &(struct grammar_calls){.tools = text_of("[]")}, &e));
+    assert_string_equal(e.msg, "there are no tools to call");
+    grammar_release(g);
+}
+
+static void test_grammar__a_long_answer_takes_little_memory(void **state)
+{
+    (void)state;
+    static const struct { const char *schema, *open, *close; } row[] = {
+        {"{\"items\": {\"type\": \"object\", \"additionalProperties\": {\"type\": \"integer\"}}}", "[{", "}]"},
+        {"{\"items\": {\"properties\": {\"a\": true}, \"patternProperties\": {\"^k\": {\"enum\": [1, 2]}}}}", "[{\"a\": {}, ", "}]"},
+    };
+    for (int i = 0; i < 2; i++) {
+        struct err e = {0};
+        struct grammar *g = grammar_of_schema(text_of(row[i].schema), NULL, &e);
+        struct grammar_state s = grammar_begin(g);
+        struct buf b = {0};
+        buf_adds(&b, row[i].open);
+        for (int k = 0; b.len < 300000; k++)
+            buf_addf(&b, k % 40 ? "\"key%d\": %d, " : "\"last\\n%d\": %d}, {", k, k % 2 + 1);
+        buf_addf(&b, "\"k\": 1%s", row[i].close);
+        for (size_t at = 0; at < b.len; at += 4) {
+            const struct text t = {b.data + at, at + 4 < b.len ? 4 : b.len - at};
+            if (grammar_text(g, &s, t) != t.n)
+                fail_msg("refused at byte %zu: %.*s", at, (int)t.n, t.p);
+            grammar_trim(g, &(struct grammar_state *){&s}, 1, i ? 5000 : GRAMMAR_TRIM);
+        }
+        assert_true(grammar_may_end(g, &s));
+        assert_in_range(grammar_bytes(g), 0, i ? 8 << 20 : 32 << 20);
+        buf_free(&b);
+        grammar_release(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pattern__accepts_what_matches_and_nothing_else),
+        cmocka_unit_test(test_pattern__what_cannot_be_enforced_is_refused_by_name),
+        cmocka_unit_test(test_schema__accepts_its_values_and_no_others),
+        cmocka_unit_test(test_schema__plain_integers_have_no_point),
+        cmocka_unit_test(test_schema__what_cannot_be_enforced_is_refused_by_name_and_place),
+        cmocka_unit_test(test_grammar__a_long_answer_takes_little_memory),
+        cmocka_unit_test(test_calls__have_known_names_and_each_parameter_once),
+        cmocka_unit_test(test_calls__stand_beside_any_form),
+        cmocka_unit_test(test_calls__tools_of_great_schemas_end_in_time),
+        cmocka_unit_test(test_choices__end_where_one_ends_and_force_what_they_share),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,99 @@
+/* `q35chat serve clients`: the lines that other programs need for the server that runs. */
+#include <string.h>
+
+#include "serve/control.h"
+#include "ui/args.h"
+#include "ui/process.h"
+
+static const struct client { const char *name, *title, *lines; } clients[] = {
+#define CLIENT(...) {__VA_ARGS__},
+#include "config/clients.def"
+};
+enum { N_CLIENTS = sizeof clients / sizeof *clients };
+
+/* Appends a text as one word of a shell. */
+static void add_word(struct buf *out, const char *s)
+{
+    if (*s && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=-") == strlen(s)) {
+        buf_adds(out, s);
+        return;
+    }
+    buf_addc(out, '\'');
+    for (; *s; s++)
+        *s == '\'' ? buf_adds(out, "'\\''") : buf_addc(out, *s);
+    buf_addc(out, '\'');
+}
+
+static void add_key(struct buf *out, const char *file)
+{
+    buf_adds(out, "\"$(cat ");
+    add_word(out, file);
+    buf_adds(out, ")\"");
+}
+
+/* Appends the lines with the server's values in place of their names. */
+static void add_lines(struct buf *out, const char *lines, const struct control_state *s)
+{
+    struct buf url = {0}, key = {0}, ctx = {0};
+    const struct { const char *name; const struct buf *value; } values[] = {
+        {"@URL@", &url}, {"@KEY@", &key}, {"@MODEL@", &s->model}, {"@CTX@", &ctx},
+    };
+    buf_addf(&url, "http://%s", buf_str(&s->address));
+    buf_addf(&ctx, "%d", s->n_ctx);
+    add_key(&key, buf_str(&s->key_file));
+    while (*lines) {
+        size_t i = 0;
+        while (i < 4 && strncmp(lines, values[i].name, strlen(values[i].name)))
+            i++;
+        if (i == 4)
+            buf_addc(out, *lines++);
+        else
+            buf_adds(out, buf_str(values[i].value)), lines += strlen(values[i].name);
+    }
+    buf_free(&url);
+    buf_free(&key);
+    buf_free(&ctx);
+}
+
+static int print(const struct control_state *s, const char *name, struct err *e)
+{
+    struct buf out = {0};
+    int n = 0;
+    for (int i = 0; i < N_CLIENTS; i++) {
+        if (name && strcmp(name, clients[i].name))
+            continue;
+        buf_adds(&out, n++ ? "\n# " : "# ");
+        add_lines(&out, clients[i].title, s);
+        buf_addc(&out, '\n');
+        add_lines(&out, clients[i].lines, s);
+    }
+    if (!n)
+        err_set(e, "there are no lines for '%s': q35chat serve clients prints all", name);
+    const int status = n ? process_print(&out, true, EXIT_ANSWERED) : process_fail(EXIT_USAGE, e->msg);
+    buf_free(&out);
+    return status;
+}
+
+int serve_clients(const struct args *a)
+{
+    struct buf path = {0};
+    struct control_state s = {{0}};
+    struct err e = {{0}};
+    int status;
+    control_socket(args_text(a, "socket"), &path);
+    const enum control_found found = control_look(path.data, &s, &e);
+    if (found == CONTROL_NONE)
+        err_set(&e, "no server runs on %s: start one with q35chat serve --listen 127.0.0.1:8000", path.data);
+    if (found != CONTROL_FOUND)
+        status = process_fail(EXIT_FAILED, e.msg);
+    else if (!s.address.len)
+        status = process_fail(EXIT_FAILED, "the server listens on its unix socket alone, which these programs do not know: start it with "
+                                           "--listen 127.0.0.1:8000");
+    else if (!s.n_ctx)
+        status = process_fail(EXIT_FAILED, "the model is loading; ask again when it is loaded");
+    else
+        status = print(&s, a->words[0], &e);
+    control_state_free(&s);
+    buf_free(&path);
+    return status;
+}
