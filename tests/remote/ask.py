@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -412,7 +413,7 @@ def comes_back():
         pass
     c.close()
     wait_for("running", 0)
-    time.sleep(2)
+    wait_for_rest()
     body = question(messages=[asked, {"role": "user", "content": "And?"}], max_tokens=1)
     usage = json.loads(ask("POST", "/v1/chat/completions", body)[1])["usage"]
     read = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
@@ -485,6 +486,18 @@ def gauge(name):
 def wait_for(name, value):
     while gauge(name) != value:
         time.sleep(0.05)
+
+
+def wait_for_rest():
+    """Until the server of a unix socket has not worked for a second: it reads ahead when it has no requests."""
+    s = connected()
+    pid = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    s.close()
+    worked, before = 0, -1
+    while worked != before:
+        time.sleep(1)
+        with open("/proc/%d/stat" % pid) as f:
+            worked, before = sum(map(int, f.read().rpartition(")")[2].split()[11:13])), worked
 
 
 def wait_for_status(program, connections, unread):
