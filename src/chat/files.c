@@ -30,7 +30,7 @@ static bool has_shelf(struct chat *c)
 bool files_shown(struct chat *c, const char *text, size_t n, struct attached *files)
 {
     enum { MOST = 4 };
-    static const char *const types[] = {"image/png: ", "image/jpeg: ", "image/webp: "};
+    static const char *const types[] = {"image/png: ", "image/jpeg: ", "image/webp: ", "image/gif: "};
     *files = (struct attached){.pdf = PDF_PICTURES, .shelf = has_shelf(c) ? c->draft.shelf : NULL, .take = shelf_take};
     struct buf path = {0};
     int n_shown = 0;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,20 +11,34 @@
 #include "option/paths.h"
 #include "session/kept.h"
 
+/* True for names of the kinds that are read: an empty file is refused as a picture by them, and else is a text. */
+static bool is_named_like_one(const char *path)
+{
+    static const char *const ends[] = {".png", ".jpg", ".jpeg", ".webp", ".gif"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof ends / sizeof *ends; i++)
+        if (!strcasecmp(dot, ends[i]))
+            return true;
+    return false;
+}
+
 bool picture_is(const char *path)
 {
     struct buf where = {0};
-    struct stat st;
+    struct stat st = {0};
     char first[IMAGE_MAGIC];
     paths_expand(&where, path);
     const int fd = open(buf_str(&where), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     const ssize_t n = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) ? pread(fd, first, sizeof first, 0) : 0;
     const enum image_kind kind = n > 0 ? image_kind(first, (size_t)n) : IMAGE_NONE;
+    const bool empty = fd >= 0 && S_ISREG(st.st_mode) && !st.st_size;
     if (fd >= 0)
         close(fd);
     buf_free(&where);
+    if (empty)
+        return is_named_like_one(path);
     /* what has no decoder is refused by name, unless it may be a text that begins like it */
-    return kind == IMAGE_PNG || kind == IMAGE_JPEG || kind == IMAGE_WEBP || (kind == IMAGE_UNREAD && memchr(first, 0, (size_t)n));
+    return kind <= IMAGE_GIF || (kind == IMAGE_UNREAD && memchr(first, 0, (size_t)n));
 }
 
 int picture_tokens(const struct entry_picture *p, const struct responder *r)

@@ -23,7 +23,7 @@ static bool is_text(int fd, const char *path, struct err *e)
     if (n < 0)
         return err_set(e, "cannot read %s: %s", path, strerror(errno));
     return !memchr(beginning, 0, (size_t)n) ||
-           err_set(e, "%s looks binary: it holds a zero byte; only text and pictures (PNG, JPEG, WebP) are attached", path);
+           err_set(e, "%s looks binary: it holds a zero byte; only text and pictures (PNG, JPEG, WebP, GIF) are attached", path);
 }
 
 bool attach_file(const char *path, size_t *bytes, struct buf *text, bool *absent, struct err *e)

@@ -1,5 +1,5 @@
-/* The decoders: each is the only user of its library.  An image is made by decode_room(), upright only after image_decode() has turned it.  False
- * with the reason as the end of a sentence; the caller frees the image either way. */
+/* The decoders: each is the only user of its library, if it has one.  An image is made by decode_room(), upright only after image_decode() has turned
+ * it.  False with the reason as the end of a sentence; the caller frees the image either way. */
 #pragma once
 
 #include <stddef.h>
@@ -17,6 +17,7 @@ struct decode {
 bool decode_png(struct decode *d, struct err *e);
 bool decode_jpeg(struct decode *d, struct err *e);
 bool decode_webp(struct decode *d, struct err *e);
+bool decode_gif(struct decode *d, struct err *e);
 
 /* Allocates pixels of `channels` bytes, 3 or 4, for a picture of that size, after checking its sides. */
 bool decode_room(struct image *im, uint32_t w, uint32_t h, int channels, struct err *e);

@@ -19,7 +19,8 @@ static const struct {
     {"JPEG", 0, 3, "\xff\xd8\xff", IMAGE_JPEG},
     {"WebP", 8, 4, "WEBP", IMAGE_WEBP},
     {"PDF", 0, 5, "%PDF-", IMAGE_PDF},
-    {"GIF", 0, 4, "GIF8", IMAGE_UNREAD},
+    {"GIF", 0, 6, "GIF87a", IMAGE_GIF},
+    {"GIF", 0, 6, "GIF89a", IMAGE_GIF},
     {"BMP", 0, 2, "BM", IMAGE_UNREAD},
     {"TIFF", 0, 4, "II*\0", IMAGE_UNREAD},
     {"TIFF", 0, 4, "MM\0*", IMAGE_UNREAD},
@@ -89,11 +90,12 @@ static bool decode(struct decode *d, struct err *e)
     if (d->n > IMAGE_MAX_BYTES)
         return err_set(e, "has %zu MiB; a picture may have at most %d MiB", d->n >> 20, IMAGE_MAX_BYTES >> 20);
     if (i < 0)
-        return err_set(e, "is no picture: it is neither PNG, JPEG nor WebP");
+        return err_set(e, "is no picture: it is neither PNG, JPEG, WebP nor GIF");
     switch (kinds[i].kind) {
     case IMAGE_PNG: return decode_png(d, e);
     case IMAGE_JPEG: return decode_jpeg(d, e);
     case IMAGE_WEBP: return decode_webp(d, e);
+    case IMAGE_GIF: return decode_gif(d, e);
     default: return err_set(e, "is a %s file, which is not read as a picture; convert it to PNG or JPEG", kinds[i].name);
     }
 }

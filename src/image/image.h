@@ -1,5 +1,5 @@
-/* Pictures: from the bytes of a file to what a vision tower gets.  PNG, JPEG and WebP are told apart by their first bytes, whatever the name; of a
- * file that moves, the first frame counts.  A picture is turned upright (EXIF), transparent parts are laid over white, and of 16-bit samples the
+/* Pictures: from the bytes of a file to what a vision tower gets.  PNG, JPEG, WebP and GIF are told apart by their first bytes, whatever the name; of
+ * a file that moves, the first frame counts.  A picture is turned upright (EXIF), transparent parts are laid over white, and of 16-bit samples the
  * upper 8 count.  No colour profile is applied.
  *
  * All bytes may be hostile.  Sizes are checked before anything is allocated, and whatever is wrong ends in one sentence.  No function here has state
@@ -36,7 +36,7 @@ struct image_grid {
     int tokens;                         /* h * w / 4 */
 };
 
-enum image_kind { IMAGE_PNG, IMAGE_JPEG, IMAGE_WEBP, IMAGE_PDF, IMAGE_UNREAD, IMAGE_NONE };     /* UNREAD: a kind that has a name but no decoder */
+enum image_kind { IMAGE_PNG, IMAGE_JPEG, IMAGE_WEBP, IMAGE_GIF, IMAGE_PDF, IMAGE_UNREAD, IMAGE_NONE };  /* UNREAD: has a name but no decoder */
 enum { IMAGE_MAGIC = 12 };              /* first bytes that show the kind */
 
 /* Returns the kind that the first bytes show. */
@@ -68,5 +68,5 @@ void image_patches(const struct image *im, float *patches);     /* [grid.h * gri
 struct fingerprint image_hash(const struct image *im);          /* of height, width and pixels: equal hashes mean equal rows of the tower */
 
 /* Decodes the file `bytes`, and replaces it by a PNG file where other programs may see something else in it (it is not plain) or cannot read it
- * (WebP).  *w and *h: pixels of the upright picture.  False with the reason. */
+ * (WebP, GIF).  *w and *h: pixels of the upright picture.  False with the reason. */
 bool image_settle(struct buf *bytes, int *w, int *h, const char *name, struct err *e);

@@ -11,6 +11,8 @@ static const char *const pngs[] = {DATA "alpha.png", DATA "gray16.png", DATA "pa
 static const char *const jpegs[] = {DATA "exif6.jpg", DATA "photo.jpg"};
 static const char *const webps[] = {DATA "still.webp", DATA "alpha.webp", DATA "moving.webp"};
 
+static const char *const gifs[] = {DATA "moving.gif"};
+
 static uint32_t crc_of(const uint8_t *p, size_t n)
 {
     uint32_t crc = ~0u;
@@ -53,7 +55,8 @@ static const char *check(const struct buf *input)
 static void try_files(const char *const *paths, uint32_t n_paths, const char *what)
 {
     static const char *const words[] = {"IHDR", "PLTE", "tRNS", "IDAT", "eXIf", "acTL", "iCCP", "\xff\xd8", "\xff\xda", "\xff\xc2", "\xff\xc4",
-                                        "\xff\xe1", "Exif", "VP8X", "VP8L", "VP8 ", "ALPH", "ANIM", "ANMF", "EXIF", "\xff\xff\xff\xff", "\x7f"};
+                                        "\xff\xe1", "Exif", "VP8X", "VP8L", "VP8 ", "ALPH", "ANIM", "ANMF", "EXIF", "\x21\xf9\4",
+                                        "\x2c", "\xff\xff\xff\xff", "\x7f"};
     struct long_run r = long_run_begin(2, 100);
     struct buf input = {0};
     while (next_input(&r)) {
@@ -90,12 +93,19 @@ static void test_fuzz_image__changed_webp_files_give_a_picture_or_a_sentence(voi
     try_files(webps, COUNT(webps), "WebP files");
 }
 
+static void test_fuzz_image__changed_gif_files_give_a_picture_or_a_sentence(void **state)
+{
+    (void)state;
+    try_files(gifs, COUNT(gifs), "GIF files");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fuzz_image__changed_png_files_give_a_picture_or_a_sentence),
         cmocka_unit_test(test_fuzz_image__changed_jpeg_files_give_a_picture_or_a_sentence),
         cmocka_unit_test(test_fuzz_image__changed_webp_files_give_a_picture_or_a_sentence),
+        cmocka_unit_test(test_fuzz_image__changed_gif_files_give_a_picture_or_a_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

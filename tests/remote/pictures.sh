@@ -25,9 +25,9 @@ is "pictures are sent with -f" "$found $(count '"type": "image_url"')" "0 2"
 is "... each as its file is" "$(sent 0 $data/page.png) $(sent 1 $data/photo.jpg)" "True True"
 has "... with the type that the bytes have" "$(last)" 'data:image/jpeg;base64,'
 has "... and --json shows what was seen" "$out" '"width":440,"height":300,"tokens":126'
-ask -f $data/exif6.jpg -f $data/moving.webp hello
-is "what other programs may see differently is sent as PNG" "$found $(count 'data:image/png;base64,')" "0 2"
-printf '{"prompt": "one", "files": ["%s"]}\n{"prompt": "none"}\n{"prompt": "bad", "files": ["%s"]}\n' $data/tiny.png "$tmp/cut.png" > "$tmp/lines"
+ask -f $data/exif6.jpg -f $data/moving.webp -f $data/moving.gif hello
+is "what other programs may see differently is sent as PNG" "$found $(count 'data:image/png;base64,')" "0 3"
+printf '{"prompt": "one", "files": ["%s"]}\n{"prompt": "none"}\n{"prompt": "bad", "files": ["%s"]}\n' $data/moving.gif "$tmp/cut.png" > "$tmp/lines"
 head -c 200 $data/page.png > "$tmp/cut.png"
 : > "$tmp/requests"
 timeout $patience "$q" --endpoint "$replay/sglang" --batch --batch-files < "$tmp/lines" > "$tmp/out" 2> "$tmp/err"
@@ -47,6 +47,15 @@ is "... and one to a file has it beside it" "$?" 0
 "$q" session rm seen > /dev/null 2>&1
 is "a deleted conversation takes it along" "$(ls "$state" | grep -c '^seen')" 0
 
+printf 'BM\0\0' > "$tmp/old.bmp"
+printf 'GIF89a\1\0' > "$tmp/cut.gif"
+: > "$tmp/zero.png"
+ask -f "$tmp/old.bmp" hello
+has "kinds of files that are not read are refused by name" "$found $err" "2 q35chat: $tmp/old.bmp is a BMP file, which is not read as a picture"
+ask -f "$tmp/cut.gif" hello
+has "... a GIF that ends too early, too" "$found $err" "2 q35chat: $tmp/cut.gif is a damaged GIF file: it ends too early"
+ask -f "$tmp/zero.png" hello
+has "... and an empty one" "$found $err" "2 q35chat: $tmp/zero.png is empty"
 ask -f "$tmp/cut.png" hello
 is "a damaged picture is refused before anything is sent" "$found" 2
 has "... in a sentence" "$err" "cut.png is a damaged PNG file: it ends too early"

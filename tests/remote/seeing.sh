@@ -17,10 +17,11 @@ begin tests/data/vision/v0 --threads 1
 plain=$(asks post /v1/chat/completions '{"messages": [{"role": "user", "content": "What?"}], "max_tokens": 4, "enable_thinking": false}' | tokens)
 is "a picture is answered, and counted" $(($(post $data/page.png | tokens) - plain)) 26
 counted=$(asks post /tokenize "$(body $data/page.png)")
+is "... a GIF likewise, by its bytes" $(($(post $data/moving.gif | tokens) - plain)) 6
 is "... also by /tokenize" "$(echo "$counted" | sed 's/.*"count": *\([0-9]*\).*/\1/')" "$(post $data/page.png | tokens)"
 is "... with as many pads" "$(echo "$counted" | tr ',' '\n' | sort | uniq -c | sort -n | tail -n 1 | awk '{print $1}')" 24
 has "a damaged one is refused" "$(post tests/data/pictures/golden.json)" "400 "
-has "... in a sentence" "$(post tests/data/pictures/golden.json)" "it is no picture: it is neither PNG, JPEG nor WebP"
+has "... in a sentence" "$(post tests/data/pictures/golden.json)" "it is no picture: it is neither PNG, JPEG, WebP nor GIF"
 has "an address of the network is not fetched" "$(post https://example.org/a.png)" "it fetches nothing from the network"
 
 # A second q35chat, which uses the model of the first.

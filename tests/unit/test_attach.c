@@ -111,7 +111,7 @@ static void test_attach__words_that_name_files_are_found(void **state)
 static void test_attach__what_is_there_and_cannot_be_sent_refuses_the_message(void **state)
 {
     static const struct { const char *message, *why; } rows[] = {
-        {"@binary", "binary looks binary: it holds a zero byte; only text and pictures (PNG, JPEG, WebP) are attached"},
+        {"@binary", "binary looks binary: it holds a zero byte; only text and pictures (PNG, JPEG, WebP, GIF) are attached"},
         {"@main.c @large", "large is 16.0 MiB; the limit is 16"},
         {"@folder", "folder is a directory"},
         {"see (@main.c) and (@nothere.c).", "cannot open nothere.c: No such file or directory"},
@@ -391,12 +391,15 @@ static void test_attach__a_damaged_picture_is_refused_in_one_sentence(void **sta
     struct attached a = {0};
     struct err e = {0};
     put("half.png", "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
-    put("moves.gif", "GIF89a\1\0\1\0\0\0\0", 13);
+    put("moves.gif", "GIF89a\1\0\1\0\0\0\0;", 14);
+    put("old.bmp", "BM\x3a\0\0\0", 6);
     (void)state;
     assert_false(attach_read(&a, "@half.png", 9, false, &e));
     assert_string_equal(e.msg, "half.png is a damaged PNG file: it ends too early");
     assert_false(attach_read(&a, "@moves.gif", 10, false, &e));
-    assert_string_equal(e.msg, "moves.gif is a GIF file, which is not read as a picture; convert it to PNG or JPEG");
+    assert_string_equal(e.msg, "moves.gif is a damaged GIF file: it ends too early");
+    assert_false(attach_read(&a, "@old.bmp", 8, false, &e));
+    assert_string_equal(e.msg, "old.bmp is a BMP file, which is not read as a picture; convert it to PNG or JPEG");
 }
 
 static void test_attach__a_model_without_a_vision_tower_gets_no_picture(void **state)

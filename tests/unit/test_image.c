@@ -82,7 +82,7 @@ static void test_image__decoded_and_resized_pictures_equal_the_reference_byte_fo
         assert_int_equal(g.tokens, number(o, "tokens"));
         image_free(&im);
     }
-    assert_int_equal(i, 9);
+    assert_int_equal(i, 10);
 }
 
 static void test_image__target_sizes_and_refusals_equal_the_reference(void **state)
@@ -229,8 +229,10 @@ static void test_image__other_kinds_of_files_are_refused_by_name(void **state)
     (void)state;
     static const struct { const char *bytes; size_t n; const char *why; } rows[] = {
         {"", 0, "x is empty"},
-        {"hello", 5, "x is no picture: it is neither PNG, JPEG nor WebP"},
-        {"GIF89a\1\0\1\0", 10, "x is a GIF file, which is not read as a picture; convert it to PNG or JPEG"},
+        {"hello", 5, "x is no picture: it is neither PNG, JPEG, WebP nor GIF"},
+        {"GIF89a\1\0\1\0", 10, "x is a damaged GIF file: it ends too early"},
+        {"GIF89a\1\0\1\0\0\0\0;1234567890", 24, "x is a damaged GIF file: it has no picture"},
+        {"BM\x3a\0\0\0", 6, "x is a BMP file, which is not read as a picture; convert it to PNG or JPEG"},
         {"\0\0\0\x18" "ftypheic", 12, "x is a HEIC file, which is not read as a picture; convert it to PNG or JPEG"},
         {"%PDF-1.7", 8, "x is a PDF file, which is not read as a picture; convert it to PNG or JPEG"},
     };

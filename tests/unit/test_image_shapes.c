@@ -185,6 +185,69 @@ static void test_image__png_of_every_type_depth_and_transparency_is_right(void *
     assert_int_equal(n, 156);
 }
 
+static uint32_t crc_of(const struct buf *b)
+{
+    uint32_t crc = ~0u;
+    for (size_t i = 0; i < b->len; i++) {
+        crc ^= (uint8_t)b->data[i];
+        for (int k = 0; k < 8; k++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+    }
+    return ~crc;
+}
+
+static void add_big(struct buf *b, uint32_t x)
+{
+    for (int i = 24; i >= 0; i -= 8)
+        buf_addc(b, (char)(x >> i));
+}
+
+/* Appends a chunk whose content begins with these numbers. */
+static void add_chunk(struct buf *out, const char *kind, const uint32_t *numbers, size_t n, const char *rest, size_t n_rest)
+{
+    struct buf body = {0};
+    buf_adds(&body, kind);
+    for (size_t i = 0; i < n; i++)
+        add_big(&body, numbers[i]);
+    buf_add(&body, rest, n_rest);
+    add_big(out, (uint32_t)body.len - 4);
+    buf_add(out, body.data, body.len);
+    add_big(out, crc_of(&body));
+    buf_free(&body);
+}
+
+/* Makes an animated PNG of 60 x 50 pixels whose first frame is sample(). */
+static void write_moving_png(struct buf *out, uint32_t n_frames)
+{
+    enum { HEADER = 33, END = 12 };
+    static const char black[] = "\x78\x9c\x63\x60\x60\x60\0\0\0\4\0\1";     /* one pixel, compressed */
+    struct buf still = {0};
+    write_png(&still, &(struct png_shape){PNG_COLOR_TYPE_RGB, 8, false, false}, 50, 60);
+    buf_add(out, still.data, HEADER);
+    add_chunk(out, "acTL", (uint32_t[]){n_frames, 0}, 2, "", 0);
+    add_chunk(out, "fcTL", (uint32_t[]){0, 60, 50, 0, 0, 1 << 16 | 10}, 6, "\0\0", 2);
+    buf_add(out, still.data + HEADER, still.len - HEADER - END);
+    for (uint32_t i = 1; i < n_frames; i++) {
+        add_chunk(out, "fcTL", (uint32_t[]){2 * i - 1, 1, 1, 0, 0, 1 << 16 | 10}, 6, "\0\0", 2);
+        add_chunk(out, "fdAT", (uint32_t[]){2 * i}, 1, black, sizeof black - 1);
+    }
+    buf_add(out, still.data + still.len - END, END);
+    buf_free(&still);
+}
+
+static void test_image__a_moving_png_gives_its_first_frame(void **state)
+{
+    (void)state;
+    struct buf file = {0};
+    write_moving_png(&file, 300);
+    struct image im = decoded(&file);
+    assert_true(im.h == 50 && im.w == 60);
+    for (int i = 0; i < 50 * 60 * 3; i++)
+        assert_int_equal(im.rgb[i], sample(i / 180, i / 3 % 60, i % 3));
+    image_free(&im);
+    buf_free(&file);
+}
+
 /* ---- JPEG ---- */
 
 struct jpeg_shape {
@@ -413,25 +476,256 @@ static void test_image__a_moving_webp_gives_its_first_frame_on_the_whole_canvas(
     buf_free(&file);
 }
 
+/* ---- GIF ---- */
+
+struct gif_shape {
+    int bits;                           /* of a pixel */
+    bool interlaced, transparent, local;        /* local: the picture has colours of its own */
+    bool noisy;                         /* few repetitions, so that the table of codes gets full */
+    bool resets;                        /* begins a new table then */
+};
+
+enum { GIF_LEFT = 3, GIF_TOP = 2 };
+
+static uint8_t gif_pixel(const struct gif_shape *s, int y, int x)
+{
+    const uint32_t v = s->noisy ? (uint32_t)(y * 709 + x + 1) * 2654435761u >> 20 : (uint32_t)(y / 3 + x / 5);
+    return (uint8_t)(v & ((1u << s->bits) - 1));
+}
+
+struct code_writer {
+    struct buf bytes;
+    uint32_t bits;
+    int n_bits;
+};
+
+static void add_code(struct code_writer *w, int code, int width)
+{
+    w->bits |= (uint32_t)code << w->n_bits;
+    for (w->n_bits += width; w->n_bits >= 8; w->n_bits -= 8, w->bits >>= 8)
+        buf_addc(&w->bytes, (char)w->bits);
+}
+
+static void add_blocks(struct buf *out, const struct buf *bytes)
+{
+    for (size_t i = 0; i < bytes->len; i += 255) {
+        const size_t n = bytes->len - i < 255 ? bytes->len - i : 255;
+        buf_addc(out, (char)n);
+        buf_add(out, bytes->data + i, n);
+    }
+    buf_addc(out, 0);
+}
+
+static void add_pixels(struct buf *out, const struct gif_shape *s, int h, int w)
+{
+    static const int first[] = {0, 4, 2, 1}, step[] = {8, 8, 4, 2};
+    const int root = s->bits < 2 ? 2 : s->bits, reset = 1 << root;
+    int16_t (*after)[256] = memory_zeroed(4096, sizeof *after);
+    struct code_writer codes = {0};
+    int width = root + 1, next = reset + 2, code = -1;
+    add_code(&codes, reset, width);
+    for (int pass = 0; pass < (s->interlaced ? 4 : 1); pass++)
+        for (int y = s->interlaced ? first[pass] : 0; y < h; y += s->interlaced ? step[pass] : 1)
+            for (int x = 0; x < w; x++) {
+                const uint8_t p = gif_pixel(s, y, x);
+                if (code < 0 || after[code][p]) {
+                    code = code < 0 ? p : after[code][p];
+                    continue;
+                }
+                add_code(&codes, code, width);
+                if (next < 4096) {
+                    width += next == 1 << width;
+                    after[code][p] = (int16_t)next++;
+                } else if (s->resets) {
+                    add_code(&codes, reset, width);
+                    memset(after, 0, 4096 * sizeof *after);
+                    width = root + 1;
+                    next = reset + 2;
+                }
+                code = p;
+            }
+    add_code(&codes, code, width);
+    add_code(&codes, reset + 1, width + (next < 4096 && next == 1 << width));
+    add_code(&codes, 0, 7);
+    buf_addc(out, (char)root);
+    add_blocks(out, &codes.bytes);
+    buf_free(&codes.bytes);
+    free(after);
+}
+
+static void add_colours(struct buf *out, int bits, int shift)
+{
+    for (int i = 0; i < 1 << bits; i++) {
+        const png_color c = palette_colour(i + shift);
+        add_number(out, (uint32_t)(c.red | c.green << 8 | c.blue << 16), 3);
+    }
+}
+
+/* The first of its pictures is at GIF_LEFT, GIF_TOP of a larger screen; then comes one of a pixel. */
+static void write_gif(struct buf *out, const struct gif_shape *s, int h, int w)
+{
+    buf_adds(out, s->transparent ? "GIF89a" : "GIF87a");
+    add_number(out, (uint32_t)(w + GIF_LEFT), 2);
+    add_number(out, (uint32_t)(h + GIF_TOP + 1), 2);
+    buf_addc(out, (char)(0x80 | (s->bits - 1)));
+    add_number(out, 0, 2);
+    add_colours(out, s->bits, 0);
+    buf_add(out, "\x21\xff\x0bNETSCAPE2.0\3\1\0\0\0", 19);
+    if (s->transparent)
+        buf_add(out, "\x21\xf9\4\1\0\0\1\0", 8);
+    for (int i = 0; i < 2; i++) {
+        buf_addc(out, 0x2c);
+        add_number(out, GIF_LEFT | GIF_TOP << 16, 4);
+        add_number(out, i ? 1 | 1 << 16 : (uint32_t)(w | h << 16), 4);
+        buf_addc(out, (char)((s->interlaced ? 0x40 : 0) | (s->local ? 0x80 | (s->bits - 1) : 0)));
+        if (s->local)
+            add_colours(out, s->bits, 7);
+        add_pixels(out, s, i ? 1 : h, i ? 1 : w);
+    }
+    buf_addc(out, ';');
+}
+
+static void check_gif(const struct gif_shape *s, int h, int w)
+{
+    struct buf file = {0};
+    write_gif(&file, s, h, w);
+    struct image im = decoded(&file);
+    assert_true(im.h == h + GIF_TOP + 1 && im.w == w + GIF_LEFT && !im.plain);
+    for (int y = 0; y < im.h; y++)
+        for (int x = 0; x < im.w; x++) {
+            const bool inside = y >= GIF_TOP && y < GIF_TOP + h && x >= GIF_LEFT;
+            const int i = inside ? gif_pixel(s, y - GIF_TOP, x - GIF_LEFT) : 0;
+            const png_color c = inside && !(s->transparent && i == 1) ? palette_colour(i + (s->local ? 7 : 0)) : (png_color){255, 255, 255};
+            if (memcmp(at(&im, y, x), (uint8_t[]){c.red, c.green, c.blue}, 3))
+                fail_msg("%d bits, %d x %d%s%s: wrong in row %d, column %d", s->bits, w, h, s->interlaced ? ", interlaced" : "",
+                         s->noisy ? ", noisy" : "", y, x);
+        }
+    image_free(&im);
+    buf_free(&file);
+}
+
+static void test_image__gif_of_every_depth_gives_its_first_picture_on_the_whole_screen(void **state)
+{
+    (void)state;
+    for (int bits = 1; bits <= 8; bits++)
+        for (int variant = 0; variant < 8; variant++) {
+            const struct gif_shape s = {.bits = bits, .interlaced = variant & 1, .transparent = variant & 2, .local = variant & 4};
+            check_gif(&s, 1, 1);
+            check_gif(&s, 19, 13);
+        }
+    for (int variant = 0; variant < 4; variant++)
+        check_gif(&(struct gif_shape){.bits = 8, .noisy = true, .interlaced = variant & 1, .resets = variant & 2}, 150, 160);
+}
+
+/* Makes a GIF of one picture with these codes. */
+static void make_gif(struct buf *out, uint32_t screen, uint32_t place, uint32_t size, const char *codes, size_t n)
+{
+    buf_reset(out);
+    buf_adds(out, "GIF89a");
+    add_number(out, screen, 4);
+    buf_add(out, "\x80\0\0\0\0\0\xff\xff\xff", 9);
+    buf_addc(out, 0x2c);
+    add_number(out, place, 4);
+    add_number(out, size, 4);
+    buf_addc(out, 0);
+    buf_add(out, codes, n);
+}
+
+static void test_image__a_gif_with_wrong_codes_or_sides_is_refused(void **state)
+{
+    (void)state;
+    static const struct { uint32_t screen, place, size; const char *codes; size_t n; const char *why; } rows[] = {
+        {0x20002, 0, 0x10001, "\2\1\x44", 3, ""},
+        {0, 0x10001, 0x10001, "\2\1\x44", 3, ""},              /* the screen grows */
+        {0x20002, 0, 0x10001, "\2\1\x44", 2, "picture is incomplete or wrong"},
+        {0x20002, 0, 0x20001, "\2\1\x44\0", 4, "picture is incomplete or wrong"},
+        {0x20002, 0, 0x10001, "\2\1\x2c\0", 4, "picture is incomplete or wrong"},     /* the end at once */
+        {0x20002, 0, 0x10001, "\2\1\x34\0", 4, "picture is incomplete or wrong"},     /* a code without one before it */
+        {0x20002, 0, 0x10001, "\0\1\x44\0", 4, "picture is incomplete or wrong"},
+        {0x20002, 0, 0x10001, "\x09\1\x44\0", 4, "picture is incomplete or wrong"},
+        {0x20002, 0, 0x10000, "\2\1\x44\0", 4, "it has no picture"},
+        {0x20002, 0, 0x1, "\2\1\x44\0", 4, "it has no picture"},
+        {0xffffffff, 0, 0x10001, "\2\1\x44", 3, "x has 65535 x 65535 pixels; at most 178 million are read"},
+        {0x20002, 0xffffffff, 0xffffffff, "\2\1\x44", 3, "x has 131070 x 131070 pixels; at most 178 million are read"},
+    };
+    struct buf file = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err e;
+        make_gif(&file, rows[i].screen, rows[i].place, rows[i].size, rows[i].codes, rows[i].n);
+        const char *why = refusal(&file, &e);
+        if (*rows[i].why ? !strstr(why, rows[i].why) : *why)
+            fail_msg("row %d: \"%s\"", (int)i, why);
+    }
+    buf_free(&file);
+}
+
+/* Adds an EXIF block to a PNG of 60 x 50 pixels, behind its header, and to a WebP. */
+static void write_tagged(struct buf *png, struct buf *webp, uint8_t orientation)
+{
+    enum { HEADER = 33 };
+    char exif[] = "MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\0\0\0\0\0\0\0";
+    struct buf plain = {0}, still = {0};
+    exif[19] = (char)orientation;
+    write_png(&plain, &(struct png_shape){PNG_COLOR_TYPE_RGB, 8, false, false}, 50, 60);
+    buf_add(png, plain.data, HEADER);
+    add_chunk(png, "eXIf", NULL, 0, exif, sizeof exif - 1);
+    buf_add(png, plain.data + HEADER, plain.len - HEADER);
+    write_webp(&still, true, false, 50, 60);
+    const uint32_t n = (uint32_t)still.len - 12, n_exif = sizeof exif - 1;
+    buf_adds(webp, "RIFF");
+    add_number(webp, 4 + 18 + n + 8 + n_exif, 4);
+    buf_adds(webp, "WEBPVP8X");
+    add_number(webp, 10, 4);
+    add_number(webp, 8, 4);             /* has EXIF */
+    add_number(webp, 59, 3);
+    add_number(webp, 49, 3);
+    buf_add(webp, still.data + 12, n);
+    buf_adds(webp, "EXIF");
+    add_number(webp, n_exif, 4);
+    buf_add(webp, exif, n_exif);
+    buf_free(&plain);
+    buf_free(&still);
+}
+
+static void test_image__orientations_in_png_and_webp_are_undone_like_those_in_jpeg(void **state)
+{
+    (void)state;
+    for (uint8_t o = 1; o <= 8; o++) {
+        struct buf files[2] = {0};
+        write_tagged(&files[0], &files[1], o);
+        for (int i = 0; i < 2; i++) {
+            struct image im = decoded(&files[i]);
+            const int down = o == 3 || o == 4 || o == 7 || o == 8 ? 49 : 0, right = o == 2 || o == 3 || o == 6 || o == 7 ? 59 : 0;
+            assert_true(im.w == (o < 5 ? 60 : 50) && im.h == (o < 5 ? 50 : 60));
+            for (int c = 0; c < 3; c++)         /* the first pixel of the upright picture is that of a corner */
+                assert_int_equal(im.rgb[c], sample(o == 6 ? 49 : o == 8 ? 0 : down, o == 6 ? 0 : o == 8 ? 59 : right, c));
+            image_free(&im);
+            buf_free(&files[i]);
+        }
+    }
+}
+
 /* ---- what is wrong with a file ---- */
 
 static void test_image__a_file_cut_anywhere_is_refused(void **state)
 {
     (void)state;
     struct err e;
-    struct buf files[7] = {0};
+    struct buf files[9] = {0};
     write_png(&files[0], &(struct png_shape){PNG_COLOR_TYPE_RGB, 8, false, false}, 50, 60);
     write_png(&files[1], &(struct png_shape){PNG_COLOR_TYPE_RGB_ALPHA, 16, true, false}, 50, 60);
     write_jpeg(&files[2], &(struct jpeg_shape){3, 2, false, 0, 6, false}, 90, 80);
     write_jpeg(&files[3], &(struct jpeg_shape){3, 1, true, 0, -1, false}, 90, 80);
     write_webp(&files[4], true, true, 90, 80);
     write_webp(&files[5], false, false, 90, 80);
-    write_moving(&files[6], &files[4], 90, 80);
+    write_moving_png(&files[6], 2);
+    write_moving(&files[7], &files[4], 90, 80);
+    write_gif(&files[8], &(struct gif_shape){.bits = 8, .noisy = true}, 90, 80);
     int n = 0;
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 9; i++) {
         struct image im = decoded(&files[i]);
         image_free(&im);
-        for (size_t cut = 0; cut < files[i].len && i < 6; cut += 64, n++) {
+        for (size_t cut = 0; cut < files[i].len && (i < 7 || (i == 8 && cut + 64 < files[i].len)); cut += 64, n++) {
             const struct buf part = {files[i].data, cut, 0};
             if (!*refusal(&part, &e))
                 fail_msg("file %d is read after %zu of %zu bytes", i, cut, files[i].len);
@@ -481,6 +775,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_image__png_of_every_type_depth_and_transparency_is_right),
+        cmocka_unit_test(test_image__orientations_in_png_and_webp_are_undone_like_those_in_jpeg),
+        cmocka_unit_test(test_image__a_moving_png_gives_its_first_frame),
+        cmocka_unit_test(test_image__gif_of_every_depth_gives_its_first_picture_on_the_whole_screen),
+        cmocka_unit_test(test_image__a_gif_with_wrong_codes_or_sides_is_refused),
         cmocka_unit_test(test_image__jpeg_of_every_kind_is_right_within_its_losses),
         cmocka_unit_test(test_image__jpeg_in_the_colours_of_print_is_refused_by_name),
         cmocka_unit_test(test_image__every_orientation_of_exif_is_undone),

@@ -208,7 +208,8 @@ static void test_question__pictures_that_cannot_be_read_are_refused_by_name(void
     (void)state;
     static const char *const rows[][2] = {
         {"data:image/png;base64,iVBORw0KGgo=", "like this: it is a damaged PNG file: it ends too early)"},
-        {"data:image/png;base64,R0lGODlhAQABAA==", "like this: it is a GIF file, which is not read as a picture; convert it to PNG or JPEG)"},
+        {"data:image/png;base64,R0lGODlhAQABAA==", "like this: it is a damaged GIF file: it ends too early)"},
+        {"data:image/bmp;base64,Qk06AAAA", "like this: it is a BMP file, which is not read as a picture; convert it to PNG or JPEG)"},
         {"data:image/png;base64,????", "like this: its data is not base64)"},
         {"https://example.org/a.png", "by address: it fetches nothing from the network; send data:image/png;base64,...)"},
         {"file:///etc/passwd", "of this form, expected {\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,...\"}})"},
