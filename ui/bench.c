@@ -165,7 +165,8 @@ int run_debug_logits(const struct args *a)
 
 int run_debug_image(const struct args *a)
 {
-    return debug_image(&(struct debug_options){.model_dir = args_text(a, "model"), .out_file = args_text(a, "out")}, stdin, stdout);
+    const struct debug_options o = {.model_dir = args_text(a, "model"), .out_file = args_text(a, "out"), .n_threads = args_int(a, "threads")};
+    return debug_image(&o, stdin, stdout);
 }
 
 int run_debug_draft(const struct args *a)

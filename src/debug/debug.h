@@ -27,5 +27,7 @@ int debug_generate(const struct debug_options *o, FILE *in, FILE *out);
  * positions.<line>, I32 [3, n]: time, row and column by which rope turns.  Steps then begin after the last picture. */
 int debug_logits(const struct debug_options *o, FILE *in, FILE *out);
 /* {"image": PATH, "min_pixels": n, "max_pixels": n} (limits optional: the model's) -> {"grid": [1, h, w], "tokens": n}, in patches; the file gets
- * resized.<line>, U8 [H, W, 3].  Needs of the model only its preprocessor_config.json. */
+ * resized.<line>, U8 [H, W, 3].  Needs of the model only its preprocessor_config.json.
+ * With "rows": true the vision tower runs on the CPU, in fp32: the answer also has "rows": [{"mean", "norm", "first": [4 numbers]}, ...], one for
+ * each token, and the file rows.<line>, F32 [tokens, hidden]. */
 int debug_image(const struct debug_options *o, FILE *in, FILE *out);

@@ -189,6 +189,65 @@ static void test_pictures_debug__lines_that_cannot_be_run_say_why(void **state)
     json_decref(all);
 }
 
+/* Checks the rows of picture i: those of the file, and what the answer says of each. */
+static void check_rows(const struct safetensors *got, const json_t *answer, int i)
+{
+    char name[32];
+    snprintf(name, sizeof name, "image%d.embeds", i);
+    const struct tensor *ref = safetensors_find(&expected, name);
+    snprintf(name, sizeof name, "rows.%d", i);
+    const struct tensor *t = safetensors_find(got, name);
+    assert_true(ref && t && t->dtype == DT_F32 && t->shape[0] == ref->shape[0] && t->shape[1] == ref->shape[1]);
+    const json_t *list = json_object_get(answer, "rows");
+    assert_int_equal(json_array_size(list), t->shape[0]);
+    const size_t width = (size_t)t->shape[1];
+    const float *want_row = safetensors_data(&expected, ref), *row = safetensors_data(got, t);
+    for (size_t r = 0; r < t->shape[0]; r++, row += width, want_row += width) {
+        const json_t *said = json_array_get(list, r), *first = json_object_get(said, "first");
+        double sum = 0, squares = 0;
+        for (size_t k = 0; k < width; k++) {
+            if (!(fabs((double)row[k] - (double)want_row[k]) <= 2e-4))
+                fail_msg("picture %d, row %d, number %d", i, (int)r, (int)k);
+            sum += (double)want_row[k];
+            squares += (double)want_row[k] * (double)want_row[k];
+        }
+        assert_true(fabs(json_number_value(json_object_get(said, "mean")) - sum / (double)width) < 1e-4);
+        assert_true(fabs(json_number_value(json_object_get(said, "norm")) - sqrt(squares)) < 1e-3);
+        assert_int_equal(json_array_size(first), 4);
+        for (size_t k = 0; k < 4; k++)
+            assert_true(fabs(json_number_value(json_array_get(first, k)) - (double)want_row[k]) < 2e-4);
+    }
+}
+
+static void test_pictures_debug__image_gives_the_rows_of_the_reference(void **state)
+{
+    (void)state;
+    const int n = sizeof files / sizeof *files;
+    struct safetensors got;
+    struct err e = {0};
+    char path[] = "/tmp/q35-rows-XXXXXX";
+    close(mkstemp(path));
+    FILE *in = tmpfile();
+    for (int i = 0; i < n; i++)
+        fprintf(in, "{\"image\": \"tests/data/pictures/%s\", \"rows\": true}\n", files[i]);
+    fprintf(in, "{\"image\": \"tests/data/pictures/%s\"}\n", files[0]);
+    json_t *all = answers(debug_image, &(struct debug_options){.model_dir = dir, .out_file = path, .n_threads = 2}, in, 0);
+    if (!safetensors_open(&got, path, &e))
+        fail_msg("%s", e.msg);
+    for (int i = 0; i < n; i++)
+        check_rows(&got, json_array_get(all, (size_t)i), i);
+    assert_null(json_object_get(json_array_get(all, (size_t)n), "rows"));
+    assert_int_equal(got.n_tensors, 2 * n + 1);
+    safetensors_close(&got);
+    json_decref(all);
+    in = tmpfile();
+    fprintf(in, "{\"image\": \"tests/data/pictures/%s\", \"rows\": true}\n", files[0]);
+    all = answers(debug_image, &(struct debug_options){.model_dir = "tests/data/model/g0/hybrid", .out_file = path, .n_threads = 1}, in, 1);
+    assert_non_null(strstr(json_string_value(json_object_get(json_array_get(all, 0), "error")), "has no vision tower"));
+    json_decref(all);
+    unlink(path);
+}
+
 static int open_expected(void **state)
 {
     (void)state;
@@ -214,7 +273,7 @@ int main(void)
 #define T(name) cmocka_unit_test(test_pictures_debug__##name)
     const struct CMUnitTest tests[] = {
         T(logits_and_positions_from_files), T(drafts_are_those_of_the_reference), T(generated_ids_are_those_of_the_reference),
-        T(lines_that_cannot_be_run_say_why),
+        T(lines_that_cannot_be_run_say_why), T(image_gives_the_rows_of_the_reference),
     };
     return cmocka_run_group_tests(tests, open_expected, close_expected);
 }
