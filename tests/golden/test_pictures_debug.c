@@ -16,11 +16,14 @@
 #include "debug/debug.h"
 #include "model/config.h"
 #include "model/safetensors.h"
+#include "tests/tmpdir.h"
 
 static const char dir[] = "tests/data/vision/v0";
 static const char *const files[] = {"palette.png", "gray.png", "exif6.jpg", "wide.png", "photo.jpg"};
+static const char *const linked[] = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json",
+                                     "preprocessor_config.json"};
 static const double bound = 2e-3;
-enum { N_PROMPTS = 5, N_GREEDY = 12, N_DRAFTS = 3 };
+enum { N_PROMPTS = 5, N_GREEDY = 12, N_DRAFTS = 3, N_LINKS = sizeof linked / sizeof *linked };
 
 static struct safetensors expected;
 static int32_t pad;
@@ -248,6 +251,116 @@ static void test_pictures_debug__image_gives_the_rows_of_the_reference(void **st
     unlink(path);
 }
 
+/* ---- YaRN ---- */
+
+enum { TRAINED = 128 };                 /* positions of the stretched model; the debug commands ask for four times as many */
+
+/* Makes a folder with the checkpoint as if it had been trained on few positions. */
+static void make_stretched(struct tmpdir *d)
+{
+    char from[300], to[200], here[200];
+    assert_true(tmpdir_make(d) && getcwd(here, sizeof here));
+    for (int i = 0; i < N_LINKS; i++) {
+        snprintf(from, sizeof from, "%s/%s/%s", here, dir, linked[i]);
+        snprintf(to, sizeof to, "%s/%s", d->path, linked[i]);
+        assert_int_equal(symlink(from, to), 0);
+    }
+    snprintf(from, sizeof from, "%s/config.json", dir);
+    json_t *config = json_load_file(from, 0, NULL);
+    json_object_set_new(json_object_get(config, "text_config"), "max_position_embeddings", json_integer(TRAINED));
+    char *text = json_dumps(config, 0);
+    assert_true(tmpdir_put(d, "config.json", text, strlen(text)));
+    free(text);
+    json_decref(config);
+}
+
+static void drop_stretched(const struct tmpdir *d)
+{
+    for (int i = 0; i < N_LINKS; i++)
+        tmpdir_drop(d, linked[i]);
+    tmpdir_drop(d, "config.json");
+    tmpdir_remove(d);
+}
+
+/* Returns the greatest distance between a prompt's logits of the file and `x`. */
+static double off_by(const struct safetensors *got, int i, const float *x)
+{
+    char name[32];
+    snprintf(name, sizeof name, "logits.%d", i);
+    const struct tensor *t = safetensors_find(got, name);
+    assert_non_null(t);
+    const float *logits = safetensors_data(got, t);
+    double most = 0;
+    for (uint64_t k = 0; k < t->shape[0] * t->shape[1]; k++)
+        most = fmax(most, fabs((double)logits[k] - (double)x[k]));
+    return most;
+}
+
+static const float *logits_of(const struct safetensors *got, int i)
+{
+    char name[32];
+    snprintf(name, sizeof name, "logits.%d", i);
+    return safetensors_data(got, safetensors_find(got, name));
+}
+
+/* Whole, in chunks that are cut inside pictures, and in steps: all give the same logits, which are far from those without YaRN. */
+static void test_pictures_debug__a_stretched_context_gives_the_same_logits_in_any_cut(void **state)
+{
+    (void)state;
+    static const struct { bool step; int chunk, rows; } ways[] = {{0}, {.chunk = 7}, {.step = true}, {.step = true, .rows = 5, .chunk = 3}};
+    enum { N_WAYS = sizeof ways / sizeof *ways };
+    struct tmpdir d;
+    struct safetensors got[N_WAYS];
+    struct err e = {0};
+    char path[N_WAYS][32];
+    int n;
+    make_stretched(&d);
+    for (int w = 0; w < N_WAYS; w++) {
+        FILE *in = tmpfile();
+        for (int i = 0; i < N_PROMPTS; i++)
+            put_line(in, i, true, "");
+        strcpy(path[w], "/tmp/q35-logits-XXXXXX");
+        close(mkstemp(path[w]));
+        json_decref(answers(debug_logits, &(struct debug_options){.model_dir = d.path, .backend = "cpu", .kv = "f32", .out_file = path[w],
+                                                                  .n_threads = 2, .chunk = ways[w].chunk, .step = ways[w].step, .rows = ways[w].rows}, in, 0));
+        if (!safetensors_open(&got[w], path[w], &e))
+            fail_msg("%s", e.msg);
+    }
+    for (int i = 0; i < N_PROMPTS; i++) {
+        for (int w = 1; w < N_WAYS; w++)
+            if (!(off_by(&got[w], i, logits_of(&got[0], i)) <= bound))
+                fail_msg("prompt %d, way %d: off by %g", i, w, off_by(&got[w], i, logits_of(&got[0], i)));
+        assert_true(off_by(&got[0], i, want("logits", i, &n)) > 20 * bound);
+    }
+    for (int w = 0; w < N_WAYS; w++) {
+        safetensors_close(&got[w]);
+        unlink(path[w]);
+    }
+    drop_stretched(&d);
+}
+
+static void test_pictures_debug__a_stretched_context_gives_the_same_ids_at_any_depth_of_drafts(void **state)
+{
+    (void)state;
+    enum { DEPTHS = 8 };
+    struct tmpdir d;
+    FILE *in = tmpfile();
+    make_stretched(&d);
+    for (int k = 0; k < N_PROMPTS * DEPTHS; k++) {
+        char rest[64];
+        snprintf(rest, sizeof rest, ", \"max_tokens\": %d, \"draft\": %d", N_GREEDY, k % DEPTHS);
+        put_line(in, k / DEPTHS, true, rest);
+    }
+    json_t *all = answers(debug_generate, &(struct debug_options){.model_dir = d.path, .backend = "cpu", .kv = "f32", .n_threads = 2,
+                                                                  .n_ctx = 4 * TRAINED, .chunk = 16}, in, 0);
+    for (size_t k = 0; k < N_PROMPTS * DEPTHS; k++) {
+        const json_t *ids = json_object_get(json_array_get(all, k), "ids"), *plain = json_object_get(json_array_get(all, k - k % DEPTHS), "ids");
+        assert_true(json_array_size(ids) == N_GREEDY && json_equal(ids, plain));
+    }
+    json_decref(all);
+    drop_stretched(&d);
+}
+
 static int open_expected(void **state)
 {
     (void)state;
@@ -274,6 +387,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(logits_and_positions_from_files), T(drafts_are_those_of_the_reference), T(generated_ids_are_those_of_the_reference),
         T(lines_that_cannot_be_run_say_why), T(image_gives_the_rows_of_the_reference),
+        T(a_stretched_context_gives_the_same_logits_in_any_cut), T(a_stretched_context_gives_the_same_ids_at_any_depth_of_drafts),
     };
     return cmocka_run_group_tests(tests, open_expected, close_expected);
 }

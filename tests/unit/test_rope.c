@@ -123,6 +123,49 @@ static void test_rope__far_positions_turn_as_published(void **state)
     }
 }
 
+/* Qwen3_5MoeTextRotaryEmbedding.apply_interleaved_mrope() with mrope_section [11, 11, 10]: all pairs turn by time, then of rows and columns every
+ * third one replaces it. */
+static void interleave(float *angle, const float *freq, const float at[3])
+{
+    static const int section[] = {11, 11, 10};
+    for (int i = 0; i < 32; i++)
+        angle[i] = at[0] * freq[i];
+    for (int axis = 1; axis < 3; axis++)
+        for (int i = axis; i < 3 * section[axis]; i += 3)
+            angle[i] = at[axis] * freq[i];
+}
+
+static void test_rope__pictures_in_a_longer_context_turn_as_published(void **state)
+{
+    (void)state;
+    static const struct rope_position at[] = {{7, 7, 9}, {270000, 270031, 270104}, {500000, 500063, 500000}};
+    json_t *golden = json_load_file("tests/data/golden/yarn.json", 0, NULL), *g;
+    size_t k;
+    json_array_foreach(json_object_get(golden, "frequencies"), k, g) {
+        const float scale = (float)json_number_value(json_object_get(g, "attention_factor"));
+        struct model_config c;
+        float f[ROPE_MAX_HALF], published[32], angle[32], x[3][64];
+        if (k == 2)
+            continue;                           /* no factor of --ctx */
+        load_stretched(&c, (int)json_number_value(json_object_get(g, "factor")) * 262144, f);
+        for (size_t i = 0; i < 32; i++)
+            published[i] = (float)json_number_value(json_array_get(json_object_get(g, "inv_freq"), i));
+        for (int i = 0; i < 3 * 64; i++)
+            x[i / 64][i % 64] = i % 64 < 32 ? 2 : 3;
+        rope_cpu(&(struct rope_args){.x = x[0], .token_stride = 64, .head_stride = 64, .freq = f, .n_tokens = 3, .n_heads = 1, .half = 32, .at = at,
+                                     .scale = c.yarn_attention_factor}, 0, 3);
+        for (int t = 0; t < 3; t++) {
+            interleave(angle, published, (const float[]){(float)at[t].t, (float)at[t].h, (float)at[t].w});
+            for (int i = 0; i < 32; i++) {
+                const float sine = sinf(angle[i]) * scale, cosine = cosf(angle[i]) * scale, bound = 5e-6f + fabsf(angle[i]) * 0x1p-20f;
+                if (fabsf(x[t][i] - (2 * cosine - 3 * sine)) > bound || fabsf(x[t][i + 32] - (3 * cosine + 2 * sine)) > bound)
+                    fail_msg("position %d, pair %d: %g and %g", t, i, (double)x[t][i], (double)x[t][i + 32]);
+            }
+        }
+    }
+    json_decref(golden);
+}
+
 static void test_rope__what_yarn_cannot_reach_is_refused_with_figures(void **state)
 {
     (void)state;
@@ -146,6 +189,7 @@ int main(void)
         cmocka_unit_test(test_rope__yarn_leaves_fast_ones_and_divides_slow_ones),
         cmocka_unit_test(test_rope__a_longer_context_has_the_published_frequencies),
         cmocka_unit_test(test_rope__far_positions_turn_as_published),
+        cmocka_unit_test(test_rope__pictures_in_a_longer_context_turn_as_published),
         cmocka_unit_test(test_rope__what_yarn_cannot_reach_is_refused_with_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
