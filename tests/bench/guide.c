@@ -110,7 +110,8 @@ static bool measure_all(struct decoder *d, struct report *r, struct guide_vocabu
         {"tokens_step", "tokens/step", 11, 2}, {"forced", "forced", 7, 0},
     };
     const float chances[] = {0, 1};     /* a wrong draft is replaced by any id, also by one that the guide refuses */
-    report_table(r, "answers under guides, the best of two, by the chance that a draft is right; in JSON text that is forced, alone", columns, sizeof columns / sizeof *columns);
+    report_table(r, "answers under guides, the best of two, by the chance that a draft is right; in JSON text that is forced, alone", columns,
+                 sizeof columns / sizeof *columns);
     for (int c = 0; c < (drafts ? 2 : 1); c++) {
         double none = 0;
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !report_stopped(r); i++) {

@@ -16,8 +16,8 @@ export HOME="$tmp"
 git config --global user.name test
 git config --global user.email test@localhost
 cd "$tmp/work" && git init -q . && git add greeting.txt && git commit -q -m begin
-eval "timeout $((4 * patience)) '$AIDER' ${line#aider} --edit-format diff --yes-always --no-check-update --no-show-model-warnings --analytics-disable \
-    --no-gitignore --message 'Mend the spelling in greeting.txt' greeting.txt" > "$tmp/out" 2>&1 < /dev/null
+eval "timeout $((4 * patience)) '$AIDER' ${line#aider} --edit-format diff --yes-always --no-check-update --no-show-model-warnings \
+    --analytics-disable --no-gitignore --message 'Mend the spelling in greeting.txt' greeting.txt" > "$tmp/out" 2>&1 < /dev/null
 cd - > /dev/null
 has "the file is changed" "$(cat "$tmp/work/greeting.txt")" "hello world"
 has "... and committed with a message of the model" "$(git -C "$tmp/work" log --format=%s)" "fix: mend the greeting"
