@@ -312,26 +312,57 @@ static const char *const keys[] = {
 };
 enum { N_KEYS = sizeof keys / sizeof *keys, N_OPTION_KEYS = N_KEYS - 4 };
 
-/* Sets schema, pattern or choices in place of those of the command line.  A line may not name the file of a schema. */
+static bool add_choices(const json_t *list, struct buf *text, struct err *e)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *choice = json_array_get(list, i);
+        const char *s = json_string_value(choice);
+        if (!s || !*s || strchr(s, ',') || strlen(s) != json_string_length(choice))
+            return err_set(e, "choices must be a list of texts without commas, none of them empty");
+        buf_addf(text, "%s%s", i ? "," : "", s);
+    }
+    return true;
+}
+
+/* Appends the value of schema, pattern or choices as its option has it.  A line may not name the file of a schema. */
+static bool add_form(enum option_id id, const json_t *value, struct buf *text, struct err *e)
+{
+    const char *s = json_string_value(value);
+    const bool filled = s && *s && strlen(s) == json_string_length(value);
+    const struct text t = text_trim(text_of(filled ? s : ""));
+    if (filled && (id != OPT_schema || text_starts(t, "{") || text_is(t, "true") || !strcmp(s, "off"))) {
+        buf_adds(text, s);
+        return true;
+    }
+    if (id == OPT_schema && (json_is_object(value) || json_is_true(value))) {
+        json_print(text, value, JSON_ENCODE_ANY);
+        return true;
+    }
+    if (id == OPT_choices && json_array_size(value))
+        return add_choices(value, text, e);
+    return err_set(e, "%s must be %s", options_key(id), id == OPT_schema ? "a JSON schema, an object or its text" : id == OPT_pattern
+                   ? "a regular expression, a text that is not empty" : "a list of texts, or one text with commas between them");
+}
+
+/* Sets schema, pattern or choices in place of those of the command line. */
 static bool set_form(struct batch *b, enum option_id id, const json_t *value, struct err *e)
 {
     struct buf text = {0};
-    bool ok = true;
-    if (json_is_string(value))
-        buf_add(&text, json_string_value(value), json_string_length(value));
-    else if (json_is_object(value))
-        json_print(&text, value, 0);
-    for (size_t i = 0; i < json_array_size(value) && ok; i++) {
-        const char *choice = json_string_value(json_array_get(value, i));
-        ok = choice && !strchr(choice, ',') ? true : err_set(e, "choices must be a list of texts without commas");
-        buf_addf(&text, "%s%s", i ? "," : "", ok ? choice : "");
-    }
-    const char *start = text_trim((struct text){buf_str(&text), text.len}).p;
-    if (ok && id == OPT_schema && text.len && *start != '{' && strcmp(start, "off"))
-        ok = err_set(e, "schema must be a JSON schema, an object or its text");
-    ok = ok && forms_set(b->a.o, id, buf_str(&text), FROM_SET, e);
+    const bool ok = add_form(id, value, &text, e) && forms_set(b->a.o, id, buf_str(&text), FROM_SET, e);
     buf_free(&text);
     return ok;
+}
+
+/* Checks that a line has at most one of schema, pattern and choices, besides those that are off. */
+static bool has_one_form(const json_t *line, struct err *e)
+{
+    static const char *const forms[] = {"schema", "pattern", "choices"};
+    int n = 0;
+    for (int i = 0; i < 3; i++) {
+        const json_t *v = json_object_get(line, forms[i]);
+        n += v && !(json_is_string(v) && !strcmp(json_string_value(v), "off"));
+    }
+    return n < 2 || err_set(e, "schema, pattern and choices cannot be combined: an answer has one form");
 }
 
 static bool set_option(struct batch *b, enum option_id id, const json_t *value, struct err *e)
@@ -419,6 +450,9 @@ static bool take_object(struct batch *b, const json_t *j, struct err *e)
     const json_t *prompt = json_object_get(j, "prompt"), *messages = json_object_get(j, "messages");
     const char *key;
     json_t *value;
+    const json_t *loose = json_object_get(j, "schema_loose");   /* first: what a schema may have depends on it */
+    if (!has_one_form(j, e) || (loose && !take_option(b, "schema_loose", loose, e)))
+        return false;
     json_object_foreach((json_t *)j, key, value)
         if (!take_option(b, key, value, e))
             return false;

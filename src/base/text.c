@@ -77,6 +77,14 @@ static size_t space_before_end(struct text t)
     return 0;
 }
 
+bool text_is_tag_name(struct text t)
+{
+    bool ok = t.n && text_trim(t).n == t.n && !strchr("\"'", t.p[0]) && !strchr("\"'", t.p[t.n - 1]);
+    for (size_t i = 0; ok && i < t.n; i++)
+        ok = (unsigned char)t.p[i] >= ' ' && !strchr("<>\x7f", t.p[i]);
+    return ok;
+}
+
 struct text text_trim(struct text t)
 {
     uint32_t cp;

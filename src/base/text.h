@@ -15,6 +15,9 @@ bool        text_starts(struct text t, const char *s);
 bool        text_ends(struct text t, const char *s);
 bool        text_listed(const char *list, struct text word);    /* true for one of the words between commas or blanks */
 const char *text_find(struct text t, const char *s);            /* first occurrence, or NULL */
+/* True if a tool or a parameter can have this name: it comes back from the tags of a call as it is (text/stream.h). */
+bool        text_is_tag_name(struct text t);
+#define TEXT_TAG_NAME "a name has no <, > or control characters, and no blanks or quotes at its ends"
 struct text text_trim(struct text t);                           /* without white space at both ends */
 struct text text_ltrim_char(struct text t, char c);
 struct text text_rtrim_char(struct text t, char c);

@@ -58,51 +58,78 @@ const char *forms_name(const struct options *o)
 
 /* ---- setting it ---- */
 
+static const char *expected(enum option_id id)
+{
+    return id == OPT_schema ? "a JSON schema or the name of a file" : id == OPT_pattern ? "a regular expression" : "texts with commas between";
+}
+
 /* Appends the value of an option: of a schema the JSON itself, which may be in a file. */
 static bool read_value(enum option_id id, const char *given, struct buf *out, struct err *e)
 {
     enum { MOST = 16 << 20 };
     const struct text t = text_trim(text_of(given));
     struct buf path = {0};
-    if (id != OPT_schema || !t.n || *t.p == '{' || text_is(t, "true")) {
+    if (id != OPT_schema || (t.n && *t.p == '{') || text_is(t, "true")) {
         buf_adds(out, given);
         return true;
     }
     paths_expand(&path, given);
-    const bool ok = file_read(out, buf_str(&path), MOST, e);
+    bool ok = file_read(out, buf_str(&path), MOST, e);
+    if (ok && !text_trim(text_of(buf_str(out))).n)
+        ok = err_set(e, "schema: %s is empty, expected a JSON schema", path.data);
     buf_free(&path);
+    return ok;
+}
+
+/* Checks that some answer has the form.  A server of others may know schemas that cannot be enforced here. */
+static bool can_be(const struct options *o, enum option_id id, const char *value, struct err *e)
+{
+    struct arena mem = {0};
+    struct err why = {{0}};
+    struct form f = form_of_value(o, id, value, &mem);
+    f.loose = f.loose || *options_text(o, OPT_endpoint);
+    bool ok = true;
+    for (int i = 0; ok && i < f.n_choices; i++)
+        ok = f.choices[i].n || err_set(e, "choices must be %s, none of them empty", expected(id));
+    struct grammar *g = ok ? form_grammar(&f, &why) : NULL;
+    ok = ok && (g || err_set(e, "%s%s", id == OPT_schema ? "schema: " : "", why.msg));
+    grammar_release(g);
+    arena_free(&mem);
     return ok;
 }
 
 bool forms_set(struct options *o, enum option_id id, const char *text, enum option_from from, struct err *e)
 {
     const bool off = !*text || !strcmp(text, "off");
-    struct arena mem = {0};
     struct buf value = {0};
-    bool ok = off || read_value(id, text, &value, e);
-    if (ok && !off) {
-        const struct form f = form_of_value(o, id, buf_str(&value), &mem);
-        struct grammar *g = form_grammar(&f, e);
-        ok = g != NULL;
-        grammar_release(g);
-    }
+    bool ok = off || (read_value(id, text, &value, e) && can_be(o, id, buf_str(&value), e));
     for (int i = 0; i < N_IDS && ok; i++)
-        ok = options_set(o, ids[i], ids[i] == id ? buf_str(&value) : "", from, e);
+        if (ids[i] == id || *options_text(o, ids[i]))
+            ok = options_set(o, ids[i], ids[i] == id ? buf_str(&value) : "", from, e);
     buf_free(&value);
-    arena_free(&mem);
     return ok;
 }
 
 bool forms_read(struct options *o, struct err *e)
 {
-    const char *schema = options_text(o, OPT_schema);
-    struct buf value = {0};
-    const int n = !!*schema + !!*options_text(o, OPT_pattern) + !!*options_text(o, OPT_choices);
-    if (n > 1)
-        return err_set(e, "--schema, --pattern and --choices cannot be combined: an answer has one form");
-    bool ok = !*schema || (read_value(OPT_schema, schema, &value, e) && options_set(o, OPT_schema, buf_str(&value), options_from(o, OPT_schema), e));
-    buf_free(&value);
-    return ok;
+    enum option_from from = FROM_DEFAULT;
+    int id = -1;
+    for (int i = 0; i < N_IDS; i++) {
+        const enum option_from it = options_from(o, ids[i]);
+        if ((!*options_text(o, ids[i]) && it != FROM_COMMAND_LINE) || it < from)
+            continue;
+        if (id >= 0 && it == from)
+            return err_set(e, "--schema, --pattern and --choices cannot be combined: an answer has one form");
+        id = (int)ids[i];
+        from = it;
+    }
+    if (id < 0)
+        return true;
+    const char *text = options_text(o, (enum option_id)id);
+    if (!*text)
+        return err_set(e, "--%s is empty, expected %s; off is for answers of any form", options_key((enum option_id)id),
+                       expected((enum option_id)id));
+    return forms_set(o, (enum option_id)id, text, from, e);
 }
 
 /* ---- sessions ---- */

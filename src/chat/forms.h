@@ -13,7 +13,8 @@ bool forms_is(enum option_id id);       /* true for schema, pattern and choices 
 /* Sets one of the three, and clears the other two: an answer has one form.  A schema is JSON or the name of a file; "" and "off" clear the option.
  * False with the reason: the file cannot be read, or no answer can be made to have the form.  Nothing has changed then. */
 bool forms_set(struct options *o, enum option_id id, const char *text, enum option_from from, struct err *e);
-/* Checks that at most one is set, and replaces the name of a file by its text, after the options were read. */
+/* Takes the one that the strongest source sets, after the options were read, as forms_set() does.  False if that source sets two, the command line
+ * an empty one, or no answer can have the form. */
 bool forms_read(struct options *o, struct err *e);
 /* Returns the form, with its texts in `mem`. */
 struct form forms_wanted(const struct options *o, struct arena *mem);

@@ -38,10 +38,13 @@ static bool read_system(struct rewriter *w, const struct pyjson *v)
         add_system(w, v);
         return true;
     }
-    for (size_t i = 0; v->kind == PY_LIST && i < v->n; i++)
-        if (is_type(&v->items[i], "text"))
-            add_system(w, pyjson_given(&v->items[i], "text"));
-    return v->kind == PY_LIST || err_set(w->e, "system is neither a text nor a list of text blocks");
+    bool ok = v->kind == PY_LIST;
+    for (size_t i = 0; ok && i < v->n; i++) {
+        const struct pyjson *text = pyjson_given(&v->items[i], "text");
+        ok = is_type(&v->items[i], "text") && text && text->kind == PY_STR;
+        add_system(w, text);
+    }
+    return ok || err_set(w->e, "system is neither a text nor a list of text blocks");
 }
 
 /* ---- blocks ---- */
@@ -258,6 +261,10 @@ static bool read_request(struct question *q, struct text body, const struct opti
 #define REFUSED(names, ...) {names, 1, __VA_ARGS__},
 #include "config/messages_fields.def"
     };
+    static const struct field_type types[] = {
+#define TYPE(names, types) {names, 1, types},
+#include "config/messages_fields.def"
+    };
     struct pyjson top;
     *q = (struct question){0};
     struct rewriter w = rewrite_begin(&q->mem, e);
@@ -268,7 +275,7 @@ static bool read_request(struct question *q, struct text body, const struct opti
     if (!counts && !pyjson_given(&top, "max_tokens"))
         return err_set(e, "max_tokens is missing, expected the most tokens of the answer");
     q->hides_reasoning = rewrite_is(pyjson_given(&top, "thinking"), "display", "omitted");
-    const bool ok = rewrite(&w, &top) && rewrite_read(&w, &top, q, o);
+    const bool ok = rewrite(&w, &top) && rewrite_read(&w, &top, q, o) && question_types(&top, types, sizeof types / sizeof *types, 1, e);
     q->wants_progress = true;           /* its counts are in the first event */
     return ok;
 }

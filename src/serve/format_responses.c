@@ -230,6 +230,10 @@ static bool rewrite(struct rewriter *w, const struct pyjson *top)
 
 static bool read_request(struct question *q, struct text body, const struct options *o, struct err *e)
 {
+    static const struct field_type types[] = {
+#define TYPE(names, types) {names, 1, types},
+#include "config/responses_fields.def"
+    };
     *q = (struct question){0};
     struct pyjson *top = arena_alloc(&q->mem, sizeof *top);
     struct rewriter w = rewrite_begin(&q->mem, e);
@@ -239,7 +243,7 @@ static bool read_request(struct question *q, struct text body, const struct opti
         return false;
     q->client = top;
     q->keeps_reasoning = includes(top, "reasoning.encrypted_content");
-    return rewrite_read(&w, top, q, o);
+    return rewrite_read(&w, top, q, o) && question_types(top, types, sizeof types / sizeof *types, 1, e);
 }
 
 /* ---- items ---- */

@@ -365,6 +365,23 @@ static bool read_messages(struct reader *r, const struct pyjson *list)
 
 /* ---- tools ---- */
 
+enum { SHOWN = 60 };                    /* bytes of a name in a refusal */
+
+bool history_tool(const char *place, const struct pyjson *name, const struct pyjson *parameters, struct err *e)
+{
+    const struct pyjson *properties = pyjson_given(parameters, "properties");
+    const struct text named = name->text;
+    if (!text_is_tag_name(named))
+        return err_set(e, "%s has the name \"%.*s\": " TEXT_TAG_NAME, place, (int)(named.n < SHOWN ? named.n : SHOWN), named.p);
+    for (size_t i = 0; properties && properties->kind == PY_DICT && i < properties->n; i++) {
+        const struct text key = properties->keys[i];
+        if (!text_is_tag_name(key))
+            return err_set(e, "%s (%.*s) has a parameter with the name \"%.*s\": " TEXT_TAG_NAME, place, (int)(named.n < SHOWN ? named.n : SHOWN),
+                           named.p, (int)(key.n < SHOWN ? key.n : SHOWN), key.p);
+    }
+    return true;
+}
+
 static bool read_tool(struct reader *r, const struct pyjson *tool, size_t number, struct text *to)
 {
     const struct pyjson *type = pyjson_given(tool, "type"), *function = pyjson_given(tool, "function");
@@ -375,6 +392,8 @@ static bool read_tool(struct reader *r, const struct pyjson *tool, size_t number
     if (!given_text(function, "name"))
         return err_set(r->e, "tool %zu has no function with a name, expected {\"type\": \"function\", \"function\": {\"name\": ..., \"parameters\": "
                              "{...}}}", number);
+    if (!history_tool(arena_printf(r->mem, "tool %zu", number), given_text(function, "name"), pyjson_given(function, "parameters"), r->e))
+        return false;
     pyjson_dump(tool, &out);
     *to = kept(r, &out);
     return true;

@@ -61,6 +61,71 @@ bool question_flag(const struct pyjson *top, const char *key, bool *to, struct e
     return true;
 }
 
+const struct pyjson *question_at(const struct pyjson *v, const char *path)
+{
+    while (v && *path) {
+        char name[64];
+        const int n = (int)strcspn(path, ".");
+        snprintf(name, sizeof name, "%.*s", n, path);
+        v = pyjson_given(v, name);
+        path += n + (path[n] == '.');
+    }
+    return v;
+}
+
+/* ---- fields of the wrong type ---- */
+
+static bool is_list_of(const struct pyjson *v, enum py_kind kind)
+{
+    bool ok = v->kind == PY_LIST;
+    for (size_t i = 0; ok && i < v->n; i++)
+        ok = v->items[i].kind == kind;
+    return ok;
+}
+
+static bool is_of_type(const struct pyjson *v, struct text type)
+{
+    return text_is(type, "text") ? v->kind == PY_STR : text_is(type, "number") ? v->kind == PY_INT || v->kind == PY_FLOAT
+         : text_is(type, "bool") ? v->kind == PY_TRUE || v->kind == PY_FALSE : text_is(type, "object") ? v->kind == PY_DICT
+         : text_is(type, "texts") ? is_list_of(v, PY_STR) : text_is(type, "objects") ? is_list_of(v, PY_DICT) : v->kind == PY_LIST;
+}
+
+/* Checks that the value is of one of the types. */
+static bool check_type(const char *name, const struct pyjson *v, const char *types, struct err *e)
+{
+    static const struct { const char *type, *words; } all[] = {
+        {"text", "a text"}, {"number", "a number"}, {"bool", "true or false"}, {"object", "an object"}, {"list", "a list"},
+        {"texts", "a list of texts"}, {"objects", "a list of objects"},
+    };
+    char words[120] = "";
+    for (const char *p = types; *p; p += strspn(p, " ")) {
+        const struct text type = {p, strcspn(p, " ")};
+        size_t i = 0;
+        if (is_of_type(v, type))
+            return true;
+        while (!text_is(type, all[i].type))
+            i++;
+        snprintf(words + strlen(words), sizeof words - strlen(words), "%s%s", *words ? " or " : "", all[i].words);
+        p += type.n;
+    }
+    return err_set(e, "%s is not %s", name, words);
+}
+
+bool question_types(const struct pyjson *top, const struct field_type *rows, size_t n, int where, struct err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        for (const char *p = rows[i].names; rows[i].where & where && *p; p += strspn(p, " ")) {
+            char name[64];
+            const int length = (int)strcspn(p, " ");
+            snprintf(name, sizeof name, "%.*s", length, p);
+            p += length;
+            const struct pyjson *v = question_at(top, name);
+            if (v && !check_type(name, v, rows[i].types, e))
+                return false;
+        }
+    return true;
+}
+
 /* ---- fields that are refused ---- */
 
 enum { CHAT = 1, PLAIN = 2, BOTH = CHAT | PLAIN };
@@ -86,7 +151,7 @@ bool question_refuse(const struct pyjson *top, const struct refused_field *refus
             const int n = (int)strcspn(p, " ");
             snprintf(name, sizeof name, "%.*s", n, p);
             p += n;
-            const struct pyjson *v = pyjson_given(top, name);
+            const struct pyjson *v = question_at(top, name);
             const char *value = refused[i].value;
             if (v && refused[i].where & where && !is_harmless(v, value))
                 return err_set(e, "%s %s%s: %s", name, *value ? "must be " : "is not supported", value, refused[i].words);
@@ -501,12 +566,22 @@ static bool read_client(struct question *q, const struct pyjson *top, int where,
     return q->given.max_tokens || err_set(e, "max_tokens is 0, expected 1 or more, or -1 for no limit");
 }
 
+/* Checks the types of fields whose readers take more than the tables say. */
+static bool check_types(const struct pyjson *top, int where, struct err *e)
+{
+    static const struct field_type types[] = {
+#define TYPE(...) {__VA_ARGS__},
+#include "config/request_fields.def"
+    };
+    return question_types(top, types, sizeof types / sizeof *types, where, e);
+}
+
 bool question_read_chat(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
 {
     struct request *r = &q->request;
     r->free_calls = !options_on(o, OPT_tool_guide);
     if (!read_client(q, top, CHAT, o, e) || !read_conversation(q, top, e) || !read_continued(q, top, e) || !read_thinking(q, top, o, e) ||
-        !read_logprobs(q, top, e))
+        !read_logprobs(q, top, e) || !check_types(top, CHAT, e))
         return false;
     if (q->words)
         r->messages = form_worded(&r->form, r->messages, r->n_messages, r->n_tools > 0, &q->mem);
@@ -559,7 +634,7 @@ bool question_read_plain(struct question *q, struct text body, const struct opti
     bool ok = question_object(&top, body, &q->mem, e) && read_client(q, &top, PLAIN, o, e) && read_prompt(q, &top, e);
     q->plain = true;
     q->n_alternatives = -1;
-    ok = ok && question_whole(&top, "logprobs", 0, LIMIT_ALTERNATIVES, &q->n_alternatives, e);         /* a number here */
+    ok = ok && question_whole(&top, "logprobs", 0, LIMIT_ALTERNATIVES, &q->n_alternatives, e) && check_types(&top, PLAIN, e);
     if (ok && !pyjson_given(&top, "max_tokens") && !pyjson_given(&top, "max_completion_tokens"))
         q->given.max_tokens = USUAL_MAX;
     return ok;

@@ -50,6 +50,13 @@ struct refused_field {
     const char *value, *words;
 };
 
+/* A row TYPE of these tables. */
+struct field_type {
+    const char *names;
+    int where;
+    const char *types;
+};
+
 /* False with a sentence for the client.  *q must be freed either way. */
 bool question_read(struct question *q, struct text body, const struct options *o, struct err *e);
 /* The same for fields that were parsed into q->mem, or were put there by a reader of another dialect.  *q is otherwise {0}. */
@@ -61,6 +68,10 @@ bool question_object(struct pyjson *top, struct text body, struct arena *mem, st
 bool question_read_top(struct question *q, struct text body, struct pyjson *top, const struct options *o, struct err *e);
 /* True if the body has no field that a row for `where` refuses.  False with a sentence about the first one. */
 bool question_refuse(const struct pyjson *top, const struct refused_field *refused, size_t n_refused, int where, struct err *e);
+/* True if the values of the fields are of the types of the rows for `where`, or null.  False with a sentence about the first one that is not. */
+bool question_types(const struct pyjson *top, const struct field_type *rows, size_t n, int where, struct err *e);
+/* Returns the value at a path with dots, or NULL. */
+const struct pyjson *question_at(const struct pyjson *top, const char *path);
 /* Adds a stop string.  False with a sentence about `stop`. */
 bool question_add_stop(struct question *q, const struct pyjson *v, struct err *e);
 /* Reads a switch of reasoning: true, false, or a word of config/efforts.def.  Without the key it stays as it is. */

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "serve/history.h"
+
 #define KEPT "q35chat:"                 /* before reasoning that a client keeps for us */
 
 const struct pyjson rewrite_object = {.kind = PY_DICT}, rewrite_list = {.kind = PY_LIST};
@@ -89,6 +91,8 @@ bool rewrite_tool(struct rewriter *w, const struct pyjson *name, const struct py
     struct pyjson function = function_of(w, name);
     if (!name || name->kind != PY_STR)
         return err_set(w->e, "%s has no name", w->place);
+    if (!history_tool(w->place, name, parameters, w->e))
+        return false;
     if (description)
         rewrite_set(w, &function, "description", *description);
     if (parameters)
@@ -135,19 +139,6 @@ void rewrite_quote_kept(struct text reasoning, struct buf *out)
 
 /* ---- the whole request ---- */
 
-/* Returns the value at a path with dots, or NULL. */
-static const struct pyjson *value_at(const struct pyjson *v, const char *path)
-{
-    while (v && *path) {
-        char name[64];
-        const int n = (int)strcspn(path, ".");
-        snprintf(name, sizeof name, "%.*s", n, path);
-        v = pyjson_given(v, name);
-        path += n + (path[n] == '.');
-    }
-    return v;
-}
-
 /* Gives the sentence of a refusal the client's names, for those of the chat completion that it begins with. */
 static void rename_refusal(const struct rewriter *w)
 {
@@ -171,7 +162,7 @@ bool rewrite_read(struct rewriter *w, const struct pyjson *top, struct question 
 {
     for (size_t i = 0; i < w->n_fields; i++) {
         const struct rewrite_field *f = &w->fields[i];
-        const struct pyjson *v = f->by_hand || pyjson_get(&w->to, f->chat) ? NULL : value_at(top, f->own);
+        const struct pyjson *v = f->by_hand || pyjson_get(&w->to, f->chat) ? NULL : question_at(top, f->own);
         if (v)
             rewrite_set(w, &w->to, f->chat, *v);
     }

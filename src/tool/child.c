@@ -107,10 +107,15 @@ static char *make_schema(const struct option_tool *c)
     return out.data;
 }
 
-static bool is_object(const char *text)
+/* Checks the schema of the arguments: an object whose names of parameters come back from a call as they are. */
+static bool check_parameters(const struct option_tool *c, struct err *e)
 {
-    json_t *j = json_loads(text, 0, NULL);
-    bool ok = json_is_object(j);
+    json_t *j = c->parameters ? json_loads(c->parameters, 0, NULL) : NULL, *value;
+    bool ok = !c->parameters || json_is_object(j) || err_set(e, "[tool %s]: parameters is not a JSON object", c->name);
+    const char *key;
+    json_object_foreach(json_object_get(j, "properties"), key, value)
+        if (ok && !text_is_tag_name(text_of(key)))
+            ok = err_set(e, "[tool %s]: a parameter has the name \"%s\": " TEXT_TAG_NAME, c->name, key);
     json_decref(j);
     return ok;
 }
@@ -159,8 +164,8 @@ static bool add_program(struct tools *l, const struct option_tool *c, struct err
         return false;
     if (!c->command || !*c->command)
         return err_set(e, "[tool %s] of the config file has no command", c->name);
-    if (c->parameters && !is_object(c->parameters))
-        return err_set(e, "[tool %s]: parameters is not a JSON object", c->name);
+    if (!check_parameters(c, e))
+        return false;
     if (!read_limit(c->timeout_s, TIMEOUT_S, 3600, &timeout))
         return err_set(e, "[tool %s]: timeout_s is '%s', expected 1 to 3600", c->name, c->timeout_s);
     if (!read_limit(c->max_output, MAX_OUTPUT, 16 << 20, &output))

@@ -291,6 +291,44 @@ is "... an answer is that of a single run" "$(answer_of < out)" "$(sed -n 1p bat
 printf 'lo\n' > in
 ask --no-think -n 24 --batch 'Hel{}' < in
 is "... the line takes the place of {}" "$(answer_of < out)" "$(sed -n 1p batch | answer_of)"
+
+# Forms of the wrong kind.
+cat > in <<'END'
+{"prompt": "x", "schema": 5}
+{"prompt": "x", "schema": ""}
+{"prompt": "x", "schema": null}
+{"prompt": "x", "schema": "person.json"}
+{"prompt": "x", "choices": []}
+{"prompt": "x", "choices": ["a", ""]}
+{"prompt": "x", "choices": "a,,b"}
+{"prompt": "x", "choices": 5}
+{"prompt": "x", "pattern": ""}
+{"prompt": "x", "pattern": {"a": 1}}
+{"prompt": "x", "pattern": "a\u0000b"}
+{"prompt": "x", "pattern": "("}
+{"prompt": "x", "pattern": "a", "choices": ["b"]}
+{"prompt": "x", "schema": "off", "choices": ["b"]}
+{"prompt": "x", "schema": {"type": "array", "uniqueItems": true, "maxItems": 0}, "schema_loose": true}
+END
+ask --no-think -n 4 --batch < in
+is "a line whose form is none is refused" "$rc $(grep -c '"error":.*"exit":2}$' out)" "1 13"
+is "... in a sentence that names it" "$(sed -n 's/.*"error":"\([a-z]*\)[ ,].*/\1/p' out | uniq -c | tr -s ' \n' ' ')" \
+    " 4 schema 4 choices 3 pattern 1 a 1 schema "
+has "... and off is none, so that another may stand beside it" "$(sed -n 14p out)" '"answer":"b"'
+has "... and schema_loose counts wherever it stands" "$(sed -n 15p out)" '"parsed":['
+: > empty.json
+n=0
+for form in schema: pattern: choices: choices:, choices:a,,b schema:empty.json schema:nothere.json 'schema:{"not": {}}' 'schema:{' 'pattern:('; do
+    ask --no-think "--${form%%:*}" "${form#*:}" Hello < /dev/null
+    n=$((n + 1))
+    is "a form that cannot be is wrong usage, $n" "$rc $(wc -l < err | tr -d ' ')" "2 1"
+done
+ask --no-think --pattern a --choices b Hello < /dev/null
+is "two forms are, too" "$rc" 2
+ask --no-think -n 4 --batch --pattern '(' < in
+is "... also beside --batch" "$rc $(cat out)" "2 "
+ask --no-think -n 1 --schema off Hello < /dev/null
+is "--schema off is no form" "$rc" 0
 printf '%s\n' 'an ordinary line' '{"prompt": "x", "files": ["secret"], "system": "obey the line", "max_tokens": 1}' > in
 seq 1 400 > secret
 ask --no-think -n 4 --batch 'Summarise: {}' < in

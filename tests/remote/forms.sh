@@ -42,7 +42,7 @@ has "... which is said" "$err $(member invalid)" "the answer is not what the sch
 loose='{"type": "object", "properties": {"k": {"type": "array", "items": {"enum": [1]}, "minItems": 2, "maxItems": 2, "uniqueItems": true}},
         "required": ["k"], "additionalProperties": false}'
 ask --no-think --json --schema "$loose" "x"
-has "a keyword that cannot be enforced is refused by its place" "$found $err" '1 q35chat: #/properties/k: "uniqueItems"'
+has "a keyword that cannot be enforced is refused by its place" "$found $err" '2 q35chat: schema: #/properties/k: "uniqueItems"'
 ask --no-think --json --schema-loose --schema "$loose" "x"
 is "... with --schema-loose it is checked afterwards" "$found $(member parsed)" "1 None"
 has "... and the answer is said to differ" "$err" "the answer is not what the schema wants"
@@ -55,7 +55,7 @@ ask --no-think --json --schema "$schema" 'Write "name" and "age": Otto is 7'
 [ "$(printf '%s' "$out" | python3 -c 'import json, sys; print(json.load(sys.stdin)["tokens"]["prompt"])')" -lt $((without + 20)) ] &&
     ok "... unless it names all properties" || bad "... unless it names all properties" "$out"
 ask --schema '{"type": "x' "x"
-is "a schema that is none ends with a sentence" "$found" 1
+is "a schema that is none ends with a sentence" "$found" 2
 has "... which has the place" "$err" "not valid JSON at byte"
 ask --schema "$tmp/missing.json" "x"
 has "so does a file that is not there" "$err" "missing.json"
@@ -169,7 +169,7 @@ is "... an attached conversation" "$found $(keys "$out")" "0 $person"
 attached --no-think -r kept "Tell me about Anna, who is 9"
 is "... which keeps it" "$found $(keys "$out")" "0 $person"
 attached --schema '{"type": "object", "not": {"type": "object"}}' "x"
-has "... what cannot be is refused" "$found $err" "1 q35chat: "
+has "... what cannot be is refused" "$found $err" "2 q35chat: "
 timeout $patience "$q" --model "$demo" --no-think --temperature 0 --batch --batch-json < "$tmp/lines" > "$tmp/out" 2> "$tmp/err"
 is "... in a batch, too" "$(tail -n 1 "$tmp/out" | python3 -c 'import json, sys; print(json.load(sys.stdin)["parsed"])')" "{'k': 5}"
 tools='"tools": [{"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}},

@@ -287,19 +287,19 @@ static const struct row { const char *names; bool ignored, refused; } messages_r
 #include "config/responses_fields.def"
 };
 
-/* No field is of the kind [[{}]]: those that are read or refused do not take it, others do.  lenient: what is not known in those is left out. */
-static void expect_rows(const struct format *f, const struct row *rows, size_t n, const char *talk, const char *asked, const char *lenient)
+/* No field is of the kind [[{}]]: those that are read or refused do not take it, others do. */
+static void expect_rows(const struct format *f, const struct row *rows, size_t n, const char *talk, const char *asked)
 {
     for (size_t i = 0; i < n; i++)
         for (const char *p = rows[i].names; *p; p += strspn(p, " ")) {
             const char *name = arena_strndup(&a, p, strcspn(p, " "));
             p += strlen(name);
-            const bool takes = rows[i].ignored || text_listed(lenient, text_of(name));
+            const bool takes = rows[i].ignored;
             const char *given = !strcmp(name, "max_tokens") ? "\"x\": 0" : "\"max_tokens\": 9";
             const bool read = read_as(f, arena_printf(&a, "{%s, %s, \"%s\": [[{}]]}", given, !strcmp(name, talk) ? "\"x\": 0" : asked, name));
             if (read != takes)
                 fail_msg("%s is %s", name, read ? "read" : e.msg);
-            if (rows[i].refused && strncmp(e.msg, name, strlen(name)))
+            if (!read && strncmp(e.msg, name, strlen(name)) && strncmp(e.msg, name, strlen(name) - 1))       /* "message 1" of "messages" */
                 fail_msg("%s: %s", name, e.msg);
         }
 }
@@ -307,10 +307,142 @@ static void expect_rows(const struct format *f, const struct row *rows, size_t n
 static void test_dialects__every_field_of_the_tables_is_treated_as_it_says(void **state)
 {
     (void)state;
-    expect_rows(&format_messages, messages_rows, sizeof messages_rows / sizeof *messages_rows, "messages", "\"messages\": [" U("\"q\"") "]",
-                "system output_config");
-    expect_rows(&format_responses, responses_rows, sizeof responses_rows / sizeof *responses_rows, "input", "\"input\": \"q\"",
-                "text reasoning include");
+    expect_rows(&format_messages, messages_rows, sizeof messages_rows / sizeof *messages_rows, "messages", "\"messages\": [" U("\"q\"") "]");
+    expect_rows(&format_responses, responses_rows, sizeof responses_rows / sizeof *responses_rows, "input", "\"input\": \"q\"");
+}
+
+/* ---- the types of values ---- */
+
+enum { CHAT = 1, PLAIN = 2, BOTH = CHAT | PLAIN };
+
+static const struct dialect {
+    const struct format *format;
+    int where;
+    const char *rest;                   /* a request, open at the end, without that field: the last one counts */
+    struct { const char *names; int where; } done[32];
+    struct field_type types[32];
+} typed[] = {
+    {&format_openai, CHAT, "\"messages\": [" U("\"q\"") "]", {
+#define DONE(names, where, words) {names, where},
+#include "config/request_fields.def"
+    }, {
+#define TYPE(...) {__VA_ARGS__},
+#include "config/request_fields.def"
+    }}, {&format_plain, PLAIN, "\"prompt\": \"q\"", {
+#define DONE(names, where, words) {names, where},
+#include "config/request_fields.def"
+    }, {
+#define TYPE(...) {__VA_ARGS__},
+#include "config/request_fields.def"
+    }}, {&format_messages, 1, "\"max_tokens\": 9, \"messages\": [" U("\"q\"") "]", {
+#define DONE(names, words) {names, 1},
+#include "config/messages_fields.def"
+    }, {
+#define TYPE(names, types) {names, 1, types},
+#include "config/messages_fields.def"
+    }}, {&format_responses, 1, "\"input\": \"q\"", {
+#define DONE(names, words) {names, 1},
+#include "config/responses_fields.def"
+    }, {
+#define TYPE(names, types) {names, 1, types},
+#include "config/responses_fields.def"
+    }},
+};
+
+/* Returns the request with one more field, whose name may have a dot into an object. */
+static const char *with_field(const struct dialect *d, const char *name, const char *value)
+{
+    const char *dot = strchr(name, '.');
+    return dot ? arena_printf(&a, "{%s, \"%.*s\": {\"%s\": %s}}", d->rest, (int)(dot - name), name, dot + 1, value)
+               : arena_printf(&a, "{%s, \"%s\": %s}", d->rest, name, value);
+}
+
+static void expect_types(const struct dialect *d, const char *name, const char *types)
+{
+    static const struct { const char *value, *types; } values[] = {
+        {"5", "number"}, {"\"x\"", "text"}, {"{}", "object"}, {"true", "bool"}, {"[5]", "list"}, {"[\"x\"]", "list texts"}, {"[{}]", "list objects"},
+        {"[[]]", "list"},
+    };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        bool may_be = false;
+        for (const char *p = values[i].types; *p; p += strspn(p, " ")) {
+            const struct text type = {p, strcspn(p, " ")};
+            may_be |= text_listed(types, type);
+            p += type.n;
+        }
+        if (may_be)
+            continue;
+        if (read_as(d->format, with_field(d, name, values[i].value)))
+            fail_msg("%s takes %s", name, values[i].value);
+        char param[QUESTION_PARAM];
+        const char *top = question_param(e.msg, NULL, param);
+        if (!top || strncmp(top, name, strcspn(name, ".")))
+            fail_msg("%s: %s is refused without the name: %s", name, values[i].value, e.msg);
+    }
+}
+
+/* A name of the rows for this place. */
+static const char *types_of(const struct dialect *d, const char *name)
+{
+    const char *found = NULL;
+    for (size_t i = 0; d->types[i].names; i++)
+        if (d->types[i].where & d->where && text_listed(d->types[i].names, text_of(name))) {
+            assert_null(found);
+            found = d->types[i].types;
+        }
+    return found;
+}
+
+static void test_dialects__a_value_of_another_type_is_refused_by_the_fields_name(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < sizeof typed / sizeof *typed; d++) {
+        for (size_t i = 0; typed[d].done[i].names; i++)
+            for (const char *p = typed[d].done[i].names; typed[d].done[i].where & typed[d].where && *p; p += strspn(p, " ")) {
+                const char *name = arena_strndup(&a, p, strcspn(p, " "));
+                p += strlen(name);
+                if (!types_of(&typed[d], name))
+                    fail_msg("%s has no row TYPE", name);
+            }
+        for (size_t i = 0; typed[d].types[i].names; i++)
+            for (const char *p = typed[d].types[i].names; typed[d].types[i].where & typed[d].where && *p; p += strspn(p, " ")) {
+                const char *name = arena_strndup(&a, p, strcspn(p, " "));
+                p += strlen(name);
+                expect_types(&typed[d], name, typed[d].types[i].types);
+            }
+    }
+}
+
+/* ---- names in the tags of calls ---- */
+
+static void test_dialects__names_that_do_not_come_back_from_a_call_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "a>b", "a<b", "a\\nb", "a\\rb", "</tool_call>", " a", "a ", "\\\"a\\\"", "'a", "a\\u0000b", "a\\u007f"},
+        *const good[] = {"a", "a.b", "mcp__x__y", "a/b:c", "a b", "\u00e4", "it's"};
+    static const struct { const struct format *format; const char *tools; } forms[] = {
+        {&format_openai, "\"messages\": [" U("\"q\"") "], \"tools\": ["
+         "{\"type\": \"function\", \"function\": {\"name\": \"%s\", \"parameters\": %s}}]"},
+        {&format_messages, "\"max_tokens\": 9, \"messages\": [" U("\"q\"") "], \"tools\": [{\"name\": \"%s\", \"input_schema\": %s}]"},
+        {&format_responses, "\"input\": \"q\", \"tools\": [{\"type\": \"function\", \"name\": \"%s\", \"parameters\": %s}]"},
+        {&format_responses, "\"input\": \"q\", \"tools\": [{\"type\": \"custom\", \"name\": \"%s\", \"x\": %s}]"},
+    };
+    const char *place[] = {"tool 1", "tool 1", "tools[0]", "tools[0]"};
+    for (size_t f = 0; f < 4; f++) {
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            if (read_as(forms[f].format, arena_printf(&a, arena_printf(&a, "{%s}", forms[f].tools), bad[i], "{}")))
+                fail_msg("%s is taken", bad[i]);
+            assert_true(strstr(e.msg, place[f]) == e.msg && strstr(e.msg, "a name has no <, >"));
+            const char *parameters = arena_printf(&a, "{\"properties\": {\"%s\": {}}}", bad[i]);
+            if (f < 3 && read_as(forms[f].format, arena_printf(&a, arena_printf(&a, "{%s}", forms[f].tools), "f", parameters)))
+                fail_msg("the parameter %s is taken", bad[i]);
+            assert_true(f == 3 || strstr(e.msg, arena_printf(&a, "%s (f) has a parameter", place[f])) == e.msg);
+        }
+        for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+            if (!read_as(forms[f].format, arena_printf(&a, arena_printf(&a, "{%s}", forms[f].tools), good[i],
+                                                       arena_printf(&a, "{\"properties\": {\"%s\": {}}}", good[i]))))
+                fail_msg("%s", e.msg);
+    }
 }
 
 int main(void)
@@ -327,6 +459,8 @@ int main(void)
         cmocka_unit_test(test_dialects__blocks_with_texts_are_read),
         cmocka_unit_test(test_dialects__thinking_and_effort),
         cmocka_unit_test(test_dialects__every_field_of_the_tables_is_treated_as_it_says),
+        cmocka_unit_test(test_dialects__a_value_of_another_type_is_refused_by_the_fields_name),
+        cmocka_unit_test(test_dialects__names_that_do_not_come_back_from_a_call_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -398,6 +398,7 @@ static void test_tool__bad_definitions_are_refused_with_their_section(void **sta
         {"[tool x]\ndescription = y\n", "[tool x] of the config file has no command"}, {"[tool x]\n", "[tool x] of the config file has no command"},
         {"[tool x]\ncommand = 'a\n", "[tool x]: command is ''a', expected a program"},
         {"[tool x]\ncommand = a\nparameters = [1]\n", "[tool x]: parameters is not a JSON object"},
+        {"[tool x]\ncommand = a\nparameters = {\"properties\": {\"a>b\": {}}}\n", "[tool x]: a parameter has the name \"a>b\": a name has no <, >"},
         {"[tool x]\ncommand = a\ntimeout_s = 0\n", "[tool x]: timeout_s is '0', expected 1 to 3600"},
         {"[tool x]\ncommand = a\nmax_files = many\n", "[tool x]: max_files is 'many', expected 1 to 1048576"},
     };
