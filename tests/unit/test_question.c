@@ -347,7 +347,7 @@ static const char *prompt_of_file(const char *name)
 static void test_question__requests_of_agents_make_these_prompts(void **state)
 {
     (void)state;
-    static const char *const programs[] = {"gptme", "codex", "claude-code"};
+    static const char *const programs[] = {"gptme", "codex", "claude-code", "opencode"};
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         const char *first = prompt_of_file(arena_printf(&a, "%s-1", programs[i])), *second = prompt_of_file(arena_printf(&a, "%s-2", programs[i]));
         assert_string_equal(second, read_file(arena_printf(&a, "%s-2.txt", programs[i])));
