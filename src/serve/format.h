@@ -54,7 +54,7 @@ struct format {
     void (*free)(struct response *r);   /* what r->own refers to; NULL: nothing */
 };
 
-extern const struct format format_openai, format_plain, format_tokens, format_messages, format_responses, format_ollama;
+extern const struct format format_openai, format_plain, format_tokens, format_messages, format_responses, format_ollama, format_generate;
 
 /* The reply of /v1/messages/count_tokens. */
 bool messages_count(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);

@@ -1,5 +1,5 @@
-/* The format of /api/chat, ollama's: a line of JSON for each part of the answer.  A request is rewritten as one of chat completions
- * (serve/rewrite.h); what of ollama's fields is about its own memory is ignored (docs/serve.md).
+/* The formats of /api/chat and /api/generate, ollama's: a line of JSON for each part of the answer.  A request is rewritten as one of chat
+ * completions, or, with `raw`, of completions (serve/rewrite.h); config/ollama_fields.def has its fields.
  * Source of names and units: https://github.com/ollama/ollama/blob/main/docs/api.md */
 #include <string.h>
 #include <time.h>
@@ -11,20 +11,20 @@
 
 /* ---- the request ---- */
 
+enum { CHAT = 1, PLAIN = 2, BOTH = CHAT | PLAIN };
+
 static const struct rewrite_field fields[] = {
-    {"options.num_predict", "max_tokens", .by_hand = true}, {"options.temperature", "temperature"}, {"options.top_p", "top_p"},
-    {"options.top_k", "top_k"}, {"options.min_p", "min_p"}, {"options.seed", "seed"}, {"options.stop", "stop"},
-    {"options.repeat_penalty", "repetition_penalty"}, {"options.presence_penalty", "presence_penalty"},
-    {"options.frequency_penalty", "frequency_penalty"}, {"think", "think"}, {"tools", "tools"}, {"format", "response_format", .by_hand = true},
+#define RENAMED(...) {__VA_ARGS__},
+#include "config/ollama_fields.def"
 };
 
-/* Adds the text of a message and its pictures, which are base64 without a type. */
-static bool add_content(struct rewriter *w, struct pyjson *m, const struct pyjson *from)
+/* Adds the text of a message, which is under the key, and its pictures, which are base64 without a type. */
+static bool add_content(struct rewriter *w, struct pyjson *m, const struct pyjson *from, const char *key)
 {
-    const struct pyjson *images = pyjson_given(from, "images"), *content = pyjson_given(from, "content");
+    const struct pyjson *images = pyjson_given(from, "images"), *content = pyjson_given(from, key);
     struct pyjson parts = rewrite_list;
     if (!images) {
-        rewrite_copy(w, m, "content", from, "content");
+        rewrite_copy(w, m, "content", from, key);
         return true;
     }
     for (size_t i = 0; images->kind == PY_LIST && i < images->n; i++) {
@@ -59,7 +59,7 @@ static bool read_message(struct rewriter *w, const struct pyjson *from)
     struct pyjson *m = rewrite_message(w, arena_strdup(w->mem, buf_str(&name)));
     buf_free(&name);
     rewrite_copy(w, m, "reasoning_content", from, "thinking");
-    bool ok = add_content(w, m, from);
+    bool ok = add_content(w, m, from, "content");
     for (size_t i = 0; ok && calls && calls->kind == PY_LIST && i < calls->n; i++) {
         const struct pyjson *function = pyjson_given(&calls->items[i], "function");
         ok = rewrite_call(w, m, pyjson_given(&calls->items[i], "id"), pyjson_given(function, "name"), pyjson_given(function, "arguments"));
@@ -102,32 +102,90 @@ static bool read_format(struct rewriter *w, const struct pyjson *format)
     return (format->kind == PY_STR && text_is(format->text, "json")) || err_set(w->e, "format is neither \"json\" nor a schema");
 }
 
-static bool read_body(struct question *q, struct text body, const struct options *o, struct err *e)
+/* Begins to read a body: what all requests have is in `w`. */
+static bool begin_reading(struct rewriter *w, struct question *q, struct text body, int where, struct pyjson *top, struct err *e)
 {
-    struct pyjson top;
+    static const struct refused_field refused[] = {
+#define REFUSED(...) {__VA_ARGS__},
+#include "config/ollama_fields.def"
+    };
+    static const struct field_type types[] = {
+#define TYPE(...) {__VA_ARGS__},
+#include "config/ollama_fields.def"
+    };
     *q = (struct question){0};
-    struct rewriter w = rewrite_begin(&q->mem, e);
-    w.fields = fields;
-    w.n_fields = sizeof fields / sizeof *fields;
-    if (!question_object(&top, body, &q->mem, e))
+    *w = rewrite_begin(&q->mem, e);
+    w->fields = fields;
+    w->n_fields = sizeof fields / sizeof *fields;
+    if (!question_object(top, body, &q->mem, e) || !question_refuse(top, refused, sizeof refused / sizeof *refused, where, e) ||
+        !question_types(top, types, sizeof types / sizeof *types, where, e))
         return false;
-    const struct pyjson *messages = pyjson_given(&top, "messages"), *stream = pyjson_given(&top, "stream");
-    if (!messages || messages->kind != PY_LIST)
-        return err_set(e, "messages is missing, expected a list");
+    const struct pyjson *stream = pyjson_given(top, "stream");
+    read_limit(w, pyjson_given(top, "options"));
+    read_model(w, top);
+    rewrite_set(w, &w->to, "stream", stream ? *stream : (struct pyjson){.kind = PY_TRUE});
+    return read_format(w, pyjson_given(top, "format"));
+}
+
+/* Reads a request without a question, by which clients have a model loaded. */
+static bool read_nothing(struct rewriter *w, struct question *q)
+{
+    const struct pyjson *model = pyjson_given(&w->to, "model");
+    q->asks_nothing = true;
+    q->model = model ? model->text : text_of("");
+    return true;
+}
+
+static bool read_chat(struct question *q, struct text body, const struct options *o, struct err *e)
+{
+    struct rewriter w;
+    struct pyjson top;
+    if (!begin_reading(&w, q, body, CHAT, &top, e))
+        return false;
+    const struct pyjson *messages = pyjson_given(&top, "messages");
+    if (!messages || !messages->n)
+        return read_nothing(&w, q);
     bool ok = true;
     for (size_t i = 0; ok && i < messages->n; i++) {
         w.place = arena_printf(w.mem, "messages[%zu]", i);
         ok = read_message(&w, &messages->items[i]);
     }
-    read_limit(&w, pyjson_given(&top, "options"));
-    read_model(&w, &top);
-    rewrite_set(&w, &w.to, "stream", stream ? *stream : (struct pyjson){.kind = PY_TRUE});
-    return ok && read_format(&w, pyjson_given(&top, "format")) && rewrite_read(&w, &top, q, o);
+    return ok && rewrite_read(&w, &top, q, o);
+}
+
+static bool read_generate(struct question *q, struct text body, const struct options *o, struct err *e)
+{
+    struct rewriter w;
+    struct pyjson top;
+    bool raw = false;
+    if (!begin_reading(&w, q, body, PLAIN, &top, e) || !question_flag(&top, "raw", &raw, e))
+        return false;
+    const struct pyjson *prompt = pyjson_given(&top, "prompt"), *system = pyjson_given(&top, "system"), *images = pyjson_given(&top, "images");
+    const bool has_images = images && images->n, has_system = system && system->text.n;
+    if (raw && (has_images || has_system))
+        return err_set(e, "%s cannot be given beside raw, which sends the prompt as it is", has_images ? "images" : "system");
+    if (!has_images && (!prompt || !prompt->text.n))
+        return read_nothing(&w, q);
+    if (raw) {
+        rewrite_copy(&w, &w.to, "prompt", &top, "prompt");
+        if (!pyjson_given(&w.to, "max_tokens"))
+            rewrite_set(&w, &w.to, "max_tokens", (struct pyjson){.kind = PY_INT, .text = text_of("-1")});
+        return rewrite_read_plain(&w, &top, q, o);
+    }
+    w.place = "system";
+    if (has_system)
+        rewrite_set(&w, rewrite_message(&w, "system"), "content", *system);
+    w.place = "prompt";
+    struct pyjson *m = rewrite_message(&w, "user");
+    return add_content(&w, m, &top, "prompt") && rewrite_read(&w, &top, q, o);
 }
 
 /* ---- the reply ---- */
 
-/* Appends the beginning of a line, up to the message. */
+static bool generates(const struct response *r) { return r->format == &format_generate; }
+static const char *text_key(const struct response *r) { return generates(r) ? "response" : "content"; }
+
+/* Appends the beginning of a line, up to the text of the answer. */
 static void add_head(const struct response *r, struct buf *out)
 {
     char created[40] = "";
@@ -138,8 +196,12 @@ static void add_head(const struct response *r, struct buf *out)
         strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%S", &tm);
     buf_adds(out, "{\"model\": ");
     pyjson_quote(r->question->model.n ? r->question->model : text_of(r->model), out);
-    buf_addf(out, ", \"created_at\": \"%s.%09ldZ\", \"message\": {\"role\": \"assistant\", ", created, now.tv_nsec);
+    buf_addf(out, ", \"created_at\": \"%s.%09ldZ\", ", created, now.tv_nsec);
+    buf_adds(out, generates(r) ? "" : "\"message\": {\"role\": \"assistant\", ");
 }
+
+/* Ends what the answer is made of; members of the line follow. */
+static void end_answer(const struct response *r, struct buf *out) { buf_adds(out, generates(r) ? ", " : "}, "); }
 
 static void add_call(struct buf *out, const struct response_call *call)
 {
@@ -155,25 +217,27 @@ static void add_end(const struct response *r, enum response_finish finish, const
 {
     const double ns = 1e6;
     buf_addf(out, "\"done\": true, \"done_reason\": \"%s\", \"total_duration\": %.0f, \"load_duration\": 0, \"prompt_eval_count\": %d, "
-             "\"prompt_eval_duration\": %.0f, \"eval_count\": %d, \"eval_duration\": %.0f}\n", finish == RESPONSE_LENGTH ? "length" : "stop",
-             (s->prefill_ms + s->decode_ms) * ns, s->n_prompt, s->prefill_ms * ns, response_n_tokens(r, s), s->decode_ms * ns);
+             "\"prompt_eval_duration\": %.0f, \"eval_count\": %d, \"eval_duration\": %.0f}\n", r->question->asks_nothing ? "load"
+             : finish == RESPONSE_LENGTH ? "length" : "stop", (s->prefill_ms + s->decode_ms) * ns, s->n_prompt, s->prefill_ms * ns,
+             response_n_tokens(r, s), s->decode_ms * ns);
 }
 
 static void part(struct response *r, const char *key, struct text t)
 {
     add_head(r, &r->out);
-    if (strcmp(key, "content"))
-        buf_adds(&r->out, "\"content\": \"\", ");
+    if (strcmp(key, text_key(r)))
+        buf_addf(&r->out, "\"%s\": \"\", ", text_key(r));
     openai_string(&r->out, key, t);
-    buf_adds(&r->out, "}, \"done\": false}\n");
+    end_answer(r, &r->out);
+    buf_adds(&r->out, "\"done\": false}\n");
 }
 
 static void reasoning(struct response *r, struct text t) { part(r, "thinking", t); }
 
-static void text(struct response *r, struct text t) { part(r, "content", t); }
+static void text(struct response *r, struct text t) { part(r, text_key(r), t); }
 
 /* Sends a line without text: the dialect has no comments. */
-static void wait(struct response *r) { part(r, "content", text_of("")); }
+static void wait(struct response *r) { part(r, text_key(r), text_of("")); }
 
 /* A call comes whole: its arguments are an object. */
 static void call_end(struct response *r, const struct response_call *call)
@@ -189,7 +253,8 @@ static void call_end(struct response *r, const struct response_call *call)
 static void end(struct response *r, enum response_finish finish, const struct news *last)
 {
     add_head(r, &r->out);
-    buf_adds(&r->out, "\"content\": \"\"}, ");
+    buf_addf(&r->out, "\"%s\": \"\"", text_key(r));
+    end_answer(r, &r->out);
     add_end(r, finish, last->stats, &r->out);
 }
 
@@ -198,7 +263,7 @@ static void whole(struct response *r, enum response_finish finish, const struct 
     struct buf *out = &r->out;
     int n = 0;
     add_head(r, out);
-    openai_string(out, "content", (struct text){buf_str(&r->content), r->content.len});
+    openai_string(out, text_key(r), (struct text){buf_str(&r->content), r->content.len});
     if (r->reasoning.len) {
         buf_adds(out, ", ");
         openai_string(out, "thinking", (struct text){r->reasoning.data, r->reasoning.len});
@@ -208,7 +273,8 @@ static void whole(struct response *r, enum response_finish finish, const struct 
             buf_adds(out, n++ ? ", " : ", \"tool_calls\": [");
             add_call(out, &r->calls.all[i]);
         }
-    buf_adds(out, n ? "]}, " : "}, ");
+    buf_adds(out, n ? "]" : "");
+    end_answer(r, out);
     add_end(r, finish, s, out);
 }
 
@@ -226,7 +292,7 @@ static void fail(struct response *r, const struct refusal *f, const struct news 
     buf_addc(&r->out, '\n');
 }
 
-const struct format format_ollama = {
-    .id = "chat-", .stream_type = "application/x-ndjson", .read = read_body, .wait = wait, .reasoning = reasoning, .text = text, .call_end = call_end,
-    .end = end, .fail = fail, .whole = whole, .error = error,
-};
+#define REPLY .stream_type = "application/x-ndjson", .wait = wait, .reasoning = reasoning, .text = text, .call_end = call_end, .end = end, \
+              .fail = fail, .whole = whole, .error = error
+
+const struct format format_ollama = {.id = "chat-", .read = read_chat, REPLY}, format_generate = {.id = "gen-", .read = read_generate, REPLY};

@@ -171,6 +171,9 @@ const char *question_param(const char *message, const char *code, char name[QUES
 #define DONE(names, ...) names,
 #define REFUSED(names, ...) names,
 #include "config/responses_fields.def"
+#define DONE(names, ...) names,
+#define REFUSED(names, ...) names,
+#include "config/ollama_fields.def"
     };
     const size_t n = strcspn(message, " :"), n_top = strcspn(message, " :.[");
     if (code && !strcmp(code, "model_not_found"))
@@ -626,18 +629,23 @@ static bool read_prompt(struct question *q, const struct pyjson *top, struct err
     return (v && v->kind == PY_STR) || question_ids(v, &q->ids) || err_set(e, "prompt is neither a text nor a list of tokens");
 }
 
-bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e)
+bool question_read_completion(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
 {
     enum { USUAL_MAX = 16 };            /* tokens of an answer without max_tokens, as OpenAI defines it */
-    struct pyjson top;
-    *q = (struct question){0};
-    bool ok = question_object(&top, body, &q->mem, e) && read_client(q, &top, PLAIN, o, e) && read_prompt(q, &top, e);
+    bool ok = read_client(q, top, PLAIN, o, e) && read_prompt(q, top, e);
     q->plain = true;
     q->n_alternatives = -1;
-    ok = ok && question_whole(&top, "logprobs", 0, LIMIT_ALTERNATIVES, &q->n_alternatives, e) && check_types(&top, PLAIN, e);
-    if (ok && !pyjson_given(&top, "max_tokens") && !pyjson_given(&top, "max_completion_tokens"))
+    ok = ok && question_whole(top, "logprobs", 0, LIMIT_ALTERNATIVES, &q->n_alternatives, e) && check_types(top, PLAIN, e);
+    if (ok && !pyjson_given(top, "max_tokens") && !pyjson_given(top, "max_completion_tokens"))
         q->given.max_tokens = USUAL_MAX;
     return ok;
+}
+
+bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e)
+{
+    struct pyjson top;
+    *q = (struct question){0};
+    return question_object(&top, body, &q->mem, e) && question_read_completion(q, &top, o, e);
 }
 
 /* ---- an answer that is to be continued ---- */

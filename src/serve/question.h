@@ -21,6 +21,7 @@ struct question {
     struct arena mem;
     struct request request;             /* its sampling is filled by question_sampling() */
     const struct format *format;        /* of the reply; set by the caller of the reader */
+    bool asks_nothing;                  /* there is no prompt: the client wants to see that the model is there (format_ollama.c) */
     bool plain;                         /* `prompt` or `ids` instead of messages */
     struct text prompt;                 /* p NULL: the prompt is in `ids` */
     struct ids ids;
@@ -62,6 +63,7 @@ bool question_read(struct question *q, struct text body, const struct options *o
 /* The same for fields that were parsed into q->mem, or were put there by a reader of another dialect.  *q is otherwise {0}. */
 bool question_read_chat(struct question *q, const struct pyjson *top, const struct options *o, struct err *e);
 bool question_read_plain(struct question *q, struct text body, const struct options *o, struct err *e);
+bool question_read_completion(struct question *q, const struct pyjson *top, const struct options *o, struct err *e);
 /* Parses the body of any request, which must be an object.  False with a sentence for the client. */
 bool question_object(struct pyjson *top, struct text body, struct arena *mem, struct err *e);
 /* Parses the body into `top` and reads the fields that all kinds of requests have. */

@@ -37,6 +37,8 @@ static bool read_question(struct reading *rd)
     struct question *q = &rd->job->question;
     if (!rd->format->read(q, rd->text, rd->o, &rd->e))
         return false;
+    if (q->asks_nothing)
+        return true;
     recall_apply(rd->recall, q);
     return make_tokens(rd);
 }

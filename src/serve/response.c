@@ -109,7 +109,8 @@ static void begin_call(struct response *r, struct text name, struct text id)
     buf_addc(&call->arguments, '{');
     r->in_call = true;
     if (r->question->streams) {
-        r->format->call_begin(r, call);
+        if (r->format->call_begin)
+            r->format->call_begin(r, call);
         r->tokens.n = 0;
     }
 }
@@ -122,7 +123,8 @@ static void add_piece(struct response *r, struct text t)
         return;
     buf_add(&call->arguments, t.p, t.n);
     if (r->question->streams) {
-        r->format->call_piece(r, call, t);
+        if (r->format->call_piece)
+            r->format->call_piece(r, call, t);
         r->tokens.n = 0;
     }
 }

@@ -158,7 +158,7 @@ static void rename_refusal(const struct rewriter *w)
     }
 }
 
-bool rewrite_read(struct rewriter *w, const struct pyjson *top, struct question *q, const struct options *o)
+static void copy_fields(struct rewriter *w, const struct pyjson *top)
 {
     for (size_t i = 0; i < w->n_fields; i++) {
         const struct rewrite_field *f = &w->fields[i];
@@ -166,10 +166,24 @@ bool rewrite_read(struct rewriter *w, const struct pyjson *top, struct question 
         if (v)
             rewrite_set(w, &w->to, f->chat, *v);
     }
+}
+
+bool rewrite_read(struct rewriter *w, const struct pyjson *top, struct question *q, const struct options *o)
+{
+    copy_fields(w, top);
     rewrite_set(w, &w->to, "messages", w->messages);
     if (w->tools.n)
         rewrite_set(w, &w->to, "tools", w->tools);
     const bool ok = question_read_chat(q, &w->to, o, w->e);
+    if (!ok)
+        rename_refusal(w);
+    return ok;
+}
+
+bool rewrite_read_plain(struct rewriter *w, const struct pyjson *top, struct question *q, const struct options *o)
+{
+    copy_fields(w, top);
+    const bool ok = question_read_completion(q, &w->to, o, w->e);
     if (!ok)
         rename_refusal(w);
     return ok;

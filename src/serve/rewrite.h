@@ -48,3 +48,5 @@ void rewrite_add_kept(const struct pyjson *kept, struct buf *to);
 void rewrite_quote_kept(struct text reasoning, struct buf *out);
 /* Copies the fields of `top` that are not set yet, and reads the chat completion into *q.  False with a sentence in the client's names. */
 bool rewrite_read(struct rewriter *w, const struct pyjson *top, struct question *q, const struct options *o);
+/* The same for a completion of a prompt, without messages. */
+bool rewrite_read_plain(struct rewriter *w, const struct pyjson *top, struct question *q, const struct options *o);

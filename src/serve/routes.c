@@ -13,6 +13,7 @@
 #include "text/pyjson.h"
 
 #define MODELS "/v1/models/"            /* ... and the name of a model */
+#define LATEST ":latest"                /* what ollama's clients put behind a name */
 
 enum {
     LEAST_BODY = 1 << 20,               /* bytes of a prompt, whatever the context */
@@ -132,6 +133,18 @@ static void refuse(struct server *s, struct job *j, int status, const char *mess
     job_refuse(j, status, message, code);
 }
 
+/* Replies at once that the model is there. */
+static void answer_nothing(struct server *s, struct job *j)
+{
+    static const struct stats nothing;
+    struct response r;
+    j->question.streams = false;
+    response_begin(&r, &j->question, s->r, buf_str(&s->model));
+    r.format->whole(&r, RESPONSE_ENDED, &nothing);
+    exchange_json(j->x, 200, &r.out);
+    response_free(&r);
+}
+
 /* Puts a question that has been read into the queue, or refuses it. */
 static void take_question(struct server *s, struct reading *rd)
 {
@@ -150,6 +163,8 @@ static void take_question(struct server *s, struct reading *rd)
         refuse(s, j, 404, e.msg, "model_not_found");
     } else if (s->state == SERVER_FAILED) {
         refuse(s, j, 503, s->why.msg, NULL);
+    } else if (j->question.asks_nothing) {
+        answer_nothing(s, j);
     } else if (s->waiting.n >= s->so.n_waiting) {
         s->metrics.overloaded++;
         err_set(&e, "%d requests wait already; ask again in %d seconds", s->waiting.n, WEB_RETRY_S);
@@ -278,16 +293,45 @@ static void send_tags(struct server *s, struct exchange *x)
     buf_free(&body);
 }
 
+/* Reads the model's name in the body of a request about it, "model" or formerly "name".  False: it is another one's. */
+static bool is_named(const struct server *s, struct exchange *x, struct arena *mem, struct err *e)
+{
+    struct pyjson top;
+    if (!question_object(&top, exchange_body(x), mem, e))
+        return false;
+    const struct pyjson *name = pyjson_given(&top, "model") ? pyjson_given(&top, "model") : pyjson_given(&top, "name");
+    if (name && name->kind != PY_STR)
+        return err_set(e, "model is not a text");
+    const struct text t = name ? name->text : text_of("");
+    return is_ours(s, text_ends(t, LATEST) ? (struct text){t.p, t.n - strlen(LATEST)} : t) || refuse_model(s, t, e);
+}
+
 static void send_shown(struct server *s, struct exchange *x)
 {
     const struct model_info *info = s->r->ops->info(s->r);
+    struct arena mem = {0};
     struct buf body = {0};
+    struct err e = {{0}};
+    if (!is_named(s, x, &mem, &e)) {
+        const bool unknown = !strncmp(e.msg, "unknown", 7);
+        exchange_refuse(x, &(struct refusal){unknown ? 404 : 400, e.msg, unknown ? "model_not_found" : NULL, NULL}, 0);
+        arena_free(&mem);
+        return;
+    }
+    arena_free(&mem);
     add_tag(s, &body);
     buf_addf(&body, ", \"modelfile\": \"\", \"template\": \"\", \"parameters\": \"\", \"model_info\": {\"general.architecture\": \"qwen3.5\", "
              "\"qwen3.5.context_length\": %d}, \"capabilities\": [\"completion\", \"tools\", \"thinking\"%s]}", info ? info->n_ctx : 0,
              info && info->picture_tokens ? ", \"vision\"" : "");
     exchange_json(x, 200, &body);
     buf_free(&body);
+}
+
+/* Replies to clients of ollama that look whether a server is there: its status is what they read. */
+static void send_greeting(struct server *s, struct exchange *x)
+{
+    (void)s;
+    exchange_reply(x, 200, "text/plain; charset=utf-8", text_of("q35chat is running\n"), 0);
 }
 
 /* The version of ollama's whose requests are understood; clients refuse older ones. */
@@ -314,7 +358,9 @@ static const struct route {
     {"POST", "/v1/messages",         .format = &format_messages},
     {"POST", "/v1/messages/count_tokens", .reply = messages_count, .errors = &format_messages},
     {"POST", "/v1/embeddings",       .send = refuse_embeddings},
+    {"GET",  "/",                    .send = send_greeting},
     {"POST", "/api/chat",            .format = &format_ollama},
+    {"POST", "/api/generate",        .format = &format_generate},
     {"POST", "/api/embed",           .send = refuse_embeddings, .errors = &format_ollama},
     {"POST", "/api/embeddings",      .send = refuse_embeddings, .errors = &format_ollama},
     {"POST", "/api/show",            .send = send_shown, .errors = &format_ollama},
@@ -342,6 +388,8 @@ static const struct route {
 static bool leads_to(const struct route *r, const char *path)
 {
     const size_t n = strlen(r->path), len = strlen(path);
+    if (n == 1)
+        return len == 1;
     if (r->path[n - 1] == '/')
         return len > n && !strncmp(path, r->path, n);
     return !strncmp(path, r->path, n) && len - n <= 1 && strspn(path + n, "/") == len - n;

@@ -61,6 +61,9 @@ static const char *const fields[] = {
     "\"tool_choice\": {\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": \"required\", \"tools\": [{\"function\": {\"name\": \"f\"}}]}}",
     "\"max_output_tokens\": 7", "\"text\": {\"format\": {\"type\": \"json_schema\", \"schema\": {}}}", "\"text\": {\"format\": []}",
     "\"include\": [\"reasoning.encrypted_content\", \"message.output_text.logprobs\", 3]", "\"top_logprobs\": 2", "\"instructions\": [[]]",
+    "\"raw\": true", "\"format\": \"json\"", "\"format\": {\"type\": \"object\"}", "\"images\": [\"x\"]", "\"images\": []", "\"images\": 5",
+    "\"prompt\": \"\"", "\"options\": {\"num_predict\": -2, \"seed\": 7, \"stop\": [\"a\"], \"mirostat\": 0}", "\"keep_alive\": -1",
+    "\"options\": {\"num_predict\": 1e9, \"top_k\": \"x\"}", "\"options\": [[]]", "\"context\": [1, 2]", "\"model\": \":latest\"",
     "\"input\": \"hello\"", "\"input\": [{\"type\": \"function_call\", \"call_id\": \"c\", \"name\": \"f\", \"arguments\": "
     "\"{\"}, {\"role\": \"user\", "
     "\"content\": \"x\"}, {\"type\": \"reasoning\", \"summary\": 5}]", "\"input\": [[]]", "\"instructions\": \"be brief\"",
@@ -81,7 +84,10 @@ static const char *const messages[] = {
     "{\"role\": \"assistant\", \"tool_calls\": \"f\"}", "{\"role\": \"assistant\", \"function_call\": {\"name\": \"f\", \"arguments\": [null]}}",
     "{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": \"be brief\"}, \"\"]}",
     "{\"role\": \"tool\", \"content\": {\"x\": [1e999]}}",
-    "{\"role\": \"assistant\", \"tool_calls\": [3, {\"function\": 4}]}", "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"42\"}",
+    "{\"role\": \"assistant\", \"tool_calls\": [3, {\"function\": 4}]}",
+    "{\"role\": \"user\", \"content\": \"see\", \"images\": [\"iVBORw0KGgoAAAANSUhEUgAAAAMAAAAFCAIAAAAPE8H1AAAAPUlEQVR4nAEyAM3/AfX7FLjcnS7+3gJ9x9P5C"
+    "xD8/RMABh3tCwr+0NWmBGa8/Df4xPn7BgICARD2Bxn9BP6htRkhHsAHjgAAAABJRU5ErkJggg==\"]}",
+    "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"42\"}",
 };
 /* ... of /v1/messages */
 static const char *const blocks[] = {
@@ -137,7 +143,9 @@ static void make_body(struct buf *b)
     }
 }
 
-static const struct format *const formats[] = {&format_openai, &format_plain, &format_tokens, &format_messages, &format_responses};
+static const struct format *const formats[] = {&format_openai, &format_plain, &format_tokens, &format_messages, &format_responses,
+    &format_ollama, &format_generate};
+enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 /* Reads a request into text for the comparison.  False: it was refused, with a sentence. */
 static bool read_once(const struct buf *body, const struct format *f, const struct options *o, struct buf *told)
@@ -146,9 +154,16 @@ static bool read_once(const struct buf *body, const struct format *f, const stru
     struct question q;
     struct err e = {{0}};
     const bool relayed = f == &format_tokens, plain = relayed || f == &format_plain;
+    bool raw = false;
     bool ok = f->read(&q, (struct text){buf_str(body), body->len}, o, &e);
     if (!ok)
         assert_true(*e.msg);
+    if (ok && q.asks_nothing) {
+        assert_true(f == &format_ollama || f == &format_generate);
+        question_free(&q);
+        return true;
+    }
+    raw = ok && f == &format_generate && q.plain;
     static const char *const chats[] = {"message ", "messages ", "max_tokens ", "max_completion_tokens ", "response_format", "reasoning_effort"};
     for (int i = 0; !ok && f == &format_responses && i < 6; i++)
         if (!strncmp(e.msg, chats[i], strlen(chats[i])))
@@ -157,7 +172,7 @@ static bool read_once(const struct buf *body, const struct format *f, const stru
         q.seeded = true;
         question_sampling(&q, o, &info);
         const struct sampling *s = &q.request.sampling;
-        assert_true(q.plain == plain && q.complete == relayed && (plain || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n)
+        assert_true(q.plain == (plain || raw) && q.complete == relayed && (plain || raw || q.request.n_messages >= 1) && (!q.prompt.p || !q.ids.n)
                     && q.n_stops >= 0 && q.n_stops <= QUESTION_MAX_STOPS);
         assert_true(s->temperature >= 0 && s->temperature <= 10 && (s->top_p > 0 || relayed) && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0
                     && s->min_p <= 1 && s->top_k >= 0 && s->max_tokens >= 0);
@@ -191,7 +206,7 @@ static void test_question__any_body_is_refused_with_a_sentence_or_read_within_bo
         make_body(&body);
         buf_reset(&once);
         buf_reset(&twice);
-        const struct format *f = formats[rnd(5)];
+        const struct format *f = formats[rnd(N_FORMATS)];
         bool ok = read_once(&body, f, o, &once);
         assert_int_equal(read_once(&body, f, o, &twice), ok);
         assert_string_equal(buf_str(&once), buf_str(&twice));

@@ -310,6 +310,13 @@ static const struct { const char *method, *path, *body; int reply; } asks[] = {
     {"POST", "/v1/messages", "{" USER ", \"max_tokens\": 99, \"stream\": true, \"tools\": [{\"name\": \"f\", \"input_schema\": {}}], "
      "\"system\": [{\"type\": \"text\", \"text\": \"s\"}], \"stop_sequences\": [\"zz\"]}", SAYS_MARK},
     {"POST", "/v1/messages/count_tokens", "{" USER "}", ANY_REPLY},
+    {"POST", "/api/chat", "{" USER "}", SAYS_MARK},
+    {"POST", "/api/chat", "{" USER ", \"stream\": false, \"options\": {\"num_predict\": 99}, "
+     "\"tools\": [{\"function\": {\"name\": \"f\"}}]}", SAYS_MARK},
+    {"POST", "/api/chat", "{\"messages\": []}", ANY_REPLY},
+    {"POST", "/api/show", "{\"model\": \"x\"}", ANY_REPLY}, {"GET", "/", "", ANY_REPLY},
+    {"POST", "/api/generate", "{\"prompt\": \"<m%d>\", \"options\": {\"stop\": \"zz\"}}", SAYS_MARK},
+    {"POST", "/api/generate", "{\"prompt\": \"<m%d>\", \"raw\": true, \"stream\": false}", SAYS_MARK},
     {"POST", "/tokenize", "{\"content\": \"<m%d>\", \"parse_special\": false}", TOKENS_OF_MARK},
     {"POST", "/tokenize", "{\"prompt\": \"<m%d>\"}", TOKENS_OF_MARK},
     {"POST", "/tokenize", "{" USER "}", TOKENS_OF_MARK},
@@ -335,6 +342,7 @@ static const char *const body_words[] = {
     ".jsonl.checkpoint",
     "linked.jsonl.checkpoint", "outside", "\"role\":", "\"content\":", "null", "[]", "{}", ",", "\\u0000", "\\ud800", "\"stop\": [\"<\"]",
     "\"logprobs\": 8", "-1", "\"type\": \"tool_use\"", "\"type\": \"tool_result\"", "\"type\": \"thinking\"", "\"system\":", "\"input\": {}",
+    "\"raw\":", "\"options\":", "\"images\":", "\"format\":",
 };
 static const char *const head_words[] = {
     "GET", "POST", " /health", " /stop", "HTTP/1.0", "HTTP/1.1\r\n", "\r\n\r\n", "\r\n", "Content-Length: 5\r\n", "Content-Length: -1\r\n",
@@ -486,6 +494,7 @@ static void add_content(const json_t *v, struct buf *out)
         json_string_value(json_object_get(delta ? delta : json_object_get(choice, "message"), "content")),
         json_string_value(json_object_get(choice, "text")),
         json_string_value(json_object_get(json_object_get(v, "delta"), "text")),
+        json_string_value(json_object_get(json_object_get(v, "message"), "content")), json_string_value(json_object_get(v, "response")),
     };
     size_t k;
     json_t *block;
@@ -581,7 +590,8 @@ static const char *check_reply(const struct client *c, const struct asked *a, co
         wrong = "a reply has no status";
     else if (!strncmp(body, "data: ", 6) || strstr(body, "}\n"))
         wrong = read_lines(&r->body, &content, &ids);
-    else if (r->body.len && !(plain && r->status == 200) && *body != '<') {    /* pages in HTML are libmicrohttpd's own */
+    else if (r->body.len && !(plain && r->status == 200) && *body != '<' && strcmp(body, "q35chat is running\n")) {
+        /* pages in HTML are libmicrohttpd's own */
         v = read_object(body, r->body.len, &wrong);
         add_content(v, &content);
     }

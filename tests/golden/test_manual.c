@@ -395,11 +395,32 @@ static void responses(struct buf *out)
 #include "config/responses_fields.def"
 }
 
+static const char *place_of(int where)
+{
+    return where == CHAT ? "chat" : where == PLAIN ? "generate" : "both";
+}
+
+static void ollama_field(struct buf *out, const char *names, int where, const char *kind, const char *words)
+{
+    buf_adds(out, "| `");
+    add_names(out, names);
+    buf_addf(out, "` | %s | %s | %s |\n", place_of(where), kind, words);
+}
+
+static void ollama(struct buf *out)
+{
+    buf_adds(out, "| field | in | is | how, or why |\n| --- | --- | --- | --- |\n");
+#define DONE(names, where, words) ollama_field(out, names, where, "read", words);
+#define IGNORED(names, where, words) ollama_field(out, names, where, "ignored", words);
+#define REFUSED(names, where, value, words) ollama_field(out, names, where, *(value) ? "refused unless " value : "refused", words);
+#include "config/ollama_fields.def"
+}
+
 struct table { const char *name; void (*write)(struct buf *out); bool rows; };
 
 static const struct table markdown_tables[] = {
     {"fields", fields_done, false}, {"ignored", fields_ignored, false}, {"refused", fields_refused, false}, {"messages", messages, false},
-    {"responses", responses, false},
+    {"responses", responses, false}, {"ollama", ollama, false},
     {"efforts", efforts, false},
 };
 

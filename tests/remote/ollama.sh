@@ -21,6 +21,13 @@ is "... and names the client's field" "$(does format)" 'format is neither "json"
 is "... and the message" "$(does role)" "messages[1]"
 is "its models" "$(does tags)" "demo"
 is "what they can do" "$(does show)" "completion tools thinking vision"
+is "a call comes in a stream" "$(does streamed_call)" "{'expression': '12 * 12'} True"
+is "a question to /api/generate, and one with a picture" "$(does generate)" "6 * 7 = 42. The square is red."
+is "... in lines" "$(does lines)" "6 * 7 = 42. stop"
+is "... and a prompt as it is" "$(does raw)" "6 * 7 = 42."
+is "without a question the model is there" "$(does nothing)" "load load"
+is "no other model is shown" "$(does another)" "known unknown model llama3; model is not a text"
+is "the root says who is there" "$(does root)" "200 q35chat is running"
 is "embeddings are refused" "$(does embed)" "this server has no embeddings"
 uses() { timeout $patience "$PYTHON" tests/remote/ollama_asks.py 127.0.0.1:$port package $key 2>&1 | tail -1; }
 [ -z "${PYTHON-}" ] || is "the package ollama" "$(uses)" \

@@ -29,6 +29,26 @@ def chat(messages=SUM, num_predict=-1, **more):
     return send("POST", "/api/chat", {k: v for k, v in body.items() if v is not None})
 
 
+def generate(prompt="What is 6*7?", **more):
+    return send("POST", "/api/generate", {"model": "demo", "prompt": prompt, "stream": False, "think": False, "options": {"temperature": 0}, **more})
+
+
+def streamed_call():
+    lines = chat(CALL, tools=[CALCULATOR], stream=True)
+    return [c["function"]["arguments"] for x in lines for c in x["message"].get("tool_calls", [])] + [lines[-1]["done"]]
+
+
+def root():
+    c = http.client.HTTPConnection("localhost")
+    c.sock = socket.socket(socket.AF_UNIX)
+    c.sock.connect(sys.argv[1])
+    c.request("HEAD", "/")
+    head = c.getresponse()
+    head.read()
+    c.request("GET", "/")
+    return head.status, c.getresponse().read().decode().strip()
+
+
 def package(key):
     from ollama import Client
 
@@ -61,9 +81,12 @@ def call():
     return called[0]["function"]["arguments"], back[0]["message"]["content"]
 
 
+def square():
+    return base64.b64encode(open("assets/demo/square.png", "rb").read()).decode()
+
+
 def picture():
-    data = base64.b64encode(open("assets/demo/square.png", "rb").read()).decode()
-    return chat([{"role": "user", "content": "What colour is the square?", "images": [data]}])[0]["message"]["content"],
+    return chat([{"role": "user", "content": "What colour is the square?", "images": [square()]}])[0]["message"]["content"],
 
 
 tests = {
@@ -80,6 +103,13 @@ tests = {
     "role": lambda: [chat([*SUM, {"role": "robot", "content": "x"}])[0]["error"][:11]],
     "tags": lambda: [send("GET", "/api/tags")[0]["models"][0]["name"]],
     "show": lambda: send("POST", "/api/show", {"model": "demo"})[0]["capabilities"],
+    "streamed_call": streamed_call,
+    "generate": lambda: [generate()[0]["response"], generate(images=[square()], prompt="What colour is the square?")[0]["response"]],
+    "lines": lambda: ["".join(x["response"] for x in generate(stream=True)), generate(stream=True)[-1]["done_reason"]],
+    "raw": lambda: [generate("<|im_start|>user\nWhat is 6*7?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n", raw=True)[0]["response"]],
+    "nothing": lambda: [generate("")[0]["done_reason"], chat([])[0]["done_reason"]],
+    "another": lambda: [send("POST", "/api/show", {"model": m})[0].get("error", "known")[:21] for m in ("demo:latest", "llama3", 5)],
+    "root": root,
     "embed": lambda: [send("POST", "/api/embed", {"model": "demo", "input": "x"})[0]["error"][:29]],
     "package": package,
 }

@@ -346,6 +346,18 @@ static const struct dialect {
     }, {
 #define TYPE(names, types) {names, 1, types},
 #include "config/responses_fields.def"
+    }}, {&format_ollama, CHAT, "\"messages\": [" U("\"q\"") "]", {
+#define DONE(names, where, words) {names, where},
+#include "config/ollama_fields.def"
+    }, {
+#define TYPE(...) {__VA_ARGS__},
+#include "config/ollama_fields.def"
+    }}, {&format_generate, PLAIN, "\"prompt\": \"q\"", {
+#define DONE(names, where, words) {names, where},
+#include "config/ollama_fields.def"
+    }, {
+#define TYPE(...) {__VA_ARGS__},
+#include "config/ollama_fields.def"
     }},
 };
 
@@ -413,6 +425,72 @@ static void test_dialects__a_value_of_another_type_is_refused_by_the_fields_name
     }
 }
 
+/* ---- ollama's ---- */
+
+static void test_dialects__ollamas_fields_are_treated_as_the_table_says(void **state)
+{
+    static const struct { const char *names; int where; bool ignored; const char *value; } rows[] = {
+#define DONE(names, where, words) {names, where, false, NULL},
+#define IGNORED(names, where, words) {names, where, true, NULL},
+#define REFUSED(names, where, value, words) {names, where, false, value},
+#include "config/ollama_fields.def"
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (const char *p = rows[i].names; *p; p += strspn(p, " ")) {
+            const char *name = arena_strndup(&a, p, strcspn(p, " "));
+            p += strlen(name);
+            for (int k = 4; k < 6; k++) {
+                const struct dialect *d = &typed[k];
+                if (!(rows[i].where & d->where))
+                    continue;
+                const bool read = read_as(d->format, with_field(d, name, "[[{}]]"));
+                if (read != rows[i].ignored || (!read && strncmp(e.msg, name, strlen(name))))
+                    fail_msg("%s is %s", name, read ? "read" : e.msg);
+                if (rows[i].value && !read_as(d->format, with_field(d, name, *rows[i].value ? rows[i].value : "[]")))
+                    fail_msg("%s", e.msg);
+            }
+        }
+    assert_true(read_as(&format_ollama, "{\"messages\": [" U("\"q\"") "], \"options\": {\"unheard_of\": [[{}]]}, \"unheard_of\": 5}"));
+}
+
+/* Both routes make the same prompt of the same question. */
+static void test_dialects__ollamas_generate_is_a_question_or_a_prompt_as_it_is(void **state)
+{
+    (void)state;
+    assert_true(read_as(&format_generate, "{\"model\": \"m:latest\", \"prompt\": \"q\", \"system\": \"s\", \"options\": {\"num_predict\": 7}}"));
+    assert_true(text_is(q.model, "m") && q.streams && q.given.max_tokens == 7);
+    const char *asked = prompt();
+    assert_true(read_as(&format_ollama, "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, " U("\"q\"") "]}"));
+    assert_string_equal(prompt(), asked);
+    assert_true(read_as(&format_generate, "{\"prompt\": \"see\", \"images\": [\"" ASKED_PICTURE "\"]}"));
+    assert_int_equal(q.request.messages[0].n_media, 1);
+    assert_true(read_as(&format_generate, "{\"prompt\": \"<|im_start|>\", \"raw\": true, \"options\": {\"num_predict\": -2, \"temperature\": 0}}"));
+    assert_true(q.plain && text_is(q.prompt, "<|im_start|>") && q.given.max_tokens == -1 && q.given.temperature == 0);
+    assert_false(read_as(&format_generate, "{\"prompt\": \"x\", \"raw\": true, \"system\": \"s\"}"));
+    assert_string_equal(e.msg, "system cannot be given beside raw, which sends the prompt as it is");
+    static const char *const nothing[] = {"{}", "{\"prompt\": \"\", \"model\": \"m\"}", "{\"messages\": []}"};
+    for (int i = 0; i < 3; i++) {
+        assert_true(read_as(i == 2 ? &format_ollama : &format_generate, nothing[i]));
+        assert_true(q.asks_nothing);
+    }
+}
+
+static void test_dialects__ollamas_streams_have_calls_whole(void **state)
+{
+    struct response r;
+    (void)state;
+    assert_true(read_as(&format_ollama, "{\"messages\": [" U("\"q\"") "], \"tools\": [{\"function\": {\"name\": \"f\"}}]}"));
+    response_begin(&r, &q, NULL, "demo");
+    assert_true(response_news(&r, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of("f"), .id = text_of("call_1")}));
+    assert_true(response_news(&r, &(struct news){.kind = NEWS_CALL_PIECE, .text = text_of("{\"x\": ")}));
+    assert_true(response_news(&r, &(struct news){.kind = NEWS_CALL, .text = text_of("{\"x\": 1}")}));
+    response_done(&r, &(struct news){.kind = NEWS_DONE, .end = END_STOP});
+    assert_non_null(strstr(r.out.data, "\"tool_calls\": [{\"id\": \"call_1\", \"function\": {\"name\": \"f\", \"arguments\": {\"x\": 1}}}]}, "
+                                       "\"done\": false}\n{"));
+    response_free(&r);
+}
+
 /* ---- names in the tags of calls ---- */
 
 static void test_dialects__names_that_do_not_come_back_from_a_call_are_refused(void **state)
@@ -460,6 +538,9 @@ int main(void)
         cmocka_unit_test(test_dialects__thinking_and_effort),
         cmocka_unit_test(test_dialects__every_field_of_the_tables_is_treated_as_it_says),
         cmocka_unit_test(test_dialects__a_value_of_another_type_is_refused_by_the_fields_name),
+        cmocka_unit_test(test_dialects__ollamas_fields_are_treated_as_the_table_says),
+        cmocka_unit_test(test_dialects__ollamas_generate_is_a_question_or_a_prompt_as_it_is),
+        cmocka_unit_test(test_dialects__ollamas_streams_have_calls_whole),
         cmocka_unit_test(test_dialects__names_that_do_not_come_back_from_a_call_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
