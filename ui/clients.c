@@ -24,9 +24,10 @@ static void add_word(struct buf *out, const char *s)
     buf_addc(out, '\'');
 }
 
+/* Appends a word that is the first key of the file: the last word of its first line that is no comment. */
 static void add_key(struct buf *out, const char *file)
 {
-    buf_adds(out, "\"$(cat ");
+    buf_adds(out, "\"$(awk '!/^#/ && NF {print $NF; exit}' ");
     add_word(out, file);
     buf_adds(out, ")\"");
 }
@@ -34,18 +35,21 @@ static void add_key(struct buf *out, const char *file)
 /* Appends the lines with the server's values in place of their names. */
 static void add_lines(struct buf *out, const char *lines, const struct control_state *s)
 {
-    struct buf url = {0}, key = {0}, ctx = {0};
+    enum { LONGEST_OUTPUT = 32768 };
+    struct buf url = {0}, key = {0}, ctx = {0}, output = {0};
     const struct { const char *name; const struct buf *value; } values[] = {
-        {"@URL@", &url}, {"@KEY@", &key}, {"@MODEL@", &s->model}, {"@CTX@", &ctx},
+        {"@URL@", &url}, {"@KEY@", &key}, {"@MODEL@", &s->model}, {"@CTX@", &ctx}, {"@OUTPUT@", &output},
     };
+    const size_t n = sizeof values / sizeof *values;
     buf_addf(&url, "http://%s", buf_str(&s->address));
     buf_addf(&ctx, "%d", s->n_ctx);
+    buf_addf(&output, "%d", s->n_ctx / 4 < LONGEST_OUTPUT ? s->n_ctx / 4 : LONGEST_OUTPUT);
     add_key(&key, buf_str(&s->key_file));
     while (*lines) {
         size_t i = 0;
-        while (i < 4 && strncmp(lines, values[i].name, strlen(values[i].name)))
+        while (i < n && strncmp(lines, values[i].name, strlen(values[i].name)))
             i++;
-        if (i == 4)
+        if (i == n)
             buf_addc(out, *lines++);
         else
             buf_adds(out, buf_str(values[i].value)), lines += strlen(values[i].name);
@@ -53,6 +57,7 @@ static void add_lines(struct buf *out, const char *lines, const struct control_s
     buf_free(&url);
     buf_free(&key);
     buf_free(&ctx);
+    buf_free(&output);
 }
 
 static int print(const struct control_state *s, const char *name, struct err *e)

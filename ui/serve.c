@@ -26,7 +26,7 @@ enum { MAX_DOORS = 4 };
 static int read_options(struct options *o, const struct args *a, struct err *e)
 {
     static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "draft", "conversations",
-                                         "picture-tokens"};
+                                         "picture-tokens", "moved-room"};
     const char *file = args_text(a, "config");
     if (!(file ? options_read_file(o, file, e) : options_read_usual_file(o, e)) || !options_read_environment(o, e))
         return EXIT_USAGE;
@@ -290,10 +290,11 @@ int serve_status(const struct args *a)
 
 int serve_stop(const struct args *a)
 {
+    enum { STOP_S = 30 };
     struct buf path = {0};
     struct err e = {{0}};
     control_socket(args_text(a, "socket"), &path);
-    enum control_found found = control_stop(path.data, &e);
+    enum control_found found = control_stop(path.data, STOP_S, &e);
     int status = found == CONTROL_FOUND ? EXIT_ANSWERED : missed(found, path.data, &e);
     buf_free(&path);
     return status;

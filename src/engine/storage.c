@@ -1,6 +1,7 @@
 #include "engine/storage.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,15 +287,21 @@ void storage_move_to(struct storage *s, const char *dir, size_t room)
     s->own_room = room;
 }
 
-/* True if there is a folder of its own; makes it first.  A folder that cannot be made is not tried again. */
+/* True if there is a folder of its own; makes it first.  A folder that cannot be made is reported once, and not tried again. */
 static bool has_own_dir(struct storage *s)
 {
     struct buf path = {0};
+    struct err e = {{0}};
     if (s->own_dir || !s->moved_dir)
         return s->own_dir;
     buf_addf(&path, "%s/moved-XXXXXX", s->moved_dir);
-    if (file_make_parents(path.data, NULL) && mkdtemp(path.data) && (s->own_lock = lock_folder(path.data)) >= 0)
+    bool ok = file_make_parents(path.data, &e);
+    if (ok && (!mkdtemp(path.data) || (s->own_lock = lock_folder(path.data)) < 0))
+        ok = err_set(&e, "cannot make a folder in %s: %s", s->moved_dir, strerror(errno));
+    if (ok)
         s->own_dir = memory_strdup(path.data);
+    else
+        err_warn("conversations that leave memory are not kept on disk, and are read again when they continue: %s", e.msg);
     buf_free(&path);
     free(s->moved_dir);
     s->moved_dir = NULL;

@@ -2,12 +2,15 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/unixsocket.h"
 #include "option/paths.h"
 #include "fetch/http.h"
+#include "serve/socket.h"
 
 enum { ANSWER_S = 5, MAX_ANSWER = 1 << 20 };
 
@@ -159,7 +162,20 @@ void control_state_free(struct control_state *s)
     buf_free(&s->why);
 }
 
-enum control_found control_stop(const char *socket, struct err *e)
+/* Waits until a server that ends is gone.  False if it is still there after that time. */
+static bool wait_for_end(const char *socket, int patience_s)
+{
+    enum { STEP_MS = 20 };
+    const int64_t since = clock_ns();
+    while (socket_is_held(socket)) {
+        if (clock_ms_since(since) > patience_s * 1000.0)
+            return false;
+        poll(NULL, 0, STEP_MS);
+    }
+    return true;
+}
+
+enum control_found control_stop(const char *socket, int patience_s, struct err *e)
 {
     enum control_found found = knock(socket, e);
     struct buf out = {0};
@@ -169,6 +185,10 @@ enum control_found control_stop(const char *socket, struct err *e)
     found = ask(h, socket, "http://localhost/stop", "", &out, e);
     http_close(h);
     buf_free(&out);
+    if (found == CONTROL_FOUND && !wait_for_end(socket, patience_s)) {
+        err_set(e, "the server on %s ends, but still holds its socket after %d s: it gives its memory back, or is suspended", socket, patience_s);
+        found = CONTROL_FAILED;
+    }
     return found;
 }
 

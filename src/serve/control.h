@@ -23,7 +23,8 @@ struct control_state {
 
 enum control_found control_look(const char *socket, struct control_state *s, struct err *e);
 void control_state_free(struct control_state *s);
-enum control_found control_stop(const char *socket, struct err *e);
+/* Stops a server and waits until it has let go of its socket, for at most `patience_s`.  FAILED also if it still has it then. */
+enum control_found control_stop(const char *socket, int patience_s, struct err *e);
 /* Appends the options that shape an engine, as one text.  Engines of the same model with the same text give the same answers. */
 void control_engine_key(const struct options *o, struct buf *out);
 /* Sets `path` to the socket that `given` names, or to the usual one. */

@@ -85,22 +85,48 @@ static bool read_lines(struct keys *k, struct text all, const char *path, struct
     return k->n || err_set(e, "the key file %s has no key", path);
 }
 
+/* Returns a place for a new name: of KEYS_NAMES that are there the one whose name left the file first, else one at the end. */
+static struct key *place_of(struct keys *k)
+{
+    struct key *first = NULL;
+    for (int i = 0; k->n == KEYS_NAMES && i < k->n; i++)
+        if (!k->list[i].secret && (!first || k->list[i].left < first->left))
+            first = &k->list[i];
+    if (first) {
+        k->forgotten.requests += first->use.requests;
+        k->forgotten.prompt_tokens += first->use.prompt_tokens;
+        k->forgotten.cached_tokens += first->use.cached_tokens;
+        k->forgotten.tokens += first->use.tokens;
+        free(first->name);
+        return first;
+    }
+    k->list = memory_resized(k->list, (size_t)(k->n + 1) * sizeof *k->list);
+    return &k->list[k->n++];
+}
+
+/* Takes the names and keys of a file in place of those that were there. */
+static void take_keys(struct keys *k, const struct keys *fresh)
+{
+    for (int i = 0; i < k->n; i++) {
+        const bool was = k->list[i].secret;
+        const int at = find_name(fresh, text_of(k->list[i].name));
+        free(k->list[i].secret);
+        k->list[i].secret = at < fresh->n ? memory_strdup(fresh->list[at].secret) : NULL;
+        if (was && !k->list[i].secret)
+            k->list[i].left = ++k->n_left;
+    }
+    for (int i = 0; i < fresh->n; i++)
+        if (find_name(k, text_of(fresh->list[i].name)) == k->n)
+            *place_of(k) = (struct key){.name = memory_strdup(fresh->list[i].name), .secret = memory_strdup(fresh->list[i].secret)};
+}
+
 bool keys_read(struct keys *k, const char *path, bool makes, struct err *e)
 {
     struct keys fresh = {0};
     struct buf text = {0};
     const bool ok = key_file_read(path, makes, &text, e) && read_lines(&fresh, (struct text){buf_str(&text), text.len}, path, e);
-    for (int i = 0; ok && i < k->n; i++) {
-        free(k->list[i].secret);
-        k->list[i].secret = NULL;
-    }
-    for (int i = 0; ok && i < fresh.n; i++) {
-        const int at = find_name(k, text_of(fresh.list[i].name));
-        if (at == k->n)
-            add(k, text_of(fresh.list[i].name), text_of(fresh.list[i].secret));
-        else
-            k->list[at].secret = memory_strdup(fresh.list[i].secret);
-    }
+    if (ok)
+        take_keys(k, &fresh);
     keys_free(&fresh);
     buf_free(&text);
     return ok;

@@ -37,9 +37,9 @@ void metrics_answer(struct metrics *m, const struct stats *s, struct key *key)
     metrics_observe(m, HISTOGRAM_ANSWER, s->n_tokens, 1);
     if (!key)
         return;
-    key->prompt_tokens += (unsigned long long)s->n_prompt;
-    key->cached_tokens += (unsigned long long)s->n_cached;
-    key->tokens += (unsigned long long)s->n_tokens;
+    key->use.prompt_tokens += (unsigned long long)s->n_prompt;
+    key->use.cached_tokens += (unsigned long long)s->n_cached;
+    key->use.tokens += (unsigned long long)s->n_tokens;
 }
 
 static void add_head(struct buf *out, const char *name, const char *type, const char *help)
@@ -128,6 +128,12 @@ static void add_vllm(const struct metrics *m, const struct metrics_now *now, con
         add_histogram(out, i, &m->histograms[i], model);
 }
 
+static unsigned long long use_of(const struct key_use *u, int which)
+{
+    const unsigned long long values[] = {u->requests, u->prompt_tokens, u->cached_tokens, u->tokens};
+    return values[which];
+}
+
 static void add_keys(const struct keys *keys, struct buf *out)
 {
     static const char *const names[] = {"requests_total", "prompt_tokens_total", "prompt_cached_tokens_total", "tokens_total"};
@@ -137,11 +143,10 @@ static void add_keys(const struct keys *keys, struct buf *out)
         char name[64];
         snprintf(name, sizeof name, "q35chat_key_%s", names[f]);
         add_head(out, name, "counter", helps[f]);
-        for (int i = 0; i < keys->n; i++) {
-            const struct key *k = &keys->list[i];
-            const unsigned long long values[] = {k->requests, k->prompt_tokens, k->cached_tokens, k->tokens};
-            buf_addf(out, "%s{key=\"%s\"} %llu\n", name, k->name, values[f]);
-        }
+        for (int i = 0; i < keys->n; i++)
+            buf_addf(out, "%s{key=\"%s\"} %llu\n", name, keys->list[i].name, use_of(&keys->list[i].use, f));
+        if (keys->n == KEYS_NAMES)
+            buf_addf(out, "%s{key=\"(others)\"} %llu\n", name, use_of(&keys->forgotten, f));
     }
 }
 

@@ -155,7 +155,7 @@ static void take_question(struct server *s, struct reading *rd)
     j->asked_ns = clock_ns();
     j->key = j->x ? exchange_key(j->x) : -1;
     if (j->key >= 0)
-        s->so.keys->list[j->key].requests++;
+        s->so.keys->list[j->key].use.requests++;
     if (!rd->ok) {
         refuse(s, j, 400, rd->e.msg, NULL);
     } else if (!is_ours(s, j->question.model)) {

@@ -50,6 +50,18 @@ static int lock_beside(const char *path, struct err *e)
     return fd;
 }
 
+bool socket_is_held(const char *path)
+{
+    struct buf name = {0};
+    buf_addf(&name, "%s.lock", path);
+    const int fd = open(name.data, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    const bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        close(fd);
+    buf_free(&name);
+    return held;
+}
+
 /* True if another program listens there.  The lock is ours, so that program is not a q35chat: it is systemd, which would start one. */
 static bool is_taken(const struct sockaddr_un *at)
 {

@@ -9,6 +9,8 @@
 /* Makes a listening unix socket at `path`, which only the user of this process can connect to, and its folder.  *lock: a locked file next to it, so
  * that a path has one server at a time; the caller closes it at the end.  Replaces a socket that a killed server left.  -1 with the reason. */
 int  socket_listen_unix(const char *path, int *lock, struct err *e);
+/* True while a server has the lock of that path. */
+bool socket_is_held(const char *path);
 /* Makes a listening socket at "127.0.0.1:PORT", "[::1]:PORT" or "localhost:PORT"; at another address only with `any`.  -1 with the reason. */
 int  socket_listen_tcp(const char *address, bool any, struct err *e);
 /* Checks such an address without opening anything.  False with the reason. */

@@ -30,13 +30,16 @@ is "the lines for other programs have the address, the key and the model" \
     "$(eval "$("$q" serve clients openai)"; eval "$("$q" serve clients anthropic)"; eval "$("$q" serve clients claude | grep export)"
        echo "$OPENAI_BASE_URL $OPENAI_API_KEY $ANTHROPIC_BASE_URL $ANTHROPIC_AUTH_TOKEN $ANTHROPIC_MODEL $CLAUDE_CODE_MAX_CONTEXT_TOKENS")" \
     "http://127.0.0.1:$port/v1 $key http://127.0.0.1:$port $key demo 32768"
+printf '# who\nlaptop %s\nci bbbbbbbbbbbbbbbbbbbb\n' $key > "$tmp/config/q35chat/serve.key"
+is "... the key also of a file with names" "$(eval "$("$q" serve clients openai)"; echo $OPENAI_API_KEY)" "$key"
+has "... and room for an answer that the context has" "$("$q" serve clients opencode)" '"context": 32768, "output": 8192}'
 is "... all of them" "$(grep -c '^# ' "$tmp/out")$(grep -c "@[A-Z]*@\|$key" "$tmp/out")" 80
 "$q" serve clients emacs > "$tmp/out" 2>&1
 is "a program that is not among them is refused" "$? $(cat "$tmp/out")" \
     "2 q35chat: there are no lines for 'emacs': q35chat serve clients prints all"
 "$q" serve stop
 wait $server
-begin "$demo" --any-model
+begin "$demo" --any-model --moved-room 1
 body='{"model": "gpt-9", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}'
 "$q" serve clients > "$tmp/out" 2>&1
 has "without --listen there are none" "$? $(cat "$tmp/out")" "1 q35chat: the server listens on its unix socket alone"

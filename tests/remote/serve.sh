@@ -46,6 +46,8 @@ for question in "What is the capital of France?" "What is 12*12? Use the calcula
 done
 "$q" serve stop
 is "it is stopped" $? 0
+flock -n "$socket.lock" true
+is "... and has gone: the next one may begin" $? 0
 wait $server
 is "... and says that all is well" $? 0
 [ ! -e "$socket" ] && ok "... and leaves no socket" || bad "... and leaves no socket" "$socket"

@@ -103,12 +103,12 @@ static void test_keys__read_again_they_keep_their_places_and_counts(void **state
     struct err e;
     write_file("a " A "\nb " B);
     assert_true(keys_read(&k, path, false, &e));
-    k.list[0].tokens = 7;
-    k.list[1].tokens = 8;
+    k.list[0].use.tokens = 7;
+    k.list[1].use.tokens = 8;
     write_file("c cccccccccccccccccccc\nb " A);
     assert_true(keys_read(&k, path, false, &e));
     assert_int_equal(k.n, 3);
-    assert_true(!k.list[0].secret && k.list[0].tokens == 7 && k.list[1].tokens == 8);
+    assert_true(!k.list[0].secret && k.list[0].use.tokens == 7 && k.list[1].use.tokens == 8);
     assert_int_equal(keys_find(&k, text_of(A)), 1);
     assert_int_equal(keys_find(&k, text_of(B)), -1);
     assert_int_equal(keys_find(&k, text_of("cccccccccccccccccccc")), 2);
@@ -119,12 +119,39 @@ static void test_keys__read_again_they_keep_their_places_and_counts(void **state
     keys_free(&k);
 }
 
+/* A file that has other names each time it is read. */
+static void test_keys__names_that_left_are_counted_together_when_there_are_many(void **state)
+{
+    (void)state;
+    struct keys k = {0};
+    struct err e;
+    char text[200];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(text, sizeof text, "stays " A "\nname-%d key-of-the-name-%d\n", i, i);
+        write_file(text);
+        assert_true(keys_read(&k, path, false, &e));
+        const int at = keys_find(&k, text_trim(text_of(strstr(text, "key-of"))));
+        assert_true(at > 0);
+        k.list[at].use.requests++;
+        k.list[0].use.requests++;
+        assert_string_equal(k.list[0].name, "stays");
+    }
+    unsigned long long sum = k.forgotten.requests;
+    for (int i = 0; i < k.n; i++)
+        sum += k.list[i].use.requests;
+    assert_int_equal(k.n, KEYS_NAMES);
+    assert_int_equal(sum, 2000);
+    assert_int_equal(k.list[0].use.requests, 1000);
+    keys_free(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys__a_file_of_one_key_or_of_names_and_keys),
         cmocka_unit_test(test_keys__a_bad_file_is_refused_and_changes_nothing),
         cmocka_unit_test(test_keys__read_again_they_keep_their_places_and_counts),
+        cmocka_unit_test(test_keys__names_that_left_are_counted_together_when_there_are_many),
     };
     return cmocka_run_group_tests(tests, open_dir, remove_dir);
 }

@@ -194,6 +194,34 @@ static void test_places__moved_conversations_have_a_bounded_room(void **state)
 }
 
 /* Killed at any moment of moving out: the next engine deletes what it left, and its own folder when it closes. */
+static int n_warnings;
+static char warned[1024];
+
+static void keep_warning(const char *line, void *arg)
+{
+    (void)arg;
+    n_warnings++;
+    snprintf(warned, sizeof warned, "%s", line);
+}
+
+static void test_places__a_folder_that_cannot_be_made_is_reported_once(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    const struct engine_options o = {.model_dir = "fake", .n_ctx = 100000, .draft_depth = 0, .n_sequences = 2, .moved_dir = "/dev/null/moved",
+                                     .moved_bytes = 1000 * MB};
+    err_set_sink(keep_warning, NULL);
+    struct engine *g = engine_open(&o, &e);
+    for (int which = 1; which <= 5; which++)
+        talk(g, which, LONG, 1);
+    assert_true(talk(g, 5, LONG, 1) > LONG / 2);
+    engine_close(g);
+    err_set_sink(NULL, NULL);
+    assert_int_equal(n_warnings, 1);
+    assert_non_null(strstr(warned, "conversations that leave memory are not kept on disk"));
+    assert_non_null(strstr(warned, "/dev/null"));
+}
+
 static void test_places__a_kill_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -256,6 +284,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_places__many_conversations_of_one_client_leave_the_only_one_of_another, begin, end),
         cmocka_unit_test_setup_teardown(test_places__a_long_conversation_without_a_name_leaves_for_a_file_and_returns, begin, end),
         cmocka_unit_test_setup_teardown(test_places__moved_conversations_have_a_bounded_room, begin, end),
+        cmocka_unit_test_setup_teardown(test_places__a_folder_that_cannot_be_made_is_reported_once, begin, end),
         cmocka_unit_test_setup_teardown(test_places__a_kill_leaves_nothing_behind, begin, end),
         cmocka_unit_test_setup_teardown(test_places__going_back_by_a_turn_costs_that_turn, begin, end),
     };
