@@ -192,6 +192,8 @@ static bool is_complete(const struct run *r)
 static bool all_banned(struct run *r)
 {
     struct err *e = &r->out->why;
+    if (guided_is_full(&r->guided))
+        return err_set(e, "the schema or grammar of the answer needs too much work for one token; simplify its patterns");
     return r->guided.guide ? err_set(e, "no token can follow: the schema or grammar of the answer, or a logit bias, rules out all of them")
                            : sampler_all_banned(e, sampler_n_ids(r->p.how, r->d->c->vocab));
 }
@@ -365,7 +367,7 @@ static bool obey(struct run *r, struct step_result *result, struct err *fault)
     for (; (row = guided_refuses(&r->guided, result)) >= 0; masked = row) {
         drafter_picks_again(r->drafter);
         group_disturbed(&r->d->group);
-        if (row <= masked || !guided_mask(&r->guided, result, row)) {   /* a masked row is refused where the grammar has run out of memory */
+        if (row <= masked || !guided_mask(&r->guided, result, row)) {   /* a masked row is refused where the work goes beyond its bound */
             result->n = 0;
             result->ended = STEP_ALL_BANNED;
             return true;

@@ -31,8 +31,12 @@ bool guided_begin(struct guided *g, const struct sampling *how, struct spans pro
         return true;
     g->at = guide_begin(how->guide, how->guide_rests);
     int fits = 0;
-    while (fits < how->n_answer_prefix && advance(g, &g->at, &g->ended, given[fits]))
-        fits++;
+    guide_watch(g->guide, &g->at);
+    for (bool ok = true; ok && fits < how->n_answer_prefix; fits += ok) {
+        guide_settle(g->guide, GRAMMAR_TRIM);
+        ok = advance(g, &g->at, &g->ended, given[fits]);
+    }
+    guide_unwatch(g->guide, &g->at);
     if (fits < how->n_answer_prefix && guide_is_optional(how->guide)) {
         *g = (struct guided){0};
         return true;
@@ -78,6 +82,7 @@ bool guided_rests(const struct guided *g)
 
 int guided_refuses(struct guided *g, const struct step_result *r)
 {
+    guide_settle(g->guide, GRAMMAR_TRIM);
     struct guide_state s = g->at;
     bool ended = g->ended;
     for (int i = 0; i < r->n; i++)
@@ -106,6 +111,11 @@ bool guided_mask(struct guided *g, const struct step_result *r, int row)
         n += may_end;
     }
     return n > 0;
+}
+
+bool guided_is_full(const struct guided *g)
+{
+    return g->guide && guide_full(g->guide);
 }
 
 bool guided_is_over(const struct guided *g)

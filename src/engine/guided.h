@@ -38,9 +38,11 @@ void guided_free(struct guided *g);
 int  guided_admits(const struct guided *g, const int32_t *ids, int n);
 /* Accepts the tokens of a result, and returns -1; or the index of the one that the guide refuses, and accepts none. */
 int  guided_refuses(struct guided *g, const struct step_result *r);
-/* Makes the mask for that row of the result.  False: nothing is admissible. */
+/* Makes the mask for that row of the result, of what is admissible as far as the work for a token suffices.  False: nothing is. */
 bool guided_mask(struct guided *g, const struct step_result *r, int row);
 /* True if nothing is refused behind the tokens that were accepted, or there is no guide. */
 bool guided_rests(const struct guided *g);
+/* True if what was refused last may be admissible: to find out would have taken too much work. */
+bool guided_is_full(const struct guided *g);
 /* True if the text is complete and nothing else may follow. */
 bool guided_is_over(const struct guided *g);

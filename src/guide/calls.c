@@ -51,25 +51,48 @@ static bool is_open(const struct pyjson *schema)
     return false;
 }
 
-/* Compiles the schemas of the parameters.  False with the reason if one cannot be obeyed. */
-static bool read_parameters(struct calls *c, struct tool *tool, const struct pyjson *schema, const struct pyjson *properties, struct err *e)
+static bool add_parameter(struct tool *tool, struct text name, int rule, bool needed, struct err *e)
 {
+    for (int i = 0; i < tool->n; i++)
+        if (text_same(tool->parameter[i].name, name))
+            return true;
+    if (values_term(tool->values, rule) != TERM_NONE)
+        tool->parameter[tool->n++] = (struct parameter){name, rule, needed};
+    else if (needed)
+        return err_set(e, "no value satisfies the parameter %.*s", (int)name.n, name.p);
+    return true;
+}
+
+/* Compiles the schemas of the parameters: of all properties, and of what else is required.  False with the reason if one cannot be obeyed. */
+static bool read_parameters(struct calls *c, struct tool *tool, const struct pyjson *schema, struct err *e)
+{
+    static const struct pyjson none = {.kind = PY_DICT}, nobody = {.kind = PY_LIST};
+    const struct pyjson *properties = pyjson_get(schema, "properties"), *required = pyjson_get(schema, "required");
     struct buf text = {0};
+    properties = properties ? properties : &none;
+    required = required ? required : &nobody;
+    if (properties->kind != PY_DICT)
+        return err_set(e, "#: \"properties\" is no object");
+    if (required->kind != PY_LIST)
+        return err_set(e, "#: \"required\" is no list of names");
     pyjson_dump(schema, &text);
-    const struct values_options how = {.loose = true, .members = true, .plain = true, .budget = &c->budget};
+    const struct values_options how = {.loose = true, .members = !is_open(schema) || properties->n, .plain = true, .budget = &c->budget};
     tool->values = values_new(c->t, (struct text){text.data, text.len}, (int)(tool - c->tool), &how, e);
     buf_free(&text);
     if (!tool->values)
         return false;
-    tool->parameter = arena_array(&c->arena, properties->n + 1, sizeof *tool->parameter);
-    for (size_t i = 0; i < properties->n; i++) {
-        const struct parameter p = {properties->keys[i], values_member(tool->values, i), is_required(schema, properties->keys[i])};
-        if (values_term(tool->values, p.rule) != TERM_NONE)
-            tool->parameter[tool->n++] = p;
-        else if (p.needed)
-            return err_set(e, "no value satisfies the parameter %.*s", (int)p.name.n, p.name.p);
+    if (!how.members) {
+        tool->free = true;
+        return values_term(tool->values, 0) != TERM_NONE || err_set(e, "#: nothing satisfies the parameters");
     }
-    return true;
+    tool->parameter = arena_array(&c->arena, properties->n + required->n + 1, sizeof *tool->parameter);
+    bool ok = true;
+    for (size_t i = 0; i < properties->n && ok; i++)
+        ok = add_parameter(tool, properties->keys[i], values_member(tool->values, i), is_required(schema, properties->keys[i]), e);
+    for (size_t i = 0; i < required->n && ok; i++)
+        if (required->items[i].kind == PY_STR && !pyjson_item(properties, required->items[i].text))
+            ok = add_parameter(tool, required->items[i].text, values_member(tool->values, properties->n), true, e);
+    return ok;
 }
 
 static bool is_allowed(const struct calls_options *of, struct text name)
@@ -80,11 +103,11 @@ static bool is_allowed(const struct calls_options *of, struct text name)
     return found;
 }
 
-/* Reads a tool that may be called.  One whose schema cannot be obeyed keeps its name alone. */
+/* Reads a tool that may be called.  One whose schema cannot be obeyed is refused, or keeps its name alone. */
 static bool read_tool(struct calls *c, const struct pyjson *v, const struct calls_options *of, struct err *e)
 {
     const struct pyjson *inner = pyjson_get(v, "function") ? pyjson_get(v, "function") : v, *name = pyjson_get(inner, "name");
-    const struct pyjson *schema = pyjson_get(inner, "parameters"), *properties = pyjson_get(schema, "properties");
+    const struct pyjson *schema = pyjson_get(inner, "parameters"), *strict = pyjson_get(inner, "strict");
     struct tool *tool = &c->tool[c->n];
     struct err why = {0};
     if (!name || name->kind != PY_STR || !name->text.n)
@@ -93,14 +116,14 @@ static bool read_tool(struct calls *c, const struct pyjson *v, const struct call
         return true;
     c->n++;
     tool->name = name->text;
-    if (!properties || properties->kind != PY_DICT) {
-        tool->free = is_open(schema);
+    if (!schema || schema->kind != PY_DICT || read_parameters(c, tool, schema, &why))
         return true;
-    }
-    if (read_parameters(c, tool, schema, properties, &why))
-        return true;
+    const bool spent = c->budget.steps <= 0 || c->budget.terms <= 0 || c->budget.work <= 0;       /* by all tools */
+    if (of->strict && !spent && !(strict && strict->kind == PY_FALSE))
+        return err_set(e, "the tool %.*s: %s", (int)tool->name.n, tool->name.p, why.msg);
     tool->free = true;
     terms_allow(c->t, UINT32_MAX);
+    terms_allow_work(c->t, UINT64_MAX);
     if (of->notes)
         buf_addf(of->notes, "the tool %.*s is called with any arguments: %s\n", (int)tool->name.n, tool->name.p, why.msg);
     return true;
@@ -210,7 +233,7 @@ struct calls *calls_new(struct terms *t, const struct calls_options *of, uint32_
 {
     struct calls *c = memory_zeroed(1, sizeof *c);
     c->t = t;
-    c->budget = (struct values_budget){values_budget.steps * 2 / 5, values_budget.terms / 2};
+    c->budget = (struct values_budget){values_budget.steps * 2 / 5, values_budget.terms / 2, values_budget.work};
     c->raw = raw_term(c);
     if (!read_tools(c, of, e)) {
         calls_free(c);

@@ -13,7 +13,7 @@ struct calls_options {
     struct text tools;
     const struct text *allowed;
     int  n_allowed;
-    bool several;
+    bool several, strict;
     struct buf *notes;
 };
 

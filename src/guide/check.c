@@ -74,8 +74,56 @@ static bool equal(const struct pyjson *a, const struct pyjson *b)
     return true;
 }
 
-static bool listed(const struct pyjson *list, const struct pyjson *v)
+/* Returns a number that equal values share. */
+static uint64_t value_hash(const struct pyjson *v)
 {
+    struct decimal d;
+    uint64_t h = 5381;
+    if (number_of(v, &d))
+        for (int i = 0; i < d.n; i++)
+            h = h * 33 + (uint8_t)d.digit[i];
+    else if (v->kind == PY_STR)
+        for (size_t i = 0; i < v->text.n; i++)
+            h = h * 33 + (uint8_t)v->text.p[i];
+    else
+        h += v->kind * 64 + v->n;
+    for (size_t i = 0; i < v->n; i++)                   /* whatever the order of keys is */
+        h += value_hash(&v->items[i]) * (v->kind == PY_LIST ? 2 * i + 1 : 1);
+    h *= 0x9E3779B97F4A7C15u;
+    return h ^ h >> 29;
+}
+
+/* Returns the values of a long list by their hashes, made when it is first asked for. */
+static const struct listing *listing_of(struct document *d, const struct pyjson *list)
+{
+    for (int i = 0; i < d->n_listings; i++)
+        if (d->listing[i].list == list)
+            return &d->listing[i];
+    d->listing = arena_grow(&d->arena, d->listing, d->n_listings, &d->cap_listings, sizeof *d->listing);
+    struct listing *l = &d->listing[d->n_listings++];
+    *l = (struct listing){.list = list, .n_slots = 64};
+    while (l->n_slots < list->n * 2)
+        l->n_slots *= 2;
+    l->slot = arena_array(&d->arena, l->n_slots, sizeof *l->slot);
+    for (size_t i = 0; i < list->n; i++) {
+        size_t k = value_hash(&list->items[i]) & (l->n_slots - 1);
+        while (l->slot[k] && !equal(&list->items[l->slot[k] - 1], &list->items[i]))
+            k = (k + 1) & (l->n_slots - 1);
+        l->slot[k] = (uint32_t)i + 1;
+    }
+    return l;
+}
+
+static bool listed(struct document *d, const struct pyjson *list, const struct pyjson *v)
+{
+    if (list->n >= 32) {
+        const struct listing *l = listing_of(d, list);
+        size_t k = value_hash(v) & (l->n_slots - 1);
+        for (; l->slot[k]; k = (k + 1) & (l->n_slots - 1))
+            if (equal(&list->items[l->slot[k] - 1], v))
+                return true;
+        return false;
+    }
     for (size_t i = 0; i < list->n; i++)
         if (equal(&list->items[i], v))
             return true;
@@ -249,39 +297,62 @@ static bool check_combined(struct document *d, const struct pyjson *s, const str
     return !then || document_check(d, then, v);
 }
 
-bool document_check(struct document *d, const struct pyjson *s, const struct pyjson *v)
+/* Checks a value by the keywords of a schema. */
+static bool check_keywords(struct document *d, const struct pyjson *s, const struct pyjson *v)
 {
     const struct pyjson *ref = pyjson_get(s, "$ref"), *type = pyjson_get(s, "type"), *listing = pyjson_get(s, "enum"), *only = pyjson_get(s, "const");
+    if (ref && ref->kind == PY_STR) {
+        const struct pyjson *to = document_follow(d, s, ref->text);
+        if (to && !document_check(d, to, v))
+            return false;
+    }
+    if (ref && d->old)
+        return true;
+    bool ok = true;
+    if (type && type->kind == PY_STR)
+        ok = is_type(type->text, v);
+    else if (type && type->kind == PY_LIST) {
+        ok = false;
+        for (size_t i = 0; i < type->n; i++)
+            ok |= type->items[i].kind == PY_STR && is_type(type->items[i].text, v);
+    }
+    return ok && (!listing || listing->kind != PY_LIST || listed(d, listing, v)) && (!only || equal(only, v)) && check_number(s, v) &&
+           (v->kind != PY_STR || check_string(d, s, v)) && (v->kind != PY_LIST || check_array(d, s, v)) &&
+           (v->kind != PY_DICT || check_object(d, s, v)) && check_combined(d, s, v);
+}
+
+/* A result that took a check under way to hold is known only once that one has ended. */
+bool document_check(struct document *d, const struct pyjson *s, const struct pyjson *v)
+{
     const struct pyjson *nullable = pyjson_get(s, "nullable");
     if (s->kind != PY_DICT)
         return s->kind != PY_FALSE;
     if (nullable && nullable->kind == PY_TRUE && v->kind == PY_NONE)
         return true;
+    if (!d->n_active) {
+        d->steps = 0;
+        d->check++;
+    }
+    struct known *known = &d->known[(((uintptr_t)s ^ (uintptr_t)v << 7) * 0x9E3779B97F4A7C15u >> 40) % DOCUMENT_KNOWN];
+    if (known->schema == s && known->value == v && known->check == d->check && d->n_active)
+        return known->holds;
     for (int i = d->n_active - 1; i >= 0; i--)
-        if (d->active[i].schema == s && d->active[i].value == v)
+        if (d->active[i].schema == s && d->active[i].value == v) {
+            d->least = d->least < i ? d->least : i;
             return true;
-    d->steps = d->n_active ? d->steps + 1 : 0;
-    if (d->steps > DOCUMENT_STEPS || d->n_active == DOCUMENT_DEPTH)
+        }
+    if (++d->steps > DOCUMENT_STEPS || ++d->work > DOCUMENT_WORK || d->n_active == DOCUMENT_DEPTH) {
+        d->worn = true;
         return false;
+    }
+    const int self = d->n_active, before = d->least;
+    d->least = self;
     d->active[d->n_active].schema = s;
     d->active[d->n_active++].value = v;
-    bool ok = true;
-    if (ref && ref->kind == PY_STR) {
-        const struct pyjson *to = document_follow(d, s, ref->text);
-        ok = !to || document_check(d, to, v);
-    }
-    if (ok && !(ref && d->old)) {
-        if (type && type->kind == PY_STR)
-            ok = is_type(type->text, v);
-        else if (type && type->kind == PY_LIST) {
-            ok = false;
-            for (size_t i = 0; i < type->n; i++)
-                ok |= type->items[i].kind == PY_STR && is_type(type->items[i].text, v);
-        }
-        ok = ok && (!listing || listing->kind != PY_LIST || listed(listing, v)) && (!only || equal(only, v)) && check_number(s, v) &&
-             (v->kind != PY_STR || check_string(d, s, v)) && (v->kind != PY_LIST || check_array(d, s, v)) &&
-             (v->kind != PY_DICT || check_object(d, s, v)) && check_combined(d, s, v);
-    }
+    const bool holds = check_keywords(d, s, v);
     d->n_active--;
-    return ok;
+    if (d->least >= self)
+        *known = (struct known){s, v, d->check, holds};
+    d->least = d->least < before || self == 0 ? d->least : before;
+    return holds;
 }

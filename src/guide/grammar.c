@@ -76,11 +76,13 @@ static struct grammar *grammar_new(void)
 static struct grammar *finished(struct grammar *g, uint32_t start, const char *what, struct err *e)
 {
     g->start = term_live(g->terms, start);
-    if (g->start != TERM_NONE && !terms_full(g->terms)) {
+    const bool full = terms_full(g->terms) | terms_unsure(g->terms);
+    terms_allow_work(g->terms, UINT64_MAX);
+    if (g->start != TERM_NONE && !full) {
         terms_seal(g->terms);
         return g;
     }
-    err_set(e, terms_full(g->terms) ? "%s needs too many states" : "no text satisfies %s", what);
+    err_set(e, full ? "%s needs too many states" : "no text satisfies %s", what);
     grammar_release(g);
     return NULL;
 }
@@ -96,6 +98,7 @@ struct grammar *grammar_of_pattern(struct text pattern, struct err *e)
     struct grammar *g = grammar_new();
     uint32_t start;
     terms_allow(g->terms, 200000);
+    terms_allow_work(g->terms, (uint64_t)values_budget.work);
     if (!pattern_term(g->terms, pattern, true, &start, e)) {
         grammar_release(g);
         return NULL;
@@ -123,7 +126,7 @@ struct grammar *grammar_of_json(void)
 
 bool grammar_or_calls(struct grammar *g, const struct grammar_calls *of, struct err *e)
 {
-    const struct calls_options options = {of->tools, of->allowed, of->n_allowed, of->several, of->notes};
+    const struct calls_options options = {of->tools, of->allowed, of->n_allowed, of->several, of->strict, of->notes};
     uint32_t calls;
     g->calls = calls_new(g->terms, &options, &calls, e);
     if (!g->calls)
@@ -222,6 +225,8 @@ bool grammar_trim(struct grammar *g, struct grammar_state *const *s, int n, int 
     return trimmed;
 }
 
+void grammar_allow(struct grammar *g, uint64_t work) { terms_allow_work(g->terms, work); }
+uint64_t grammar_work(const struct grammar *g) { return terms_work(g->terms); }
 bool grammar_full(const struct grammar *g) { return terms_full(g->terms); }
 
 /* Returns the next byte if there is one, or if all the others are white space, which is written as a blank after comma and colon; else -1. */

@@ -53,6 +53,7 @@ struct grammar_calls {
     const struct text *allowed;         /* [n_allowed] names of those that may be called; none: all */
     int  n_allowed;
     bool several;                       /* further calls may follow the first */
+    bool strict;                        /* a tool whose schema is wrong, or has no values, is refused, unless it has "strict": false */
     struct buf *notes;                  /* a line for each tool whose schema cannot be obeyed: its arguments may be anything; or NULL */
 };
 struct grammar *grammar_of_calls(const struct grammar_calls *c, struct err *e);
@@ -67,11 +68,16 @@ struct grammar_state grammar_begin(const struct grammar *g);
 bool grammar_byte(struct grammar *g, struct grammar_state *s, uint8_t byte);
 /* Advances over as many bytes of `t` as are accepted, and returns their number. */
 size_t grammar_text(struct grammar *g, struct grammar_state *s, struct text t);
-/* If `made` terms or more (some 50 bytes each) were made since the last time, gives back those for other places than that of the n states, and
- * returns true; all other states are invalid then, and the numbers of places are new. */
+/* If `made` terms or more (some 50 bytes each) were made since the last time, or no more can be made, gives back those for other places than
+ * that of the n states, and returns true; all other states are invalid then, and the numbers of places are new. */
 enum { GRAMMAR_TRIM = 1 << 18 };        /* a good `made`: the time that it takes does not show */
 bool grammar_trim(struct grammar *g, struct grammar_state *const *s, int n, int made);
-/* True if refusals since the last grammar_trim() may be for want of memory alone. */
+/* Sets how much work (derivatives of terms, some 0.1 us each) may be done until this is called again; beyond it all bytes are refused, and
+ * grammar_full() says so. */
+enum { GRAMMAR_WORK = 250000 };         /* for a token: no other answer waits longer than some 30 ms for it */
+void grammar_allow(struct grammar *g, uint64_t work);
+uint64_t grammar_work(const struct grammar *g);         /* that was done */
+/* True if refusals since the last grammar_trim() or grammar_allow() may be for want of memory or work alone. */
 bool grammar_full(const struct grammar *g);
 /* True if the text may end here. */
 bool grammar_may_end(const struct grammar *g, const struct grammar_state *s);

@@ -123,8 +123,10 @@ void guide_unwatch(struct guide *g, const struct guide_state *s)
 
 void guide_settle(struct guide *g, int made)
 {
-    if (grammar_trim(g->grammar, g->watched, g->n_watched, made))
+    const bool full = grammar_full(g->grammar);
+    if (grammar_trim(g->grammar, g->watched, g->n_watched, made) || full)
         forget_places(g);
+    grammar_allow(g->grammar, GRAMMAR_WORK);
 }
 
 bool guide_is_optional(const struct guide *g) { return talks(g); }
@@ -290,11 +292,13 @@ bool guide_must_end(struct guide *g, const struct guide_state *s)
         return s->stage == ENDED;
     for (int b = 0; b < 256; b++) {
         struct grammar_state next = s->at;
-        if (grammar_byte(g->grammar, &next, (uint8_t)b))
+        if (grammar_byte(g->grammar, &next, (uint8_t)b) || grammar_full(g->grammar))
             return false;
     }
     return true;
 }
+
+bool guide_full(const struct guide *g) { return grammar_full(g->grammar); }
 
 /* ---- free places: where nearly any character may follow, as inside of strings */
 
@@ -535,6 +539,7 @@ static uint32_t *bits_of_place(struct guide *g, const struct grammar_state *s, b
         return m->bits;
     uint32_t *bits = memory_alloc((size_t)g->v->n_words * sizeof *bits);
     mask_text(g, s, bits);
+    *own |= grammar_full(g->grammar);
     if (!*own) {
         free(m->bits);
         *m = (struct mask_entry){s->place, bits};

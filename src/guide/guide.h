@@ -49,8 +49,9 @@ struct guide *guide_new(struct grammar *g, struct guide_vocabulary *v, enum guid
 struct guide *guide_retain(struct guide *g);
 void guide_release(struct guide *g);            /* the last reference frees it; NULL is accepted */
 
-/* The places that answers stand at, *s of each, from watch to unwatch: they stay valid through guide_settle(), which is called once for each token
- * that was accepted and gives back memory of all other places now and then: by grammar_trim(), whose `made` is given. */
+/* The places that answers stand at, *s of each, from watch to unwatch: they stay valid through guide_settle(), which is called before
+ * the work for each token.  It allows GRAMMAR_WORK of it, and gives back memory of all other places now and then: by grammar_trim(), whose `made` is
+ * given. */
 void guide_watch(struct guide *g, struct guide_state *s);
 void guide_unwatch(struct guide *g, const struct guide_state *s);
 void guide_settle(struct guide *g, int made);
@@ -66,6 +67,8 @@ bool guide_advance(struct guide *g, struct guide_state *s, int32_t id);
 bool guide_may_end(const struct guide *g, const struct guide_state *s);
 /* True if it may end, and nothing else may come. */
 bool guide_must_end(struct guide *g, const struct guide_state *s);
+/* True if ids were refused, or left out of a mask, because the work for a token went beyond its bound; guide_settle() ends that. */
+bool guide_full(const struct guide *g);
 /* Sets the bits of the admissible ids (id / 32, id % 32) and clears all others, of n_ids ids in all; returns how many are admissible. */
 int  guide_mask(struct guide *g, const struct guide_state *s, uint32_t *bits, int n_ids);
 /* Writes the text that must come as ids, at most `most`, and returns how many: those that the tokenizer gives whatever follows the text, since the

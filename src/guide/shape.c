@@ -84,8 +84,6 @@ static struct choice *choice_of(struct shapes *s, struct branch *b, size_t n)
     return c;
 }
 
-static bool solve(struct shapes *s, struct branch b, struct shape **list);
-
 /* --- Keywords --- */
 
 enum act {
@@ -394,7 +392,11 @@ static bool apply(struct shapes *s, struct branch *b, const struct pyjson *schem
     case BOUND:   return apply_bound(s, b, k, schema, v, false);
     case MULTIPLE: case PATTERN: case FORMAT: case CONTAINS: case NAMES: case CLOSED: {
         struct fact f = {k->fact, .schema = schema, .value = v, .clause = whole(v, false)};
-        if (k->act == MULTIPLE && ((v->kind != PY_INT && v->kind != PY_FLOAT) || !decimal_read(&f.number, v->text) || !f.number.n))
+        if (k->act == MULTIPLE && (v->kind == PY_INT || v->kind == PY_FLOAT) && v->text.p[0] != '-' && !decimal_read(&f.number, v->text)) {
+            shapes_refuse(s, schema, k->name, "a number of so many digits");
+            break;
+        }
+        if (k->act == MULTIPLE && (!f.number.n || f.number.negative))
             return wrong(s, schema, k->name, "is no positive number");
         if ((k->act == PATTERN || k->act == FORMAT) ? v->kind != PY_STR : k->act != MULTIPLE && !is_schema(v))
             return wrong(s, schema, k->name, "has a value of the wrong type");
@@ -419,8 +421,13 @@ static bool apply(struct shapes *s, struct branch *b, const struct pyjson *schem
         break;
     case MEMBERS: return apply_members(s, b, schema, k->name, v);
     case REQUIRED:
-        for (size_t i = 0; v->kind == PY_LIST && i < v->n; i++)
+        if (v->kind != PY_LIST && v->kind != PY_TRUE && v->kind != PY_FALSE)        /* draft-03 has a flag at each property */
+            return wrong(s, schema, k->name, "is no list of names");
+        for (size_t i = 0; v->kind == PY_LIST && i < v->n; i++) {
+            if (v->items[i].kind != PY_STR)
+                return wrong(s, schema, k->name, "is no list of names");
             add(s, b, (struct fact){FACT_NEEDED, .schema = schema, .name = v->items[i].text});
+        }
         break;
     case DEPENDENCIES: return v->kind == PY_DICT ? apply_dependencies(s, b, schema, v, k->name) : wrong(s, schema, k->name, "is no object");
     }
@@ -576,7 +583,7 @@ static bool is_dead(struct shapes *s, const struct branch *b)
     return false;
 }
 
-static bool solve(struct shapes *s, struct branch b, struct shape **list)
+static bool solve(struct shapes *s, struct branch b)
 {
     if (--s->steps < 0 || b.depth > N_DEPTH) {
         if (!s->failed)
@@ -600,9 +607,8 @@ static bool solve(struct shapes *s, struct branch b, struct shape **list)
     if (!b.choices) {
         struct shape *h = arena_alloc(&s->doc->arena, sizeof *h);
         *h = (struct shape){b.types, b.facts, NULL};
-        while (*list)
-            list = &(*list)->next;
-        *list = h;
+        *s->end = h;
+        s->end = &h->next;
         return true;
     }
     const struct choice *c = b.choices;
@@ -610,7 +616,7 @@ static bool solve(struct shapes *s, struct branch b, struct shape **list)
     b.depth++;
     for (int i = 0; i < c->n; i++) {
         b.todo = c->option[i];
-        if (!solve(s, b, list))
+        if (!solve(s, b))
             return false;
     }
     return true;
@@ -619,12 +625,14 @@ static bool solve(struct shapes *s, struct branch b, struct shape **list)
 bool shapes_of(struct shapes *s, const struct clause *clause, int n, struct shape **list)
 {
     struct branch b = {.types = TYPE_ANY};
+    struct shape **const outer = s->end;
     for (int i = n - 1; i >= 0; i--)
         b.todo = with(s, b.todo, clause[i]);
     *list = NULL;
-    if (solve(s, b, list))
-        return true;
-    return false;
+    s->end = list;
+    const bool ok = solve(s, b);
+    s->end = outer;
+    return ok;
 }
 
 /* --- Members --- */

@@ -21,7 +21,9 @@ enum { UNTIL_FOUND, UNTIL_NEVER };                                          /* U
 enum {
     N_ROWS = 16384,             /* rows of the table of transitions, 1 KiB each */
     N_TERMS = 4 << 20,
-    N_SEARCH = 3000,            /* terms that a search for one string looks at */
+    N_SEARCH = 16384,           /* terms that a search for one string looks at; it may take an eighth of the work that is allowed, or */
+    N_SEARCH_WORK = 400000,
+    N_WITHIN = 64,              /* terms that a comparison looks at */
     N_ZEROS = 12,               /* zeros behind the decimals of a multiple */
 };
 
@@ -44,8 +46,9 @@ struct terms {
     size_t       n_table, list_bytes, list_kept;        /* list_kept: bytes after the last collection */
     int          n, cap, n_list, cap_list, n_set, cap_set, n_row, cap_row;
     uint32_t     most;
+    uint64_t     work, most_work, most_search;      /* derivatives that were taken; that may be, in all and by one search */
     int          n_sealed, n_kept;          /* n_kept: terms after the last collection */
-    bool         full;
+    bool         full, unsure;
     uint32_t     any_char;
 };
 
@@ -92,7 +95,7 @@ static uint32_t intern(struct terms *t, enum kind kind, unsigned flags, uint32_t
         if (m->kind == n.kind && m->a == a && m->b == b && m->c == c && m->d == d)
             return t->table[i];
     }
-    if ((uint32_t)t->n >= t->most) {
+    if ((uint32_t)t->n >= t->most || t->work > t->most_work) {
         t->full = true;
         return TERM_NONE;
     }
@@ -109,6 +112,8 @@ struct terms *terms_new(const struct term_hooks *hooks)
     struct terms *t = memory_zeroed(1, sizeof *t);
     t->hooks = *hooks;
     t->most = N_TERMS;
+    t->most_work = UINT64_MAX;
+    t->most_search = N_SEARCH_WORK;
     t->n_table = 1024;
     t->table = memory_zeroed(t->n_table, sizeof *t->table);
     for (int kind = NONE; kind <= EMPTY; kind++) {
@@ -146,6 +151,22 @@ void terms_allow(struct terms *t, uint32_t n)
 {
     t->most = n < N_TERMS ? (uint32_t)t->n + n : N_TERMS;
     t->full = false;
+}
+
+void terms_allow_work(struct terms *t, uint64_t n)
+{
+    t->most_work = n < UINT64_MAX - t->work ? t->work + n : UINT64_MAX;
+    t->most_search = n / 8 < N_SEARCH_WORK ? n / 8 : N_SEARCH_WORK;
+    t->full = (uint32_t)t->n >= t->most;
+}
+
+uint64_t terms_work(const struct terms *t) { return t->work; }
+
+bool terms_unsure(struct terms *t)
+{
+    const bool unsure = t->unsure;
+    t->unsure = false;
+    return unsure;
 }
 
 void terms_seal(struct terms *t)
@@ -187,7 +208,7 @@ static void sweep_lists(struct terms *t, uint32_t *moved)
 /* Marks from the greatest id down, so that a term is marked before its parts are looked at; moves from the least up, which keeps their order. */
 bool terms_collect(struct terms *t, uint32_t *const *place, int n_places, int made)
 {
-    if ((size_t)(t->n - t->n_kept) + (t->list_bytes - t->list_kept) / sizeof *t->node < (size_t)made)
+    if ((uint32_t)t->n < t->most && (size_t)(t->n - t->n_kept) + (t->list_bytes - t->list_kept) / sizeof *t->node < (size_t)made)
         return false;
     uint32_t *moved = memory_zeroed((size_t)t->n, sizeof *moved), *list = memory_zeroed((size_t)t->n_list + 1, sizeof *list), *part[2];
     for (int i = 0; i < t->n_sealed; i++)
@@ -286,6 +307,7 @@ static uint64_t list_hash(const struct text *item, int n)
 static uint32_t intern_list(struct terms *t, const struct text *item, int n)
 {
     const uint64_t hash = list_hash(item, n);
+    t->work += (uint64_t)t->n_list / 64;
     for (int i = 0; i < t->n_list; i++)
         if (t->list[i].hash == hash && t->list[i].n == n)
             return (uint32_t)i;
@@ -320,6 +342,8 @@ static uint32_t one_of(struct terms *t, uint32_t list, int lo, int hi, uint32_t 
 
 uint32_t term_one_of(struct terms *t, const struct text *list, int n)
 {
+    if (t->full || t->work > t->most_work)
+        return TERM_NONE;
     struct text *sorted = memory_alloc((size_t)(n + 1) * sizeof *sorted);
     if (n)
         memcpy(sorted, list, (size_t)n * sizeof *sorted);
@@ -364,6 +388,7 @@ static int compare_ids(const void *a, const void *b)
 static uint32_t join(struct terms *t, enum kind kind, uint32_t *list, int n)
 {
     qsort(list, (size_t)n, sizeof *list, compare_ids);
+    t->work += (uint64_t)n;
     int k = 0;
     for (int i = 0; i < n; i++)
         if (!k || list[k - 1] != list[i])
@@ -409,6 +434,78 @@ static void put_parts(const struct terms *t, struct ids *l, enum kind kind, uint
     ids_put(l, id);
 }
 
+/* --- Unions and intersections --- */
+
+static bool is_star(const struct terms *t, uint32_t id)
+{
+    const struct node *n = at(t, id);
+    return n->kind == REPEAT && n->b == 0 && (int32_t)n->c == TERM_INFINITE;
+}
+
+/* True if each byte of a set is one of the texts of `a`. */
+static bool has_bytes(const struct terms *t, uint32_t a, const uint64_t set[4])
+{
+    for (; at(t, a)->kind == ALT; a = at(t, a)->b)
+        if (has_bytes(t, at(t, a)->a, set))
+            return true;
+    const uint64_t *own = at(t, a)->kind == SET ? t->set[at(t, a)->a] : NULL;
+    for (int i = 0; i < 4 && own; i++)
+        if (set[i] & ~own[i])
+            return false;
+    return own;
+}
+
+/* True if all texts of `a` are of the star of a term, as far as the parts of `a` show. */
+static bool within(const struct terms *t, uint32_t a, uint32_t star, int *steps)
+{
+    const struct node n = *at(t, a), *s = at(t, star);
+    if (a == star || a == s->a || a == TERM_EMPTY)
+        return true;
+    if (--*steps < 0)
+        return false;
+    switch ((enum kind)n.kind) {
+    case SET: return has_bytes(t, s->a, t->set[n.a]);
+    case CAT: case ALT: return within(t, n.a, star, steps) && within(t, n.b, star, steps);
+    case AND: return within(t, n.a, star, steps) || within(t, n.b, star, steps);
+    case REPEAT: case LIVE: return within(t, n.a, star, steps);
+    default: return false;
+    }
+}
+
+static bool is_within(struct terms *t, uint32_t a, uint32_t star)
+{
+    int steps = N_WITHIN;
+    const bool result = within(t, a, star, &steps);
+    t->work += (uint64_t)(N_WITHIN - steps);
+    return result;
+}
+
+/* Drops the terms of a union that a star among them has, and the stars of an intersection that have another term of it.  Returns how many stay; of
+ * an intersection with the opposite of such a star 0, since nothing is in it. */
+static int without_known(struct terms *t, enum kind kind, uint32_t *list, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const bool opposite = kind == AND && at(t, list[i])->kind == NOT;
+        const uint32_t star = opposite ? at(t, list[i])->a : list[i];
+        bool stays = true;
+        for (int k = 0; k < n && stays && (opposite || is_star(t, star)); k++) {
+            if (k == i || !(list[k] == star || (is_star(t, star) && is_within(t, list[k], star))))
+                continue;
+            if (opposite)
+                return 0;
+            if (kind == AND)
+                stays = false;
+            else
+                list[k] = star;
+        }
+        if (!stays) {
+            list[i] = list[--n];
+            i = -1;
+        }
+    }
+    return n;
+}
+
 static bool is_all(const struct terms *t, uint32_t id) { return at(t, id)->kind == NOT && at(t, id)->a == TERM_NONE; }
 
 uint32_t term_alts(struct terms *t, uint32_t *list, int n)
@@ -430,6 +527,7 @@ uint32_t term_alts(struct terms *t, uint32_t *list, int n)
     }
     if (empty && !ends)
         ids_put(&l, TERM_EMPTY);
+    l.n = without_known(t, ALT, l.id, l.n);
     const uint32_t id = all ? all : l.n ? join(t, ALT, l.id, l.n) : TERM_NONE;
     ids_free(&l);
     return id;
@@ -440,22 +538,33 @@ uint32_t term_alt(struct terms *t, uint32_t a, uint32_t b)
     return term_alts(t, (uint32_t[]){a, b}, 2);
 }
 
-uint32_t term_and(struct terms *t, uint32_t a, uint32_t b)
+/* Returns the intersection of n terms; the list is scratch. */
+static uint32_t ands(struct terms *t, uint32_t *list, int n)
 {
-    if (a == b || is_all(t, b))
-        return a;
-    if (is_all(t, a))
-        return b;
-    if (a == TERM_NONE || b == TERM_NONE)
-        return TERM_NONE;
-    if (a == TERM_EMPTY || b == TERM_EMPTY)
-        return at(t, a == TERM_EMPTY ? b : a)->flags & MAY_END ? TERM_EMPTY : TERM_NONE;
     struct ids l = {0};
-    put_parts(t, &l, AND, a);
-    put_parts(t, &l, AND, b);
-    const uint32_t id = join(t, AND, l.id, l.n);
+    bool empty = false, ends = true;
+    for (int i = 0; i < n; i++) {
+        if (list[i] == TERM_NONE) {
+            ids_free(&l);
+            return TERM_NONE;
+        }
+        empty |= list[i] == TERM_EMPTY;
+        ends &= at(t, list[i])->flags & MAY_END;
+        if (!is_all(t, list[i]))
+            put_parts(t, &l, AND, list[i]);
+    }
+    uint32_t id = empty ? (ends ? TERM_EMPTY : TERM_NONE) : list[0];
+    if (!empty && l.n) {
+        const int left = without_known(t, AND, l.id, l.n);
+        id = left ? join(t, AND, l.id, left) : TERM_NONE;
+    }
     ids_free(&l);
     return id;
+}
+
+uint32_t term_and(struct terms *t, uint32_t a, uint32_t b)
+{
+    return ands(t, (uint32_t[]){a, b}, 2);
 }
 
 uint32_t term_not(struct terms *t, uint32_t a)
@@ -582,11 +691,12 @@ static uint32_t next_multiple(struct terms *t, struct node n, uint8_t byte)
 /* --- JSON strings --- */
 
 static uint32_t next(struct terms *t, uint32_t id, uint8_t byte);
+static uint32_t next_looked_up(struct terms *t, uint32_t id, uint8_t byte);
 
 /* The derivative of a regular term, TERM_NONE if it is empty. */
 static uint32_t next_live(struct terms *t, uint32_t a, uint8_t byte)
 {
-    const uint32_t id = next(t, a, byte);
+    const uint32_t id = next_looked_up(t, a, byte);
     return term_is_none(t, id) ? TERM_NONE : id;
 }
 
@@ -726,6 +836,8 @@ static uint32_t body(struct terms *t, uint32_t id)
     if (!at(t, id)->body) {
         const struct node n = *at(t, id);
         const uint32_t made = t->hooks.expand(t->hooks.arg, (int)n.a, n.b, n.c);
+        if (t->full)
+            return TERM_NONE;
         at(t, id)->body = 1 + made;
     }
     return at(t, id)->body - 1;
@@ -733,18 +845,24 @@ static uint32_t body(struct terms *t, uint32_t id)
 
 /* --- Derivatives --- */
 
+/* Returns the first text of lo .. hi-1 whose byte `pos` is `byte` or greater. */
+static int first_with(const struct text *item, int lo, int hi, uint32_t pos, int byte)
+{
+    while (lo < hi) {
+        const int mid = lo + (hi - lo) / 2;
+        if ((uint8_t)item[mid].p[pos] < byte)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
 static uint32_t next_one_of(struct terms *t, struct node n, uint8_t byte)
 {
     const struct text *item = t->list[n.a].item;
-    int lo = (int)n.b, hi = (int)n.c;
-    if (item[lo].n == n.d)
-        lo++;
-    while (lo < hi && (uint8_t)item[lo].p[n.d] < byte)
-        lo++;
-    int end = lo;
-    while (end < hi && (uint8_t)item[end].p[n.d] == byte)
-        end++;
-    return one_of(t, n.a, lo, end, n.d + 1);
+    const int lo = first_with(item, (int)n.b + (item[n.b].n == n.d), (int)n.c, n.d, byte);
+    return one_of(t, n.a, lo, first_with(item, lo, (int)n.c, n.d, byte + 1), n.d + 1);
 }
 
 /* Knuth, Morris and Pratt, with the failure function worked out for the one byte. */
@@ -765,7 +883,7 @@ static uint32_t next_alt(struct terms *t, uint32_t id, uint8_t byte)
     struct ids parts = {0}, l = {0};
     put_parts(t, &parts, ALT, id);
     for (int i = 0; i < parts.n; i++) {
-        const uint32_t part = next(t, parts.id[i], byte);
+        const uint32_t part = next_looked_up(t, parts.id[i], byte);
         if (part)
             ids_put(&l, part);
     }
@@ -779,9 +897,10 @@ static uint32_t next_and(struct terms *t, uint32_t id, uint8_t byte)
 {
     struct ids parts = {0};
     put_parts(t, &parts, AND, id);
-    uint32_t result = next(t, parts.id[0], byte);
-    for (int i = 1; i < parts.n && result; i++)
-        result = term_and(t, result, next(t, parts.id[i], byte));
+    bool left = true;
+    for (int i = 0; i < parts.n && left; i++)
+        left = (parts.id[i] = next_looked_up(t, parts.id[i], byte)) != TERM_NONE;
+    const uint32_t result = left ? ands(t, parts.id, parts.n) : TERM_NONE;
     ids_free(&parts);
     return result;
 }
@@ -798,6 +917,10 @@ static uint32_t next_repeat(struct terms *t, struct node n, uint8_t byte)
 static uint32_t next(struct terms *t, uint32_t id, uint8_t byte)
 {
     const struct node n = *at(t, id);
+    if (++t->work > t->most_work)
+        t->full = true;
+    if (t->full)
+        return TERM_NONE;
     switch ((enum kind)n.kind) {
     case SET:      return has(t->set[n.a], byte) ? TERM_EMPTY : TERM_NONE;
     case ONE_OF:   return next_one_of(t, n, byte);
@@ -807,7 +930,7 @@ static uint32_t next(struct terms *t, uint32_t id, uint8_t byte)
     }
     case ALT:      return next_alt(t, id, byte);
     case AND:      return next_and(t, id, byte);
-    case NOT:      return term_not(t, next(t, n.a, byte));
+    case NOT:      return term_not(t, next_looked_up(t, n.a, byte));
     case REPEAT:   return next_repeat(t, n, byte);
     case UNTIL:    return next_until(t, n, byte);
     case MULTIPLE: return next_multiple(t, n, byte);
@@ -848,12 +971,15 @@ static void cuts(struct terms *t, uint32_t id, uint64_t cut[4])
     for (; at(t, id)->kind == ALT || at(t, id)->kind == AND; id = at(t, id)->b)
         cuts(t, at(t, id)->a, cut);
     const struct node n = *at(t, id);
+    t->work++;
     switch ((enum kind)n.kind) {
     case SET:    cut_set(t->set[n.a], cut); break;
     case ONE_OF:
-        for (uint32_t i = n.b; i < n.c; i++)
-            if (t->list[n.a].item[i].n > n.d)
-                cut_each(cut, t->list[n.a].item[i].p + n.d, 1);
+        for (int i = (int)n.b + (t->list[n.a].item[n.b].n == n.d); i < (int)n.c;) {
+            const struct text *item = t->list[n.a].item;
+            cut_each(cut, item[i].p + n.d, 1);
+            i = first_with(item, i, (int)n.c, n.d, (uint8_t)item[i].p[n.d] + 1);
+        }
         break;
     case CAT:
         cuts(t, n.a, cut);
@@ -878,45 +1004,88 @@ static void cuts(struct terms *t, uint32_t id, uint64_t cut[4])
     }
 }
 
+/* The terms that a search has found, each with the one that it came from; those that were not looked at are lists, by how much they lack. */
+enum { N_LISTS = 32 };
+struct search { struct found { uint32_t id; int from, before; } *seen; uint32_t *slot; int n, cap, list[N_LISTS]; uint32_t n_slots; };
+
+static uint32_t search_slot(const struct search *s, uint32_t id)
+{
+    uint32_t k = id * 2654435761u >> 8 & (s->n_slots - 1);
+    while (s->slot[k] && s->seen[s->slot[k] - 1].id != id)
+        k = (k + 1) & (s->n_slots - 1);
+    return k;
+}
+
+/* Puts a term, unless the search has it. */
+static void search_put(struct terms *t, struct search *s, uint32_t id, int from)
+{
+    if ((uint32_t)s->n * 2 >= s->n_slots) {
+        s->n_slots = s->n_slots ? s->n_slots * 4 : 64;
+        free(s->slot);
+        s->slot = memory_zeroed(s->n_slots, sizeof *s->slot);
+        for (int i = 0; i < s->n; i++)
+            s->slot[search_slot(s, s->seen[i].id)] = (uint32_t)i + 1;
+    }
+    const uint32_t k = search_slot(s, id);
+    if (s->slot[k])
+        return;
+    int lacks = 0;                              /* parts of an intersection that may not end */
+    uint32_t part = id;
+    for (; at(t, part)->kind == AND; part = at(t, part)->b)
+        lacks += !(at(t, at(t, part)->a)->flags & MAY_END);
+    lacks += !(at(t, part)->flags & MAY_END);
+    lacks = lacks < N_LISTS ? lacks : N_LISTS - 1;
+    s->seen = memory_grow(s->seen, s->n, &s->cap, sizeof *s->seen);
+    s->seen[s->n++] = (struct found){id, from, s->list[lacks]};
+    s->list[lacks] = s->n;
+    s->slot[k] = (uint32_t)s->n;
+}
+
+/* Takes the newest term of those that lack least; returns its index, -1 if there is none. */
+static int search_take(struct search *s)
+{
+    for (int k = 0; k < N_LISTS; k++)
+        if (s->list[k]) {
+            const int i = s->list[k] - 1;
+            s->list[k] = s->seen[i].before;
+            return i;
+        }
+    return -1;
+}
+
+/* Searches for a string.  One that is not found within the bounds is not there, and terms_unsure() says so: the terms on the way to a string that
+ * was found are known to have one, so nobody ends where nothing follows. */
 bool term_is_none(struct terms *t, uint32_t a)
 {
     if (a == TERM_NONE || !(at(t, a)->flags & NEGATED) || (at(t, a)->flags & (MAY_END | FOUND_LIVE)))
         return a == TERM_NONE;
     if (at(t, a)->flags & FOUND_NONE)
         return true;
-    struct found { uint32_t id; int from; } *seen = memory_alloc((N_SEARCH + 1) * sizeof *seen);
-    uint16_t *slot = memory_zeroed(8192, sizeof *slot);                 /* 1 + index in seen, by id */
-    int n = 0, live = -1;
-    seen[n++] = (struct found){a, -1};
-    slot[a * 2654435761u >> 19] = 1;
-    for (int i = 0; i < n && live < 0; i++) {
+    struct search s = {0};
+    const uint64_t most = t->work + t->most_search;
+    int live = -1, i = 0;
+    search_put(t, &s, a, -1);
+    while (live < 0 && s.n < N_SEARCH && t->work < most && !t->full && (i = search_take(&s)) >= 0) {
         uint64_t cut[4] = {1};
-        cuts(t, seen[i].id, cut);
+        cuts(t, s.seen[i].id, cut);
         for (int b = 0; b < 256 && live < 0; b++) {
-            if (!has(cut, b))
-                continue;
-            const uint32_t id = next(t, seen[i].id, (uint8_t)b);
+            const uint32_t id = has(cut, b) ? next(t, s.seen[i].id, (uint8_t)b) : TERM_NONE;
             if (id == TERM_NONE || at(t, id)->flags & FOUND_NONE)
                 continue;
-            if (!(at(t, id)->flags & NEGATED) || at(t, id)->flags & (MAY_END | FOUND_LIVE) || n == N_SEARCH || t->full) {
+            if (!(at(t, id)->flags & NEGATED) || at(t, id)->flags & (MAY_END | FOUND_LIVE))
                 live = i;
-                break;
-            }
-            uint32_t k = id * 2654435761u >> 19;
-            while (slot[k] && seen[slot[k] - 1].id != id)
-                k = (k + 1) & 8191;
-            if (!slot[k]) {
-                seen[n] = (struct found){id, i};
-                slot[k] = (uint16_t)++n;
-            }
+            else
+                search_put(t, &s, id, i);
         }
     }
-    for (int i = live; i >= 0; i = seen[i].from)
-        at(t, seen[i].id)->flags |= FOUND_LIVE;
-    for (int i = 0; i < n && live < 0; i++)
-        at(t, seen[i].id)->flags |= FOUND_NONE;
-    free(slot);
-    free(seen);
+    const bool whole = i < 0 && !t->full;               /* nothing is left to look at */
+    for (int k = live; k >= 0; k = s.seen[k].from)
+        at(t, s.seen[k].id)->flags |= FOUND_LIVE;
+    for (int k = 0; k < (whole ? s.n : 1) && live < 0 && !t->full; k++)
+        at(t, s.seen[k].id)->flags |= FOUND_NONE;
+    t->unsure |= live < 0 && !whole;
+    free(s.slot);
+    free(s.seen);
     return live < 0;
 }
 
@@ -947,6 +1116,24 @@ static uint32_t fill_row(struct terms *t, uint32_t id)
     return at(t, id)->row = (uint32_t)t->n_row;
 }
 
+/* The derivative by way of the term's row. */
+static uint32_t next_looked_up(struct terms *t, uint32_t a, uint8_t byte)
+{
+    const struct node *n = at(t, a);
+    if (t->full)
+        return TERM_NONE;
+    if (n->row) {
+        t->work++;
+        return t->row[n->row - 1][byte];
+    }
+    if (n->kind <= ONE_OF || !(n->flags & VISITED)) {           /* most places of a text are passed once, which a row is too dear for */
+        at(t, a)->flags |= VISITED;
+        return next(t, a, byte);
+    }
+    const uint32_t row = fill_row(t, a);
+    return row ? t->row[row - 1][byte] : TERM_NONE;
+}
+
 static uint32_t next_taken(struct terms *t, uint32_t id, struct text key)
 {
     const struct node n = *at(t, id);
@@ -960,14 +1147,11 @@ static uint32_t next_taken(struct terms *t, uint32_t id, struct text key)
 
 uint32_t term_next(struct terms *t, uint32_t a, uint8_t byte, struct text key)
 {
+    if (t->full)
+        return TERM_NONE;
     if (at(t, a)->flags & TAKES)
         return byte == ':' ? next_taken(t, a, key) : next(t, a, byte);
-    if (!(at(t, a)->flags & VISITED)) {             /* most places of a text are passed once, which a row is too dear for */
-        at(t, a)->flags |= VISITED;
-        return next(t, a, byte);
-    }
-    const uint32_t row = at(t, a)->row ? at(t, a)->row : fill_row(t, a);
-    return row ? t->row[row - 1][byte] : TERM_NONE;
+    return at(t, a)->row ? t->row[at(t, a)->row - 1][byte] : next_looked_up(t, a, byte);
 }
 
 bool term_may_end(const struct terms *t, uint32_t a) { return at(t, a)->flags & MAY_END; }

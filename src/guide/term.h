@@ -36,10 +36,16 @@ int  terms_count(const struct terms *t);
 bool terms_full(const struct terms *t);
 /* Sets how many more terms may be made. */
 void terms_allow(struct terms *t, uint32_t n);
+/* Sets how many more derivatives may be taken; beyond that terms_full(), until this is called again.  They are counted, so that all machines do
+ * the same. */
+void terms_allow_work(struct terms *t, uint64_t n);
+uint64_t terms_work(const struct terms *t);
+/* True if a search was given up since the last time that this was asked. */
+bool terms_unsure(struct terms *t);
 /* All terms that were made so far stay for good. */
 void terms_seal(struct terms *t);
-/* If `made` terms or more, or lists of as many bytes, were made since the last time: drops all that are neither sealed nor a part of the n
- * places, which get new ids. */
+/* If `made` terms or more, or lists of as many bytes, were made since the last time, or the bound of terms is reached: drops all that are
+ * neither sealed nor a part of the n places, which get new ids. */
 bool terms_collect(struct terms *t, uint32_t *const *place, int n, int made);
 
 uint32_t term_bytes_of(struct terms *t, const uint64_t set[4]);         /* one byte of a set of 256 */
@@ -66,7 +72,7 @@ uint32_t term_string(struct terms *t, uint32_t a, bool key);
 uint32_t term_lazy(struct terms *t, int kind, uint32_t a, uint32_t b);
 uint32_t term_taker(struct terms *t, uint32_t a, uint32_t b);
 
-/* True if the search finds no string in the regular term; a search that takes too long finds one. */
+/* True if the search finds no string in the regular term; also where it takes too long (terms_unsure()). */
 bool term_is_none(struct terms *t, uint32_t a);
 bool term_matches(struct terms *t, uint32_t a, struct text bytes);
 /* The derivative.  `key` is used for a taker only. */

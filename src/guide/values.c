@@ -145,8 +145,12 @@ static void add_member(struct values *v, struct object *o, int *cap, const struc
 {
     struct clause list[N_CLAUSES];
     struct buf key = {0};
-    if (is_named(o, name) || o->n == N_MEMBERS)
+    if (v->shapes.failed || is_named(o, name))
         return;
+    if (o->n == N_MEMBERS) {
+        shapes_refuse(&v->shapes, h->facts->schema, "properties", "there are more than 4000");
+        return;
+    }
     const int n = shape_member(&v->shapes, h, name, list, N_CLAUSES);
     struct member m = {.name = name, .absent = n < 0};
     for (const struct fact *f = h->facts; f; f = f->next)
@@ -317,6 +321,19 @@ static void refuse_excluded(struct values *v, const struct shape *h)
             }
 }
 
+/* Refuses a rule whose terms went beyond a bound, by its place. */
+static void refuse_large(struct values *v, const struct rule *r)
+{
+    struct buf place = {0};
+    if (!(terms_full(v->t) | terms_unsure(v->t) | v->doc.worn) || v->shapes.failed)
+        return;
+    if (r->n)
+        document_place(&v->doc, r->clause[0].schema, &place);
+    v->shapes.failed = !err_set(v->shapes.e, v->doc.worn ? "%s: to check the constants takes too many steps"
+                                                         : "%s: the values need too many states to be enforced", buf_str(&place));
+    buf_free(&place);
+}
+
 static void compile_shape(struct values *v, int rule, const struct shape *h)
 {
     uint32_t id[6] = {0}, texts;
@@ -423,6 +440,9 @@ static void add_roots(struct values *v, bool members)
         const struct clause c = {&properties->items[i], false, -1, -1};
         v->member[i] = rule_of(v, &c, c.schema->kind != PY_TRUE);
     }
+    const struct pyjson *more = pyjson_get(&v->doc.root, "additionalProperties");
+    const struct clause c = {more, false, -1, -1};
+    v->member[properties ? properties->n : 0] = rule_of(v, &c, more && more->kind != PY_TRUE);
 }
 
 int values_member(struct values *v, size_t i) { return v->member[i]; }
@@ -442,7 +462,9 @@ struct values *values_new(struct terms *t, struct text schema, int number, const
         values_free(v);
         return NULL;
     }
+    const uint64_t before = terms_work(t);
     terms_allow(t, (uint32_t)left->terms);
+    terms_allow_work(t, (uint64_t)left->work);
     v->n_slots = o && o->members ? 8192 : 65536;
     v->slot = memory_zeroed(v->n_slots, sizeof *v->slot);
     add_roots(v, o && o->members);
@@ -454,9 +476,9 @@ struct values *values_new(struct terms *t, struct text schema, int number, const
         v->alternatives = list && list->next;
         for (; list; list = list->next)
             compile_shape(v, i, list);
+        refuse_large(v, &r);
     }
-    if (!v->shapes.failed && terms_full(t))
-        v->shapes.failed = !err_set(e, "the schema needs too many states to be enforced");
+    left->work -= terms_work(t) - before < (uint64_t)left->work ? (int)(terms_work(t) - before) : left->work;
     left->steps = v->shapes.steps > 0 ? v->shapes.steps : 0;
     left->terms = left->terms > terms_count(t) - n_before ? left->terms - (terms_count(t) - n_before) : 0;
     if (v->shapes.failed) {
@@ -464,6 +486,7 @@ struct values *values_new(struct terms *t, struct text schema, int number, const
         return NULL;
     }
     terms_allow(t, UINT32_MAX);
+    terms_allow_work(t, UINT64_MAX);
     find_productive(v);
     prune(v);
     return v;
@@ -518,7 +541,11 @@ uint32_t values_strings(struct values *v, int rule)
     return all;
 }
 
-bool values_check(struct values *v, const struct pyjson *value) { return document_check(&v->doc, &v->doc.root, value); }
+bool values_check(struct values *v, const struct pyjson *value)
+{
+    v->doc.work = 0;
+    return document_check(&v->doc, &v->doc.root, value);
+}
 
 size_t values_bytes(const struct values *v)
 {

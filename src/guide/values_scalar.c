@@ -176,9 +176,9 @@ bool scalar_listed(struct values *v, const struct rule *r, const struct shape *h
     if (!f)
         return false;
     const size_t n = f->n ? f->value->n : 1;
-    uint32_t *id = memory_alloc((n + 2) * sizeof *id);
-    struct text *text = memory_alloc((n + 1) * sizeof *text);
-    int n_ids = 0, n_texts = 0;
+    uint32_t *id = memory_alloc((n + 3) * sizeof *id);
+    struct text *text = memory_alloc((n + 1) * sizeof *text), *number = memory_alloc((n + 1) * sizeof *number);
+    int n_ids = 0, n_texts = 0, n_numbers = 0;
     for (size_t i = 0; i < n; i++) {
         const struct pyjson *one = f->n ? &f->value->items[i] : f->value;
         bool holds = scalar_types(one) & h->types;
@@ -186,13 +186,17 @@ bool scalar_listed(struct values *v, const struct rule *r, const struct shape *h
             holds = clause_holds(&v->doc, &r->clause[k], one);
         if (holds && one->kind == PY_STR)
             text[n_texts++] = one->text;
+        else if (holds && v->plain && (one->kind == PY_INT || one->kind == PY_FLOAT))
+            number[n_numbers++] = one->text;
         else if (holds)
             id[n_ids++] = value_term(v, one);
     }
     *texts = n_texts ? term_one_of(v->t, text, n_texts) : TERM_NONE;
     if (n_texts)
         id[n_ids++] = scalar_quoted(v, *texts);
+    id[n_ids++] = term_one_of(v->t, number, n_numbers);
     *term = term_alts(v->t, id, n_ids);
+    free(number);
     free(text);
     free(id);
     return true;

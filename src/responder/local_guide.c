@@ -61,6 +61,7 @@ static struct grammar *grammar_of_request(const struct request *q, enum guide_ki
     }
     buf_addc(&tools, ']');
     struct grammar_calls calls = {.tools = {tools.data, tools.len}, .allowed = q->allowed, .n_allowed = q->n_allowed, .notes = notes,
+                                  .strict = q->strict_tools,
                                   .several = kind != GUIDE_TALK && kind != GUIDE_TALK_ONCE && !q->form.one_call};
     if (kind == GUIDE_CALLS && q->form.text.n) {
         calls.allowed = &q->form.text;
@@ -133,7 +134,7 @@ bool local_take_form(struct local *l, const struct request *q, struct err *e)
     l->sampling.guide = guide_of_request(owner, q, kind, &why);
     if (l->sampling.guide)
         return true;
-    if (!talks)
+    if (!talks || q->strict_tools)
         return err_set(e, "%s", why.msg);
     responder_tell(&owner->base, &(struct news){.kind = NEWS_NOTE, .text = text_of(why.msg)});
     return true;

@@ -62,6 +62,7 @@ struct request {
     const struct text *allowed;         /* [n_allowed] names of those of them that the model may call, where its calls are guided; none: all */
     int  n_allowed;
     bool free_calls;                    /* calls are not guided, unless the answer must have one or have a form */
+    bool strict_tools;                  /* a tool whose schema is wrong fails the request, unless it has "strict": false */
     bool no_calls;                      /* the model may call none of the tools, though the prompt names them; not every responder can prevent it */
     bool thinking;                      /* the model reasons before it answers */
     int  think_budget;                  /* tokens of reasoning after which the answer begins; 0: no limit */

@@ -583,6 +583,7 @@ bool question_read_chat(struct question *q, const struct pyjson *top, const stru
 {
     struct request *r = &q->request;
     r->free_calls = !options_on(o, OPT_tool_guide);
+    r->strict_tools = true;
     if (!read_client(q, top, CHAT, o, e) || !read_conversation(q, top, e) || !read_continued(q, top, e) || !read_thinking(q, top, o, e) ||
         !read_logprobs(q, top, e) || !check_types(top, CHAT, e))
         return false;

@@ -93,10 +93,13 @@ static void walk(int number, int n_steps, int compare_every)
     guide_watch(g, &s);
     struct times masks = {0}, steps = {0}, forces = {0};
     for (int i = 0; i < n_steps; i++) {
+        guide_settle(g, GRAMMAR_TRIM);
         double t = busy_ms();
         const int n = guide_mask(g, &s, bits, n_ids);
         note(&masks, busy_ms() - t);
         for (int32_t id = 0; i % compare_every == 0 && id < n_ids; id++) {
+            if (id % 1024 == 0)
+                guide_settle(g, GRAMMAR_TRIM);
             struct guide_state next = s;
             if (guide_advance(g, &next, id) != (bits[id / 32] >> (id % 32) & 1))
                 fail_msg("guide %d, step %d: id %d is %s the mask", number, i, id, bits[id / 32] >> (id % 32) & 1 ? "wrongly in" : "missing from");

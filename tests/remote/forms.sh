@@ -188,6 +188,21 @@ finite=$(printf %s "$tools" | sed 's/{"city": {"type": "string"}}/{"city": {"enu
 either() { post "{$finite, \"response_format\": {\"type\": \"json_object\"}, \"enable_thinking\": false, \"logit_bias\": {$1}}" ; }
 has "beside tools a form leaves room for calls" "$(either '"<tool_call>": 90')" "tool_calls [('"
 has "... and for the form" "$(either '"<tool_call>": -100')" "stop {"
+# A tool whose schema is wrong is refused, so that its caller learns of it.
+wrong() {
+    post "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"look\", $1 \"parameters\": {\"type\": \"object\",
+           \"properties\": {\"a\": {\"\$ref\": \"#/\$defs/none\"}}}}}], \"max_tokens\": 5}"
+}
+is "a tool with a reference that leads nowhere is refused" "$(wrong)" \
+    '400 the tool look: #/properties/a: "$ref" leads to no schema of this document'
+is "... unless its strict is false" "$(wrong '"strict": false,' | cut -d' ' -f1)" length
+# Many patterns at once: an answer comes, or the form is refused; neither takes long, and other answers go on meanwhile.
+many() { python3 -c 'import json, string, sys
+parts = [{"type": "string", "pattern": sys.argv[2].replace("X", c)} for c in string.ascii_uppercase]
+print(json.dumps({"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": {sys.argv[1]: parts}}},
+                  "enable_thinking": False, "schema_prompt": False, "max_tokens": 40}))' "$@"; }
+has "an answer of one of many patterns comes" "$(post "$(many oneOf '^.*X.*$')" | grep -cE '^(stop|length) "')" 1
+has "patterns of too many states are refused by their place" "$(post "$(many allOf '^.*X.{28}$')")" "400 #: the values need too many states"
 # After the tag of a call nothing but a call may come, whatever the model would write.
 begun() {
     post "{$finite, \"enable_thinking\": false, \"max_tokens\": 120, \"temperature\": 1.5, \"seed\": $1, \"parallel_tool_calls\": false,

@@ -151,6 +151,12 @@ static void test_schema__what_cannot_be_enforced_is_refused_by_name_and_place(vo
         {"{\"properties\": {\"a\": {\"type\": \"array\", \"uniqueItems\": true}}}", "#/properties/a: \"uniqueItems\" cannot be enforced"},
         {"{\"$ref\": \"#/$defs/x\"}", "#: \"$ref\" leads to no schema of this document"},
         {"{\"type\": \"text\"}", "#: \"type\" names a type that is not one of JSON"},
+        {"{\"properties\": {\"a\": {\"required\": \"b\"}}}", "#/properties/a: \"required\" is no list of names"},
+        {"{\"required\": [1]}", "#: \"required\" is no list of names"},
+        {"{\"multipleOf\": -3}", "#: \"multipleOf\" is no positive number"}, {"{\"multipleOf\": 0}", "#: \"multipleOf\" is no positive number"},
+        {"{\"multipleOf\": 1e-300}", "#: \"multipleOf\" cannot be enforced: a number of so many digits"},
+        {"{\"properties\": {\"a\": {\"type\": \"string\", \"pattern\": \"a.{20}$\", \"not\": {\"pattern\": \"[ab].{20}$\"}}}}",
+         "#/properties/a: the values need too many states to be enforced"},
         {"{\"type\": \"object\", \"properties\": {\"a\": {\"$ref\": \"#\"}}, \"required\": [\"a\"]}", "no text satisfies the schema"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -168,6 +174,143 @@ static void test_schema__what_cannot_be_enforced_is_refused_by_name_and_place(vo
     assert_true(grammar_check(g, text_of("{\"a\": [1, 2]}"), &e));
     grammar_release(g);
     buf_free(&notes);
+}
+
+/* Writes a schema: parts for the letters from A on, and what stands around them. */
+static void write_parts(struct buf *out, const char *before, const char *part, int n, const char *after)
+{
+    buf_reset(out);
+    buf_adds(out, before);
+    for (int i = 0; i < n; i++) {
+        buf_adds(out, i ? ", " : "");
+        buf_addf(out, part, 'A' + i);
+    }
+    buf_adds(out, after);
+}
+
+static void test_schema__work_for_many_patterns_is_bounded(void **state)
+{
+    (void)state;
+    static const struct { const char *before, *part, *after, *yes, *no; int n; } row[] = {
+        {"{\"oneOf\": [", "{\"type\": \"string\", \"pattern\": \"^.*%c.*$\"}", "]}", "\"to Be\"", "\"AB\"", 26},
+        {"{\"anyOf\": [", "{\"type\": \"string\", \"pattern\": \"^.*%c.*$\"}", "]}", "\"aZ AB\"", "\"ab\"", 26},
+        {"{\"allOf\": [", "{\"type\": \"string\", \"pattern\": \"%c\"}", "]}", "\"ABCDEFGHIJKLMNOPQRSTUVWXYZ\"", "\"ABCDEFGH\"", 26},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct buf schema = {0};
+        struct err e = {0};
+        write_parts(&schema, row[i].before, row[i].part, row[i].n, row[i].after);
+        struct grammar *g = grammar_of_schema((struct text){schema.data, schema.len}, NULL, &e);
+        if (!g)
+            fail_msg("%s: %s", buf_str(&schema), e.msg);
+        assert_true(accepts(g, row[i].yes));
+        assert_false(accepts(g, row[i].no));
+        if (grammar_work(g) > 3000000)
+            fail_msg("%s: %llu derivatives", buf_str(&schema), (unsigned long long)grammar_work(g));
+        grammar_release(g);
+        buf_free(&schema);
+    }
+}
+
+static void test_grammar__beyond_the_work_that_is_allowed_refuses_until_more_is(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct grammar *g = grammar_of_pattern(text_of("(.*[aeiou].{0,30}){20}"), &e);
+    struct grammar_state s = grammar_begin(g);
+    grammar_allow(g, 300);
+    const size_t n = grammar_text(g, &s, text_of("abcdefghijklmnopqrstuvwxyz"));
+    assert_true(n < 26 && grammar_full(g));
+    for (size_t i = n; i < 26; i++) {
+        grammar_allow(g, 100000);
+        assert_false(grammar_full(g));
+        assert_true(grammar_byte(g, &s, (uint8_t)('a' + i)));
+    }
+    grammar_release(g);
+}
+
+static void test_schema__long_lists_and_equal_references_take_linear_work(void **state)
+{
+    (void)state;
+    static const struct { const char *yes, *no; } row[] = {{"\"A19998\"", "\"A19999\""}, {"19998", "20000"}, {NULL, NULL}};
+    struct buf schema = {0};
+    struct err e = {0};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        buf_reset(&schema);
+        buf_adds(&schema, "{\"enum\": [");
+        for (int k = 0; k < 20000; k++) {
+            buf_adds(&schema, k ? ", " : "");
+            if (i == 0)
+                buf_addf(&schema, "\"%c%d\"", 'A' + k % 26 * (k != 19998), k);
+            else
+                buf_addf(&schema, i == 1 ? "%d" : "[%d]", k);
+        }
+        buf_adds(&schema, "]}");
+        struct grammar *g = grammar_of_schema((struct text){schema.data, schema.len}, &(struct grammar_options){.plain = true}, &e);
+        if (!g && row[i].yes)
+            fail_msg("%s", e.msg);
+        assert_true(!g || !row[i].yes || (accepts(g, row[i].yes) && !accepts(g, row[i].no)));
+        if (!g)
+            assert_string_equal(e.msg, "#: the values need too many states to be enforced");
+        grammar_release(g);
+    }
+    buf_reset(&schema);
+    buf_adds(&schema, "{\"$ref\": \"#/$defs/f60\", \"$defs\": {\"f0\": {\"const\": 1}");
+    for (int i = 1; i <= 60; i++)
+        buf_addf(&schema, ", \"f%d\": {\"allOf\": [{\"$ref\": \"#/$defs/f%d\"}, {\"$ref\": \"#/$defs/f%d\"}]}", i, i - 1, i - 1);
+    buf_adds(&schema, "}}");
+    struct grammar *g = grammar_of_schema((struct text){schema.data, schema.len}, NULL, &e);
+    if (!g)
+        fail_msg("%s", e.msg);
+    assert_true(accepts(g, "1") && !accepts(g, "2"));
+    assert_true(grammar_check(g, text_of("1"), &e) && !grammar_check(g, text_of("2"), &e));
+    grammar_release(g);
+    buf_free(&schema);
+}
+
+static void test_calls__of_wrong_schemas_are_refused_by_tool_and_place(void **state)
+{
+    (void)state;
+    static const struct { const char *tool, *sentence; } row[] = {
+        {"{\"properties\": {\"a\": {\"$ref\": \"#/$defs/x\"}}}", "#/properties/a: \"$ref\" leads to no schema of this document"},
+        {"{\"$ref\": \"#/$defs/x\"}", "#: \"$ref\" leads to no schema of this document"},
+        {"{\"properties\": {\"a\": {\"enum\": []}}, \"required\": [\"a\"]}", "no value satisfies the parameter a"},
+        {"{\"properties\": {}, \"required\": [\"a\"], \"additionalProperties\": false}", "no value satisfies the parameter a"},
+        {"{\"properties\": {\"a\": {}}, \"required\": \"a\"}", "#: \"required\" is no list of names"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        for (int strict = 0; strict < 2; strict++) {
+            struct buf tools = {0}, notes = {0}, sentence = {0};
+            struct err e = {0};
+            buf_addf(&tools, "[{\"type\": \"function\", \"function\": {\"name\": \"f\", %s\"parameters\": %s}}]",
+                     strict ? "" : "\"strict\": false, ", row[i].tool);
+            buf_addf(&sentence, "the tool f: %s", row[i].sentence);
+            struct grammar *g = grammar_of_calls(&(struct grammar_calls){.tools = {tools.data, tools.len}, .strict = true, .notes = &notes}, &e);
+            if (!strict && (!g || !strstr(buf_str(&notes), row[i].sentence)))
+                fail_msg("%s: %s", row[i].tool, buf_str(&notes));
+            if (strict && (g || strcmp(e.msg, buf_str(&sentence))))
+                fail_msg("%s: %s", row[i].tool, e.msg);
+            grammar_release(g);
+            buf_free(&tools);
+            buf_free(&notes);
+            buf_free(&sentence);
+        }
+}
+
+static void test_calls__have_what_is_required_and_no_property(void **state)
+{
+    (void)state;
+    static const char tools[] = "[{\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"required\": [\"b\"]}}, "
+        "{\"name\": \"g\", \"parameters\": {\"properties\": {\"a\": {}}, \"required\": [\"b\", \"b\"], \"additionalProperties\": {\"type\": \"integer\"}}}]";
+    struct err e = {0};
+    struct grammar *g = grammar_of_calls(&(struct grammar_calls){.tools = text_of(tools)}, &e);
+    if (!g)
+        fail_msg("%s", e.msg);
+    assert_false(accepts(g, "<tool_call>\n<function=f>\n</function>\n</tool_call>"));
+    assert_true(accepts(g, "<tool_call>\n<function=f>\n<parameter=b>\nany text\n</parameter>\n</function>\n</tool_call>"));
+    assert_true(accepts(g, "<tool_call>\n<function=g>\n<parameter=b>\n7\n</parameter>\n</function>\n</tool_call>"));
+    assert_false(accepts(g, "<tool_call>\n<function=g>\n<parameter=b>\nx\n</parameter>\n</function>\n</tool_call>"));
+    grammar_release(g);
 }
 
 static void test_calls__have_known_names_and_each_parameter_once(void **state)
@@ -309,6 +452,11 @@ int main(void)
         cmocka_unit_test(test_schema__plain_integers_have_no_point),
         cmocka_unit_test(test_schema__what_cannot_be_enforced_is_refused_by_name_and_place),
         cmocka_unit_test(test_grammar__a_long_answer_takes_little_memory),
+        cmocka_unit_test(test_schema__work_for_many_patterns_is_bounded),
+        cmocka_unit_test(test_grammar__beyond_the_work_that_is_allowed_refuses_until_more_is),
+        cmocka_unit_test(test_schema__long_lists_and_equal_references_take_linear_work),
+        cmocka_unit_test(test_calls__of_wrong_schemas_are_refused_by_tool_and_place),
+        cmocka_unit_test(test_calls__have_what_is_required_and_no_property),
         cmocka_unit_test(test_calls__have_known_names_and_each_parameter_once),
         cmocka_unit_test(test_calls__stand_beside_any_form),
         cmocka_unit_test(test_calls__tools_of_great_schemas_end_in_time),
