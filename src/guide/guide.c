@@ -302,13 +302,23 @@ bool guide_full(const struct guide *g) { return grammar_full(g->grammar); }
 
 /* ---- free places: where nearly any character may follow, as inside of strings */
 
+/* Copies a state without what is undefined of its key: most have none. */
+static inline void copy_state(struct grammar_state *to, const struct grammar_state *from)
+{
+    to->place = from->place;
+    to->n_key = from->n_key;
+    if (from->n_key)
+        memcpy(to->key, from->key, from->n_key);
+}
+
 /* Returns the place that all bytes lo .. hi lead to and then, over `more` continuation bytes, all characters; 0 if they lead to several. */
 static uint32_t place_after(struct guide *g, const struct grammar_state *s, int lo, int hi, int more)
 {
     uint32_t place = 0;
-    struct grammar_state next = *s;
+    struct grammar_state next;
+    copy_state(&next, s);
     for (int b = lo; b <= hi; b++) {
-        next = *s;
+        copy_state(&next, s);
         if (!grammar_byte(g->grammar, &next, (uint8_t)b) || (place && next.place != place))
             return 0;
         place = next.place;
@@ -326,7 +336,8 @@ static bool characters_lead(struct guide *g, const struct grammar_state *s, uint
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         uint32_t before = 0;            /* leads that are followed by the same are looked at once */
         for (int lead = table[i].lead; lead <= table[i].last; lead++) {
-            struct grammar_state next = *s;
+            struct grammar_state next;
+            copy_state(&next, s);
             if (!grammar_byte(g->grammar, &next, (uint8_t)lead))
                 return false;
             if (next.place != before && place_after(g, &next, table[i].lo, table[i].hi, table[i].more) != to)
@@ -345,13 +356,14 @@ static struct grammar_state usual_next(struct guide *g, const struct grammar_sta
     int n = 0;
     free_bytes[0] = free_bytes[1] = 0;
     for (int b = 0; b < 128; b++) {
-        struct grammar_state next = *s;
+        struct grammar_state next;
+        copy_state(&next, s);
         place[b] = grammar_byte(g->grammar, &next, (uint8_t)b) ? next.place : 0;
         if (n == 0)                     /* Boyer and Moore's vote */
             usual = place[b];
         n += place[b] == usual ? 1 : -1;
         if (place[b] && place[b] == usual)
-            to = next;
+            copy_state(&to, &next);
     }
     n = 0;
     for (int b = 0; b < 128; b++)
@@ -419,15 +431,6 @@ static const struct free_entry *free_place_at(struct guide *g, const struct gram
 
 /* True if the longest token of a ready mask fits into the key that is being written. */
 static bool key_has_room(const struct grammar_state *s) { return s->n_key <= GRAMMAR_KEY_MAX - SLICE_MAX - 8; }
-
-/* Copies a state without what is undefined of its key: most have none. */
-static inline void copy_state(struct grammar_state *to, const struct grammar_state *from)
-{
-    to->place = from->place;
-    to->n_key = from->n_key;
-    if (from->n_key)
-        memcpy(to->key, from->key, from->n_key);
-}
 
 /* Sets or clears the bits of single ids by what guide_advance() says of them. */
 static void mask_ids(struct guide *g, const struct guide_state *s, const int32_t *ids, int n, uint32_t *bits)

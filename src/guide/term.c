@@ -1158,7 +1158,8 @@ bool term_may_end(const struct terms *t, uint32_t a) { return at(t, a)->flags & 
 bool term_begins_key(const struct terms *t, uint32_t a) { return at(t, a)->flags & KEY_BEGINS; }
 bool term_in_key(const struct terms *t, uint32_t a) { return at(t, a)->flags & IN_KEY; }
 
-int term_free_chars(const struct terms *t, uint32_t a, bool *key)
+/* Returns how many characters of any kind may follow in a string, 0 if it is none of any characters. */
+static int free_chars(const struct terms *t, uint32_t a, bool *key)
 {
     if (at(t, a)->kind == CAT)
         a = at(t, a)->a;
@@ -1167,6 +1168,18 @@ int term_free_chars(const struct terms *t, uint32_t a, bool *key)
         return 0;
     *key = n->b & IS_KEY;
     return (int32_t)r->c == TERM_INFINITE || r->c > TERM_MANY ? TERM_MANY : (int)r->c;
+}
+
+int term_free_chars(const struct terms *t, uint32_t a, bool *key)
+{
+    bool other;
+    int most = free_chars(t, at(t, a)->kind == ALT ? at(t, a)->a : a, key);
+    while (most && at(t, a)->kind == ALT) {             /* the longest of several strings */
+        a = at(t, a)->b;
+        const int n = free_chars(t, at(t, a)->kind == ALT ? at(t, a)->a : a, &other);
+        most = n && other == *key ? n > most ? n : most : 0;
+    }
+    return most;
 }
 
 uint32_t term_string_class(struct terms *t, uint32_t a, uint8_t *closer)

@@ -301,7 +301,8 @@ static void test_calls__have_what_is_required_and_no_property(void **state)
 {
     (void)state;
     static const char tools[] = "[{\"name\": \"f\", \"parameters\": {\"type\": \"object\", \"required\": [\"b\"]}}, "
-        "{\"name\": \"g\", \"parameters\": {\"properties\": {\"a\": {}}, \"required\": [\"b\", \"b\"], \"additionalProperties\": {\"type\": \"integer\"}}}]";
+        "{\"name\": \"g\", \"parameters\": {\"properties\": {\"a\": {}}, \"required\": [\"b\", \"b\"], "
+        "\"additionalProperties\": {\"type\": \"integer\"}}}]";
     struct err e = {0};
     struct grammar *g = grammar_of_calls(&(struct grammar_calls){.tools = text_of(tools)}, &e);
     if (!g)
