@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "bench/cost.h"
 #include "bench/timing.h"
 
 struct prompt {
@@ -240,6 +241,32 @@ static void kernels_prompt(struct timing *k, int n_tokens)
     measure_experts(k, &p);
 }
 
+/* Adds a table of what each operation of the layer moves in a chunk of n tokens, and a last row with the sums. */
+static void report_layer(struct report *r, const struct subject *s, const char *title, const struct layer_weights *w, int n)
+{
+    static const struct column columns[] = {
+        {"operation", "operation", -30, 0}, {"mb_weights", "MB weights", 10, 1}, {"mb_read", "MB read", 9, 1}, {"mb_written", "MB written", 10, 1},
+    };
+    struct prompt_layer l;
+    struct prompt_operation sum = {.name = "all"};
+    prompt_layer(&l, &s->m.cfg, w, s->m.kv, n, 0);
+    for (int i = 0; i < l.n; i++) {
+        sum.weights += l.all[i].weights;
+        sum.read += l.all[i].read;
+        sum.written += l.all[i].written;
+    }
+    report_table(r, title, columns, sizeof columns / sizeof *columns);
+    for (int i = 0; i <= l.n; i++) {
+        const struct prompt_operation *o = i < l.n ? &l.all[i] : &sum;
+        report_text(r, o->name);
+        report_number(r, o->weights * 1e-6);
+        report_number(r, o->read * 1e-6);
+        report_number(r, o->written * 1e-6);
+    }
+    report_note(r, "calculated for %d tokens from position 0 on a GPU: %.0f MB of weights, %.0f MB of activations", n, sum.weights * 1e-6,
+                (sum.read + sum.written) * 1e-6);
+}
+
 /* ---- the command */
 
 enum { CPU_TOKENS = 16 };       /* of a prompt chunk, so that it does not take all day */
@@ -264,6 +291,10 @@ int bench_kernels(const struct bench_options *o)
         kernels_prompt(&k, tokens);
         k.d->finish(k.d, k.failed ? NULL : &e);
         timing_release(&k);
+        if (s.n_delta)
+            report_layer(&r, &s, "bytes of a DeltaNet layer in a prompt chunk, by calculation", s.delta[0], tokens);
+        if (s.n_full)
+            report_layer(&r, &s, "bytes of an attention layer in a prompt chunk, by calculation", s.full[0], tokens);
         ok = !k.failed;
     }
     int status = report_close(&r, ok ? NULL : &e);

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "bench/project.h"
+#include "bench/cost.h"
 #include "model/synthetic.h"
 #include "model/traffic.h"
 
@@ -83,6 +83,44 @@ static void test_prompt_cost__each_chunk_reads_all_weights(void **state)
     assert_true(cost(128, 4096, &gb10).bytes > 0.98 * all);
 }
 
+static double sum_of(const struct prompt_layer *l, char what)
+{
+    double sum = 0;
+    for (int i = 0; i < l->n; i++)
+        sum += what == 'w' ? l->all[i].weights : what == 'a' ? l->all[i].read + l->all[i].written : l->all[i].flops;
+    return sum;
+}
+
+/* Every matrix of the layer is read once, each expert among them; every number that an operation leaves for another is written and read, so bytes of
+ * activations follow from the widths. */
+static void test_prompt_layer__operations_add_up_to_what_the_shapes_say(void **state)
+{
+    (void)state;
+    const struct model_config *c = &config;
+    const double n = 4096, H = c->hidden, conv = config_conv_dim(c), key = config_lin_key_dim(c), value = config_lin_value_dim(c),
+        heads = c->lin_v_heads, slots = n * (c->top_k + 1), S = value * c->lin_k_dim;
+    for (int i = 0; i < c->n_layers; i++) {
+        const struct layer_weights *w = &layers[i];
+        const struct weight *mixer[] = {&w->attn.q, &w->attn.k, &w->attn.v, &w->attn.o, &w->delta.qkv, &w->delta.z, &w->delta.a, &w->delta.b,
+                                        &w->delta.out};
+        double matrices = (double)(c->n_experts * traffic_expert(&expert, true) + traffic_expert(&w->moe.shared, true)
+                                  + traffic_matrix(&w->moe.router, true) + traffic_matrix(&w->moe.shared_gate, true));
+        for (int m = w->full ? 0 : 4; m < (w->full ? 4 : 9); m++)
+            matrices += (double)traffic_matrix(mixer[m], true);
+        struct prompt_layer l;
+        prompt_layer(&l, c, w, kv, (int)n, 0);
+        assert_true(fabs(sum_of(&l, 'w') - matrices) < 1e-6 * matrices);
+        if (w->full)
+            continue;
+        const double norms = 2 * n * H * (4 + 4 + 2), mixed = n * (2 * H * 2 + 2 * H * 4 + 4 * conv + 4 * value + 8 * heads),
+            rule = n * (8 * conv + 16 * key + 16 * heads + 4 * conv + 8 * heads + 4 * value) + 8 * S + n * value * (4 + 4 + 2),
+            out = n * (2 * value + 8 * H), routed = n * (8 * H + 4 * (c->n_experts + 1) + 4 * (c->n_experts + c->top_k + 3 * c->top_k + 1)),
+            experts = n * 2 * H + slots * c->moe_inter * (4 + 4 + 2 + 2) + slots * H * 8 + n * 8 * H;
+        const double all = norms + mixed + rule + out + routed + experts;
+        assert_true(fabs(sum_of(&l, 'a') - all) < 1e-6 * all);
+    }
+}
+
 static void test_prompt_cost__memory_or_products_are_the_bound(void **state)
 {
     (void)state;
@@ -118,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prompt_cost__a_token_costs_what_its_parameters_do),
         cmocka_unit_test(test_prompt_cost__each_chunk_reads_all_weights),
+        cmocka_unit_test(test_prompt_layer__operations_add_up_to_what_the_shapes_say),
         cmocka_unit_test(test_prompt_cost__memory_or_products_are_the_bound),
         cmocka_unit_test(test_prompt_cost__short_chunks_compute_twice),
         cmocka_unit_test(test_prompt_cost__what_a_gb10_is_said_to_need),

@@ -7,6 +7,21 @@
 #include "model/kv.h"
 #include "model/weights.h"
 
+/* One operation of a chunk: bytes of weights, of activations read and written, and floating-point operations. */
+struct prompt_operation {
+    const char *name;
+    double      weights, read, written, flops;
+};
+enum { PROMPT_OPERATIONS = 24 };        /* of a layer, at most */
+
+/* A layer of a chunk of n tokens from pos on, operation by operation. */
+struct prompt_layer {
+    int                     n;
+    struct prompt_operation all[PROMPT_OPERATIONS];
+};
+void prompt_layer(struct prompt_layer *to, const struct model_config *c, const struct layer_weights *w, const struct kv_recipe *kv, int n_tokens,
+                  int pos);
+
 struct prompt_machine {
     double gb_s, tflop_s;               /* of memory; of matrix products in 16 bits */
 };

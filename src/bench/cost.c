@@ -1,0 +1,144 @@
+#include "bench/cost.h"
+
+#include <math.h>
+
+#include "base/err.h"
+#include "kernels/deltanet.h"
+#include "kernels/gemm.h"
+#include "model/traffic.h"
+
+/* A chunk of n rows at pos, and its operations so far.  Sizes of activations are bytes of a number: fp32 4, fp16 2. */
+struct chunk {
+    const struct model_config *c;
+    const struct kv_recipe    *kv;
+    double n, pos;
+    struct prompt_layer *sum;
+};
+
+static void add(struct chunk *k, const char *name, double weights, double read, double written, double flops)
+{
+    CHECK(k->sum->n < PROMPT_OPERATIONS);
+    k->sum->all[k->sum->n++] = (struct prompt_operation){name, weights, read, written, flops};
+}
+
+/* Bytes of a number of the copy that products read (kernels/gemm.h). */
+static double copied(const struct chunk *k) { return 2 * gemm_halves((int)k->n); }
+
+/* Adds a product over rows that the operation before left in fp16; narrow products read fp32.  `old`: bytes of the rows that it adds to. */
+static void product(struct chunk *k, const char *name, const struct weight *w, int old)
+{
+    const double halves = gemm_halves((int)k->n), x = linear_narrow(w) ? 4 : copied(k);
+    add(k, name, (double)traffic_matrix(w, true), k->n * (x * w->cols + old * w->rows), k->n * 4 * w->rows,
+        2 * k->n * w->rows * w->cols * (linear_narrow(w) ? 2 : halves));
+}
+
+static void norm(struct chunk *k, const char *name)
+{
+    add(k, name, 0, k->n * k->c->hidden * 4, k->n * k->c->hidden * (4 + copied(k)), 0);
+}
+
+static void delta(struct chunk *k, const struct delta_weights *w)
+{
+    const struct model_config *c = k->c;
+    const double n = k->n, conv = config_conv_dim(c), key = config_lin_key_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim,
+        dv = c->lin_v_dim, heads = c->lin_v_heads;
+    product(k, "in_proj_qkv", &w->qkv, 0);
+    product(k, "in_proj_z", &w->z, 0);
+    product(k, "in_proj_a", &w->a, 0);
+    product(k, "in_proj_b", &w->b, 0);
+    add(k, "conv", 0, n * conv * 4, n * conv * 4, 0);
+    add(k, "deltanet_gates", 0, n * (2 * key + 2 * heads) * 4, n * (2 * key + 2 * heads) * 4, 0);
+    add(k, "deltanet_chunk", 0, (n * (conv + 2 * heads) + value * dk) * 4, (n * value + value * dk) * 4,
+        n * heads * (2 * DELTANET_CHUNK * (3 * dk + 2 * dv) + 6 * dk * dv));
+    add(k, "rmsnorm_gated", 0, 2 * n * value * 4, n * value * copied(k), 0);
+    product(k, "linear_attn.out_proj", &w->out, 4);
+}
+
+/* Adds K and V rows alone. */
+static void attention_rows(struct chunk *k, const struct attn_weights *w)
+{
+    const struct model_config *c = k->c;
+    const double kv = (double)c->n_kv_heads * c->head_dim, turned = (double)c->rotary_dim / c->head_dim;
+    product(k, "k_proj", &w->k, 0);
+    product(k, "v_proj", &w->v, 0);
+    add(k, "norm, rope of k", 0, k->n * kv * 4 * (1 + turned), k->n * kv * 4 * (1 + turned), 0);
+    add(k, "kv_store", 0, k->n * 2 * kv * 4, k->n * 2 * kv * 2, 0);
+}
+
+static void attention(struct chunk *k, const struct attn_weights *w)
+{
+    const struct model_config *c = k->c;
+    const double n = k->n, q = (double)c->n_q_heads * c->head_dim, end = k->pos + n, turned = (double)c->rotary_dim / c->head_dim;
+    product(k, "q_proj", &w->q, 0);
+    attention_rows(k, w);
+    add(k, "norm, rope of q", 0, n * q * 4 * (1 + turned), n * q * 4 * (1 + turned), 0);
+    add(k, "attention", 0, (double)kv_token_bytes(c, k->kv) / c->n_full * end + n * q * 4, n * q * 4, 4 * n * (k->pos + n / 2) * q);
+    add(k, "sigmoid_gate", 0, 2 * n * q * 4, n * q * copied(k), 0);
+    product(k, "o_proj", &w->o, 4);
+}
+
+static void mixture(struct chunk *k, const struct moe_weights *w)
+{
+    const struct model_config *c = k->c;
+    const double n = k->n, slots = n * (c->top_k + 1), inter = c->moe_inter, halves = gemm_halves((int)n), hidden = c->hidden;
+    const double distinct = c->n_experts * (1 - pow(1 - (double)c->top_k / c->n_experts, n));
+    const struct expert_weights *x = &w->experts[0], *s = &w->shared;
+    const double up = distinct * (double)(traffic_matrix(&x->gate, true) + traffic_matrix(&x->up, true))
+                      + (double)(traffic_matrix(&s->gate, true) + traffic_matrix(&s->up, true));
+    const double down = distinct * (double)traffic_matrix(&x->down, true) + (double)traffic_matrix(&s->down, true);
+    product(k, "mlp.gate (router)", &w->router, 0);
+    product(k, "mlp.shared_expert_gate", &w->shared_gate, 0);
+    add(k, "router, moe_group", 0, n * (c->n_experts + c->top_k) * 4, n * (3 * c->top_k + 1) * 4, 0);
+    add(k, "experts_up", up, n * hidden * copied(k), slots * inter * 4, 4 * slots * inter * hidden * halves);
+    add(k, "fp16 rows for experts_down", 0, slots * inter * 4, slots * inter * copied(k), 0);
+    add(k, "experts_down", down, slots * inter * copied(k), slots * hidden * 4, 2 * slots * inter * hidden * halves);
+    add(k, "moe_combine", 0, (slots + n) * hidden * 4, n * hidden * 4, 0);
+}
+
+void prompt_layer(struct prompt_layer *to, const struct model_config *c, const struct layer_weights *w, const struct kv_recipe *kv, int n_tokens,
+                  int pos)
+{
+    struct chunk k = {.c = c, .kv = kv, .n = n_tokens, .pos = pos, .sum = to};
+    to->n = 0;
+    norm(&k, "input_layernorm");
+    if (w->full)
+        attention(&k, &w->attn);
+    else
+        delta(&k, &w->delta);
+    norm(&k, "post_attention_layernorm");
+    mixture(&k, &w->moe);
+}
+
+static void spend(struct prompt_cost *sum, const struct prompt_layer *l, const struct prompt_machine *m)
+{
+    for (int i = 0; i < l->n; i++) {
+        const struct prompt_operation *o = &l->all[i];
+        const double bytes = o->weights + o->read + o->written;
+        sum->bytes += bytes;
+        sum->flops += o->flops;
+        sum->ms += fmax(bytes / (m->gb_s * 1e6), o->flops / (m->tflop_s * 1e9));
+    }
+}
+
+struct prompt_cost prompt_cost(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_tokens, int chunk,
+                               const struct prompt_machine *m)
+{
+    struct prompt_cost sum = {0};
+    struct prompt_layer l;
+    for (int pos = 0; pos < n_tokens; pos += chunk) {
+        const int n = n_tokens - pos < chunk ? n_tokens - pos : chunk;
+        for (int i = 0; i < c->n_layers; i++) {
+            prompt_layer(&l, c, &w->layers[i], kv, n, pos);
+            spend(&sum, &l, m);
+        }
+        if (w->mtp.present) {
+            struct chunk k = {.c = c, .kv = kv, .n = n, .pos = pos, .sum = &l};
+            l.n = 0;
+            product(&k, "mtp.fc", &w->mtp.fc, 0);
+            norm(&k, "input_layernorm");
+            attention_rows(&k, &w->mtp.layer.attn);
+            spend(&sum, &l, m);
+        }
+    }
+    return sum;
+}
