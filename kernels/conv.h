@@ -20,4 +20,6 @@ static inline size_t conv_bytes(const struct conv_args *a)
 {
     return (size_t)(3 * a->n_tokens + 2 * (a->taps - 1) + a->taps) * (size_t)a->n_channels * sizeof(float);
 }
+/* The definition, for channels [begin, end). */
+void conv_channels(const struct conv_args *a, int begin, int end);
 static inline int conv_units(const struct conv_args *a) { return (a->n_channels + CONV_CHANNELS - 1) / CONV_CHANNELS; }

@@ -4,6 +4,7 @@
  * models/qwen3_5_moe (see docs/model.md). */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { DELTANET_MAX_DIM = 128, DELTANET_CHUNK = 64 };
@@ -28,21 +29,34 @@ static inline int deltanet_gates_units(const struct deltanet_gates_args *a) { re
  * D[i][j] = exp(G_i - G_j), j <= i:
  *   A = strict_lower(beta_i (k_i . k_j) D);  (I + A) U = beta V;  (I + A) W = beta exp(G) K
  *   N = U - W S;  O = (exp(G) Q) S + lower(Q K^T * D) N;  S <- exp(G_last) S + (exp(G_last - G) K)^T N
- * Equal to the recurrence up to rounding.                                                    tolerance: 1e-4 relative */
+ * Equal to the recurrence up to rounding.                                                    tolerance: 1e-4 relative
+ *
+ * With `raw` it first makes c, beta and g as conv and deltanet_gates do; a device may do without them, so what they hold afterwards is undefined. */
+struct deltanet_raw {
+    const float *x;             /* [n_tokens, channels]: input of conv */
+    const float *w;             /* [channels, taps] */
+    float       *window;        /* [taps - 1, channels], updated */
+    const float *a, *b;         /* [n_tokens, n_v_heads] */
+    const float *a_log, *dt_bias;       /* [n_v_heads] */
+    int          taps;
+    bool         own_form;      /* x is as a product writes it with this */
+};
 struct deltanet_chunk_args {
     float       *y;             /* [n_tokens, n_v_heads, dv] */
-    const float *c;             /* [n_tokens, 2 * n_k_heads * dk + n_v_heads * dv], after deltanet_gates */
-    const float *beta, *g;      /* [n_tokens, n_v_heads] */
+    float       *c;             /* [n_tokens, 2 * n_k_heads * dk + n_v_heads * dv], after deltanet_gates */
+    float       *beta, *g;      /* [n_tokens, n_v_heads] */
+    const struct deltanet_raw *raw;     /* in host memory, or NULL */
     float       *state;         /* [n_v_heads, dk, dv], updated */
     int          n_tokens, n_k_heads, n_v_heads, dk, dv;
     int          pos;           /* of row 0 */
+    bool         own_form;      /* rmsnorm_gated alone reads y, and has this, too: a device may write y in a form of its own */
 };
 static inline size_t deltanet_chunk_bytes(const struct deltanet_chunk_args *a)
 {
     return 2 * (size_t)a->n_v_heads * (size_t)(a->dk * a->dv) * sizeof(float)
          + (size_t)a->n_tokens * (size_t)(2 * a->n_k_heads * a->dk + 2 * a->n_v_heads * a->dv) * sizeof(float);
 }
-static inline int deltanet_chunk_units(const struct deltanet_chunk_args *a) { return a->n_v_heads; }
+static inline int deltanet_chunk_units(const struct deltanet_chunk_args *a) { return a->raw ? a->n_k_heads : a->n_v_heads; }
 
 /* Scratch memory of deltanet_chunk on a GPU: bytes for each head and block of 64 rows; most blocks at a time.  It works with memory for one block. */
 enum { DELTANET_SCRATCH_V_HEAD = 54784, DELTANET_SCRATCH_K_HEAD = 32768, DELTANET_SCRATCH_BLOCKS = 16 };

@@ -25,3 +25,15 @@ static inline size_t experts_down_scratch(int n_tokens, int top_k, int inter_max
 {
     return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens) * (size_t)(top_k + 1), inter_max);
 }
+
+/* Rows of so many columns that one operation of a chunk writes for another, and nothing else reads, are in 16 bits a number with a power of two
+ * for each 16 of them (kernels/cuda/packets.cuh), in the first half of their memory. */
+static inline bool gemm_packets(int n_tokens, int cols) { return gemm_halves(n_tokens) == 1 && cols % 16 == 0; }
+/* Experts of a chunk, or its shared expert, that have so few rows that their weights stream by. */
+static inline bool gemm_few_routed(int n_tokens, int top_k, int n_experts) { return gemm_halves(n_tokens) * n_tokens * top_k / n_experts <= 20; }
+static inline bool gemm_few_shared(int n_tokens) { return gemm_halves(n_tokens) * n_tokens <= 512; }
+/* True if experts_up leaves rows of so many columns in packets where experts_down alone reads them; there are none where weights stream by. */
+static inline bool gemm_experts_packets(int n_tokens, int top_k, int n_experts, int cols)
+{
+    return gemm_packets(n_tokens, cols) && !gemm_few_routed(n_tokens, top_k, n_experts) && !gemm_few_shared(n_tokens);
+}

@@ -16,6 +16,7 @@ struct linear_args {
     int           n_tokens;
     bool          add;
     const float  *bias;         /* [w.rows], or NULL; only for linear_dense */
+    bool          own_form;     /* not with add.  An operation that has this, too, alone reads y: a device may write y in a form of its own */
 };
 static inline size_t linear_bytes(const struct linear_args *a)
 {

@@ -44,6 +44,7 @@ struct experts_up_args {
     const int32_t *start, *slots;
     int            n_tokens, n_experts, top_k;
     int            inter_max;   /* the wider of routed and shared experts: the stride of h */
+    bool           own_form;    /* experts_down alone reads h, and has own_input: a device may write h in a form of its own */
 };
 /* d[slot] = down_e h[slot]                                                        tolerance: as linear */
 struct experts_down_args {
@@ -54,6 +55,8 @@ struct experts_down_args {
     const int32_t *start, *slots;
     int            n_tokens, n_experts, top_k;
     int            inter_max;
+    bool           own_input;   /* h is as experts_up writes it with own_form */
+    bool           own_form;    /* moe_combine alone reads d, and has this, too: a device may write d in a form of its own */
 };
 static inline int moe_distinct(const int32_t *start, int n_experts)
 {
@@ -92,6 +95,7 @@ struct moe_combine_args {
     const float *weights;       /* [n_tokens, top_k] */
     const float *shared_gate;   /* [n_tokens] before the sigmoid */
     int          n_tokens, top_k, hidden;
+    bool         own_form;      /* d is as experts_down writes it with this */
 };
 static inline size_t moe_combine_bytes(const struct moe_combine_args *a)
 {

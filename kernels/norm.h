@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "kernels/tensor.h"
+#include "kernels/gemm.h"
 
 /* y[r,i] = (1 + w[i]) * x[r,i] / sqrt(mean_i(x[r,i]^2) + eps)          zero-centred weights; tolerance: 1e-6 relative
  * Row r of x is at x + (r / per_group) * x_group + (r % per_group) * x_row, likewise y.  The strides exist because the rows of q are
@@ -32,7 +32,14 @@ struct rmsnorm_gated_args {
                                  * y in a form of its own; or NULL */
     int          n_rows, dim;
     float        eps;
+    bool         own_form;      /* with `next`: x is as deltanet_chunk, z as a product writes it with this */
 };
+/* True if own_form is possible before that matrix. */
+static inline bool rmsnorm_gated_own_form(const struct weight *next, int dim)
+{
+    enum { MOST_HEADS = 64 };
+    return !linear_narrow(next) && next->cols % dim == 0 && next->cols / dim <= MOST_HEADS;
+}
 static inline size_t rmsnorm_gated_bytes(const struct rmsnorm_gated_args *a)
 {
     return (size_t)(3 * a->n_rows + 1) * (size_t)a->dim * sizeof(float);

@@ -12,22 +12,27 @@ static void slide(float *window, const float *x, int n, int keep, size_t stride,
     }
 }
 
+void conv_channels(const struct conv_args *a, int begin, int end)
+{
+    const size_t stride = (size_t)a->n_channels, c0 = (size_t)begin, c1 = (size_t)end;
+    const int keep = a->taps - 1;
+    for (int t = 0; t < a->n_tokens; t++)
+        for (size_t c = c0; c < c1; c++) {
+            float sum = 0;
+            for (int j = 0; j < a->taps; j++) {
+                int from = t + j;       /* row of (window, x) */
+                float m = from < keep ? a->window[(size_t)from * stride + c] : a->x[(size_t)(from - keep) * stride + c];
+                sum += a->w[c * (size_t)a->taps + (size_t)j] * m;
+            }
+            a->y[(size_t)t * stride + c] = silu(sum);
+        }
+    slide(a->window, a->x, a->n_tokens, keep, stride, c0, c1);
+}
+
 void conv_cpu(const struct conv_args *a, int begin, int end)
 {
-    size_t stride = (size_t)a->n_channels;
-    int keep = a->taps - 1;
     for (int u = begin; u < end; u++) {
-        size_t c0 = (size_t)u * CONV_CHANNELS, c1 = c0 + CONV_CHANNELS < stride ? c0 + CONV_CHANNELS : stride;
-        for (int t = 0; t < a->n_tokens; t++)
-            for (size_t c = c0; c < c1; c++) {
-                float sum = 0;
-                for (int j = 0; j < a->taps; j++) {
-                    int from = t + j;   /* row of (window, x) */
-                    float m = from < keep ? a->window[(size_t)from * stride + c] : a->x[(size_t)(from - keep) * stride + c];
-                    sum += a->w[c * (size_t)a->taps + (size_t)j] * m;
-                }
-                a->y[(size_t)t * stride + c] = silu(sum);
-            }
-        slide(a->window, a->x, a->n_tokens, keep, stride, c0, c1);
+        const int c0 = u * CONV_CHANNELS, c1 = c0 + CONV_CHANNELS;
+        conv_channels(a, c0, c1 < a->n_channels ? c1 : a->n_channels);
     }
 }

@@ -19,20 +19,28 @@ static float softplus(float x)
     return x > 20.0f ? x : log1pf(expf(x));
 }
 
+/* Does the work of row t for key heads [from, to) and their value heads. */
+static void gates(const struct deltanet_gates_args *a, int t, int from, int to)
+{
+    const size_t width = (size_t)(2 * a->n_k_heads * a->dk + a->n_v_heads * a->dv);
+    const float q_scale = (float)(1.0 / sqrt(a->dk));
+    const int r = a->n_v_heads / a->n_k_heads;
+    float *c = a->c + (size_t)t * width;
+    for (int h = from; h < to; h++) {
+        l2_normalise(c + h * a->dk, a->dk, q_scale);
+        l2_normalise(c + (a->n_k_heads + h) * a->dk, a->dk, 1.0f);
+    }
+    for (int h = from * r; h < to * r; h++) {
+        size_t i = (size_t)t * (size_t)a->n_v_heads + (size_t)h;
+        a->beta[i] = sigmoid(a->b[i]);
+        a->g[i] = -expf(a->a_log[h]) * softplus(a->a[i] + a->dt_bias[h]);
+    }
+}
+
 void deltanet_gates_cpu(const struct deltanet_gates_args *a, int begin, int end)
 {
-    size_t width = (size_t)(2 * a->n_k_heads * a->dk + a->n_v_heads * a->dv);
-    float q_scale = (float)(1.0 / sqrt(a->dk));
-    for (int t = begin; t < end; t++) {
-        float *c = a->c + (size_t)t * width;
-        for (int h = 0; h < 2 * a->n_k_heads; h++)
-            l2_normalise(c + h * a->dk, a->dk, h < a->n_k_heads ? q_scale : 1.0f);
-        for (int h = 0; h < a->n_v_heads; h++) {
-            size_t i = (size_t)t * (size_t)a->n_v_heads + (size_t)h;
-            a->beta[i] = sigmoid(a->b[i]);
-            a->g[i] = -expf(a->a_log[h]) * softplus(a->a[i] + a->dt_bias[h]);
-        }
-    }
+    for (int t = begin; t < end; t++)
+        gates(a, t, 0, a->n_k_heads);
 }
 
 /* One block of C <= 64 rows of one value head in the chunk form.  q, k, v point at row 0; the stride of
@@ -110,11 +118,32 @@ static void chunk_block(const struct chunk *c)
     }
 }
 
+/* Makes c, beta and g of key heads [begin, end) and their value heads from the raw rows. */
+static void from_raw(const struct deltanet_chunk_args *a, int begin, int end)
+{
+    const struct deltanet_raw *x = a->raw;
+    const int key = a->n_k_heads * a->dk, r = a->n_v_heads / a->n_k_heads;
+    const struct conv_args conv = {.y = a->c, .x = x->x, .w = x->w, .window = x->window, .n_tokens = a->n_tokens,
+                                   .n_channels = 2 * key + a->n_v_heads * a->dv, .taps = x->taps};
+    const struct deltanet_gates_args g = {.c = a->c, .beta = a->beta, .g = a->g, .a = x->a, .b = x->b, .a_log = x->a_log, .dt_bias = x->dt_bias,
+                                          .n_tokens = a->n_tokens, .n_k_heads = a->n_k_heads, .n_v_heads = a->n_v_heads, .dk = a->dk, .dv = a->dv};
+    conv_channels(&conv, begin * a->dk, end * a->dk);
+    conv_channels(&conv, key + begin * a->dk, key + end * a->dk);
+    conv_channels(&conv, 2 * key + begin * r * a->dv, 2 * key + end * r * a->dv);
+    for (int t = 0; t < a->n_tokens; t++)
+        gates(&g, t, begin, end);
+}
+
 void deltanet_chunk_cpu(const struct deltanet_chunk_args *a, int begin, int end)
 {
     CHECK(a->dk <= DELTANET_MAX_DIM && a->dv <= DELTANET_MAX_DIM);
     int r = a->n_v_heads / a->n_k_heads;
     size_t width = (size_t)(2 * a->n_k_heads * a->dk + a->n_v_heads * a->dv), heads = (size_t)a->n_v_heads;
+    if (a->raw) {
+        from_raw(a, begin, end);
+        begin *= r;
+        end *= r;
+    }
     for (int h = begin; h < end; h++) {
         float *S = a->state + (size_t)h * (size_t)(a->dk * a->dv);
         for (int t = 0; t < a->n_tokens;) {

@@ -7,26 +7,32 @@
  * Launch    a block of 8 warps per token, a warp per head, 16 bytes a lane
  * Numerics  fp32
  *
- * deltanet_chunk: blocks of 64 rows, in two kernels.  The first (prepare) computes everything that does not need the state, for all
- * blocks and heads in parallel; the second (scan) walks over the blocks.  For one head, with cumulative G:
+ * deltanet_chunk: raw rows through convolution and gates, then the rule, in blocks of 64 rows and two kernels.  The first (prepare) computes
+ * everything that does not need the state, for all blocks and heads in parallel; the second (scan) walks over the blocks.  For one head, with
+ * cumulative G:
  *   T = (I + strict_lower(beta_i k_i . k_m))^-1                  without decay, so that entries stay below 1
  *   W = exp(G_i) T beta K;  U = (T D) beta V;  P = lower(Q K^T D),   D[i][m] = exp(G_i - G_m)
  *   N = U - W S;  O = exp(G_i) Q S + P N;  S <- exp(G_last) S + K^T (exp(G_last - G_i) N)
- * Shapes    c [n, (2 n_k + n_v) * 128], y [n, n_v * 128], state [n_v, 128, 128], all fp32
+ * Shapes    raw rows (or c) [n, (2 n_k + n_v) * 128], y [n, n_v * 128], state [n_v, 128, 128], all fp32; rows and y of more than GEMM_FINE
+ *           tokens, if nothing else reads them, in packets (packets.cuh)
  * Bytes     scratch per block: 54,784 per value head, 32,768 per key head, written and read;  4096 tokens, 16/64 heads:
- *           201 MB of c, 134 MB of y, 2 * 258 MB of scratch, of which 64 MB at a time mostly stay in a second-level cache of 50 MB;
- *           with a smaller cache 12 MB at a time
+ *           201 MB of rows, 134 MB of y, half of that in packets, 2 * 258 MB of scratch, of which 64 MB at a time mostly stay in a
+ *           second-level cache of 50 MB; with a smaller cache 12 MB at a time
  * Limit     tensor cores: 5.3 million multiply-adds per head and block, 43 GFLOP for 4096 tokens: 0.09 ms at 500 TFLOPS;
  *           the scan has one warp per scheduler, 212 mma and about 600 other instructions per block of rows: 0.1 to 0.15 ms
  * Launch    prepare: grid (blocks, key heads in groups of 4 value heads), 256 threads, 92 KB.
  *           scan: grid (value heads, parts of the columns), a warp per 16 columns, 4 or 2 warps, 93 KB
- * Layout    the scan works on transposed S, N, O: a warp owns 16 columns of S in accumulators (64 registers), which become
+ * Layout    prepare: a warp convolves 8 rows of a head, of which a lane has 4 columns; the 3 rows above are read again.  v passes through shared
+ *           memory, since its products want 16 columns for each warp.
+ *           The scan works on transposed S, N, O: a warp owns 16 columns of S in accumulators (64 registers), which become
  *           its next A operands within the lane.  W, Q, P, K are B operands, stored in scratch in fragment order, 16 bytes per
  *           lane for two products.  They are streamed in pieces of 16 KB through five slots of shared memory, four pieces ahead
  * Numerics  operands in F16, sums in fp32.  K, Q, W, T, P are at most about 1 (Q and P times 128).  S, N, U scale with v, whose
  *           columns are independent: each is scaled by its own power of two per block, which gives the range of fp32.  The state
  *           is kept in fp32.  Relative L2 error about 5e-4, and 1e-3 when all keys of a block are nearly equal */
-#include "kernels/cuda/common.cuh"
+#include <type_traits>
+
+#include "kernels/cuda/packets.cuh"
 
 enum {
     DIM   = 128,
@@ -103,11 +109,15 @@ struct chunk_scratch {
 };
 struct chunk_call {
     struct deltanet_chunk_args a;
+    struct deltanet_raw raw;            /* if a.raw */
     struct chunk_scratch s;
     int shift;                          /* pos % 64 */
     int first;                          /* block of the call that is block 0 of the scratch */
     int n_blocks;
+    bool packets;                       /* y is in packets */
 };
+/* The rows that prepare reads: c as deltanet_gates leaves it, or raw rows in fp32 or in packets. */
+enum chunk_input { INPUT_C, INPUT_RAW, INPUT_PACKETS };
 
 /* Rows of block b of the call. */
 __device__ __forceinline__ void block_rows(const struct chunk_call &x, int b, int *start, int *n)
@@ -119,14 +129,19 @@ __device__ __forceinline__ void block_rows(const struct chunk_call &x, int b, in
 
 enum {
     K_ROW = DIM + 8, T_ROW = C + 8,     /* in F16: row length is an odd multiple of 16 bytes */
-    KK_ROW = C + 8, TT_ROW = 36,        /* in fp32 */
+    KK_ROW = C + 8, TT_ROW = 36, V_ROW = DIM + 4,       /* in fp32 */
     HALF  = C / 2,
     WARPS = 8, THREADS = 32 * WARPS,
 };
 struct prepare_shared {
     __half k[C][K_ROW];
-    __half q[C][K_ROW];
-    float  kk[C][KK_ROW];               /* k_i . k_m */
+    union {
+        struct {
+            __half q[C][K_ROW];
+            float  kk[C][KK_ROW];       /* k_i . k_m */
+        };
+        float v[C][V_ROW];              /* a head's v, once q and kk are no longer needed */
+    };
     union {
         __half t[C][T_ROW];             /* T, columns times beta and perhaps the decay */
         struct {
@@ -137,15 +152,28 @@ struct prepare_shared {
     float G[GROUP][C], beta[GROUP][C], sum[GROUP];
 };
 
+/* beta and g of a head in row t of the call. */
+__device__ __forceinline__ void gates_of(float *beta, float *g, float a, float b, float a_log, float dt_bias)
+{
+    const float x = a + dt_bias;
+    *beta = 1.0f / (1.0f + expf(-b));
+    *g = -expf(a_log) * (x > 20.0f ? x : log1pf(expf(x)));
+}
+
 /* Each pair of warps handles a head: beta, cumulative g, and the exponentials for the scan. */
+template <enum chunk_input INPUT>
 __device__ __forceinline__ void prepare_gates(struct prepare_shared *s, const struct chunk_call &x, int h0, int n_heads, int start, int n)
 {
     int h = threadIdx.x / C, i = threadIdx.x % C, lane = threadIdx.x % 32;
     float g = 0, beta = 0;
     if (h < n_heads && i < n) {
         size_t at = (size_t)(start + i) * x.a.n_v_heads + h0 + h;
-        g = x.a.g[at];
-        beta = x.a.beta[at];
+        if (INPUT == INPUT_C) {
+            g = x.a.g[at];
+            beta = x.a.beta[at];
+        } else {
+            gates_of(&beta, &g, x.raw.a[at], x.raw.b[at], x.raw.a_log[h0 + h], x.raw.dt_bias[h0 + h]);
+        }
     }
     for (int m = 1; m < 32; m *= 2) {
         float v = __shfl_up_sync(~0u, g, m);
@@ -166,6 +194,12 @@ __device__ __forceinline__ void prepare_gates(struct prepare_shared *s, const st
     }
 }
 
+__device__ __forceinline__ float convolved(float m0, float m1, float m2, float m3, float4 w)
+{
+    const float x = fmaf(w.w, m3, fmaf(w.z, m2, fmaf(w.y, m1, w.x * m0)));
+    return __fdividef(x, 1.0f + __expf(-x));
+}
+
 /* Loads q (times 128) and k as F16, zeros for missing rows.  All loads are in flight together. */
 __device__ __forceinline__ void prepare_rows(struct prepare_shared *s, const float *q, const float *k, size_t width, int n)
 {
@@ -184,6 +218,125 @@ __device__ __forceinline__ void prepare_rows(struct prepare_shared *s, const flo
     for (int i = 0; i < C / WARPS; i++) {
         *(uint2 *)&s->q[row + i * WARPS][4 * quad] = make_uint2(f16_pair(x[i].x * 128, x[i].y * 128), f16_pair(x[i].z * 128, x[i].w * 128));
         *(uint2 *)&s->k[row + i * WARPS][4 * quad] = make_uint2(f16_pair(y[i].x, y[i].y), f16_pair(y[i].z, y[i].w));
+    }
+}
+
+/* Eight rows of a head's columns before convolution and the three above them: those of a warp in a block of rows.  A lane has two columns from
+ * strip_column() on, and two strip_second() further. */
+enum { STRIP = C / WARPS, ABOVE = 3, TAPS = ABOVE + 1 };
+template <enum chunk_input INPUT> struct strip {
+    typename std::conditional<INPUT == INPUT_PACKETS, uint2, float4>::type row[STRIP + ABOVE];
+};
+
+template <enum chunk_input INPUT> __device__ __forceinline__ int strip_column(int lane)
+{
+    return INPUT == INPUT_PACKETS ? packet_column(lane) : 4 * lane;
+}
+template <enum chunk_input INPUT> __device__ __forceinline__ constexpr int strip_second() { return INPUT == INPUT_PACKETS ? 8 : 2; }
+
+/* Asks for the strip of the 128 columns from `column` on, of the block of n rows from row `start` of the call on. */
+template <enum chunk_input INPUT>
+__device__ __forceinline__ void strip_load(struct strip<INPUT> &s, const struct chunk_call &x, int column, int start, int n)
+{
+    const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * STRIP - ABOVE;
+    const size_t width = (size_t)(2 * x.a.n_k_heads + x.a.n_v_heads) * DIM;
+    const char *rows = (const char *)x.raw.x + (size_t)column * (INPUT == INPUT_PACKETS ? 2 : 4);
+#pragma unroll
+    for (int i = 0; i < STRIP + ABOVE; i++) {
+        const char *at = rows + (size_t)max(start + min(first + i, n - 1), 0) * width * (INPUT == INPUT_PACKETS ? 2 : 4);
+        if constexpr (INPUT == INPUT_PACKETS)
+            s.row[i] = __ldg((const uint2 *)at + lane);
+        else
+            s.row[i] = __ldg((const float4 *)at + lane);
+    }
+}
+
+/* Convolution and SiLU of a strip: y[i] is the lane's part of row i of the warp. */
+template <enum chunk_input INPUT>
+__device__ __forceinline__ void strip_convolve(float4 y[STRIP], const struct strip<INPUT> &s, const struct chunk_call &x, int column, int start)
+{
+    const int lane = threadIdx.x % 32, first = start + (int)threadIdx.x / 32 * STRIP - ABOVE;
+    const int width = (2 * x.a.n_k_heads + x.a.n_v_heads) * DIM, c = column + strip_column<INPUT>(lane);
+    float4 w[4], m[TAPS];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        w[i] = __ldg((const float4 *)(x.raw.w + (size_t)(c + i % 2 + i / 2 * strip_second<INPUT>()) * TAPS));
+#pragma unroll
+    for (int i = 0; i < STRIP + ABOVE; i++) {
+        if constexpr (INPUT == INPUT_PACKETS)
+            m[i % TAPS] = packet_four(s.row[i], lane);
+        else
+            m[i % TAPS] = s.row[i];
+        if (i < ABOVE && first + i < 0) {
+            const float *above = x.raw.window + (size_t)(first + i + ABOVE) * width + c;
+            const float2 v0 = *(const float2 *)above, v1 = *(const float2 *)(above + strip_second<INPUT>());
+            m[i % TAPS] = make_float4(v0.x, v0.y, v1.x, v1.y);
+        }
+        if (i < ABOVE)
+            continue;
+        const float4 m0 = m[(i - 3) % TAPS], m1 = m[(i - 2) % TAPS], m2 = m[(i - 1) % TAPS], m3 = m[i % TAPS];
+        y[i - ABOVE] = make_float4(convolved(m0.x, m1.x, m2.x, m3.x, w[0]), convolved(m0.y, m1.y, m2.y, m3.y, w[1]),
+                                   convolved(m0.z, m1.z, m2.z, m3.z, w[2]), convolved(m0.w, m1.w, m2.w, m3.w, w[3]));
+    }
+}
+
+/* q (times 128) or k of a head as F16, normalised; zeros for missing rows. */
+template <enum chunk_input INPUT>
+__device__ __forceinline__ void prepare_raw_rows(__half (*to)[K_ROW], const struct strip<INPUT> &s, const struct chunk_call &x, int column, int start,
+                                                 int n, float scale)
+{
+    const int c = strip_column<INPUT>(threadIdx.x % 32), row = threadIdx.x / 32 * STRIP;
+    float4 y[STRIP];
+    strip_convolve(y, s, x, column, start);
+#pragma unroll
+    for (int i = 0; i < STRIP; i++) {
+        const float sum = warp_sum(y[i].x * y[i].x + y[i].y * y[i].y + (y[i].z * y[i].z + y[i].w * y[i].w));
+        const float by = scale / sqrtf(sum + 1e-6f);
+        const bool there = row + i < n;
+        *(uint32_t *)&to[row + i][c] = there ? f16_pair(y[i].x * by, y[i].y * by) : 0;
+        *(uint32_t *)&to[row + i][c + strip_second<INPUT>()] = there ? f16_pair(y[i].z * by, y[i].w * by) : 0;
+    }
+}
+
+/* v of a head into shared memory; zeros for missing rows. */
+template <enum chunk_input INPUT>
+__device__ __forceinline__ void prepare_raw_v(struct prepare_shared *s, const struct strip<INPUT> &from, const struct chunk_call &x, int column,
+                                              int start, int n)
+{
+    const int c = strip_column<INPUT>(threadIdx.x % 32), row = threadIdx.x / 32 * STRIP;
+    float4 y[STRIP];
+    strip_convolve(y, from, x, column, start);
+#pragma unroll
+    for (int i = 0; i < STRIP; i++) {
+        const bool there = row + i < n;
+        *(float2 *)&s->v[row + i][c] = there ? make_float2(y[i].x, y[i].y) : make_float2(0, 0);
+        *(float2 *)&s->v[row + i][c + strip_second<INPUT>()] = there ? make_float2(y[i].z, y[i].w) : make_float2(0, 0);
+    }
+}
+
+/* The last rows become the window, by all threads of a grid of which this one is `at` of `all`.  Nobody reads the old window any more. */
+__device__ __forceinline__ void window_update(const struct chunk_call &x, int at, int all)
+{
+    const int width = (2 * x.a.n_k_heads + x.a.n_v_heads) * DIM, fours = width / 4;     /* whole warps */
+    for (int i = at; i < fours; i += all) {
+        const int c = x.raw.own_form ? packet_column(i) : 4 * i, second = c + (x.raw.own_form ? 8 : 2);
+        float4 v[ABOVE];
+#pragma unroll
+        for (int r = 0; r < ABOVE; r++) {
+            const int from = x.a.n_tokens + r - ABOVE;
+            const float *row = from < 0 ? x.raw.window + (size_t)(from + ABOVE) * width : x.raw.x + (size_t)from * width;
+            if (x.raw.own_form) {
+                v[r] = packet_four(((const uint2 *)x.raw.x)[(size_t)from * fours + i], i);
+            } else {
+                const float2 v0 = *(const float2 *)(row + c), v1 = *(const float2 *)(row + second);
+                v[r] = make_float4(v0.x, v0.y, v1.x, v1.y);
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < ABOVE; r++) {
+            *(float2 *)(x.raw.window + (size_t)r * width + c) = make_float2(v[r].x, v[r].y);
+            *(float2 *)(x.raw.window + (size_t)r * width + second) = make_float2(v[r].z, v[r].w);
+        }
     }
 }
 
@@ -416,15 +569,29 @@ __device__ __forceinline__ void load_v(float v[4][8], const float *col, size_t w
         }
 }
 
-/* U transposed, of every head, 16 columns of v per warp. */
-__device__ __forceinline__ void prepare_u(const struct prepare_shared *s, const struct chunk_call &x, int h0, int n_heads, int start, int n)
+/* U transposed, of every head, 16 columns of v per warp.  Raw rows pass through shared memory, since a lane that convolves has other columns. */
+template <enum chunk_input INPUT>
+__device__ __forceinline__ void prepare_u(struct prepare_shared *s, const struct chunk_call &x, int h0, int n_heads, int start, int n)
 {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     size_t width = (size_t)(2 * x.a.n_k_heads + x.a.n_v_heads) * DIM;
-    const float *col = x.a.c + (size_t)start * width + (size_t)(2 * x.a.n_k_heads + h0) * DIM + 16 * warp;
+    const int column = (2 * x.a.n_k_heads + h0) * DIM;
+    const float *col = x.a.c + (size_t)start * width + column + 16 * warp;
     float v[4][8];
-    load_v(v, col, width, n);
+    struct strip<INPUT> next;
+    if constexpr (INPUT == INPUT_C) {
+        load_v(v, col, width, n);
+    } else {
+        strip_load(next, x, column, start, n);
+        prepare_raw_v(s, next, x, column, start, n);
+        __syncthreads();
+    }
     for (int h = 0; h < n_heads; h++) {
+        if constexpr (INPUT != INPUT_C) {
+            load_v(v, &s->v[0][16 * warp], V_ROW, C);
+            if (h + 1 < n_heads)
+                strip_load(next, x, column + (h + 1) * DIM, start, n);
+        }
         float most[2] = {}, scale[2], back[2];
 #pragma unroll
         for (int kk = 0; kk < 4; kk++)
@@ -439,8 +606,9 @@ __device__ __forceinline__ void prepare_u(const struct prepare_shared *s, const 
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 a[kk][e] = f16_pair(v[kk][2 * e] * scale[e % 2], v[kk][2 * e + 1] * scale[e % 2]);
-        if (h + 1 < n_heads)
-            load_v(v, col + (size_t)(h + 1) * DIM, width, n);
+        if constexpr (INPUT == INPUT_C)
+            if (h + 1 < n_heads)
+                load_v(v, col + (size_t)(h + 1) * DIM, width, n);
         float4 *out = (float4 *)(x.s.u + ((size_t)blockIdx.x * x.a.n_v_heads + h0 + h) * U_BYTES);
 #pragma unroll
         for (int p = 0; p < 4; p++) {
@@ -456,6 +624,12 @@ __device__ __forceinline__ void prepare_u(const struct prepare_shared *s, const 
                 out[(warp * 8 + 2 * p + e) * 32 + lane] = make_float4(acc[e][0] * back[0], acc[e][1] * back[0], acc[e][2] * back[1],
                                                                       acc[e][3] * back[1]);
         }
+        if constexpr (INPUT != INPUT_C)
+            if (h + 1 < n_heads) {
+                __syncthreads();        /* all warps have read v */
+                prepare_raw_v(s, next, x, column + (h + 1) * DIM, start, n);
+                __syncthreads();
+            }
     }
 }
 
@@ -466,7 +640,7 @@ enum { PREPARE_RESIDENT = 1 };
 enum { PREPARE_RESIDENT = 2 };
 #endif
 
-__global__ void __launch_bounds__(THREADS, PREPARE_RESIDENT) deltanet_prepare_kernel(struct chunk_call x)
+template <enum chunk_input INPUT> __global__ void __launch_bounds__(THREADS, PREPARE_RESIDENT) deltanet_prepare_kernel(struct chunk_call x)
 {
     extern __shared__ __align__(16) char memory[];
     struct prepare_shared *s = (struct prepare_shared *)memory;
@@ -474,11 +648,18 @@ __global__ void __launch_bounds__(THREADS, PREPARE_RESIDENT) deltanet_prepare_ke
     int hk = blockIdx.y / groups, group = blockIdx.y % groups;
     int h0 = hk * r + group * GROUP, n_heads = min(GROUP, r - group * GROUP), start, n;
     block_rows(x, x.first + blockIdx.x, &start, &n);
-    size_t width = (size_t)(2 * x.a.n_k_heads + x.a.n_v_heads) * DIM;
-    const float *row = x.a.c + (size_t)start * width;
-
-    prepare_rows(s, row + hk * DIM, row + (x.a.n_k_heads + hk) * DIM, width, n);
-    prepare_gates(s, x, h0, n_heads, start, n);         /* contains the barriers that the rows need */
+    if constexpr (INPUT == INPUT_C) {
+        size_t width = (size_t)(2 * x.a.n_k_heads + x.a.n_v_heads) * DIM;
+        const float *row = x.a.c + (size_t)start * width;
+        prepare_rows(s, row + hk * DIM, row + (x.a.n_k_heads + hk) * DIM, width, n);
+    } else {
+        struct strip<INPUT> q, k;
+        strip_load(q, x, hk * DIM, start, n);
+        strip_load(k, x, (x.a.n_k_heads + hk) * DIM, start, n);
+        prepare_raw_rows(s->q, q, x, hk * DIM, start, n, 11.313708498984761f);          /* 128 / sqrt(128) */
+        prepare_raw_rows(s->k, k, x, (x.a.n_k_heads + hk) * DIM, start, n, 1);
+    }
+    prepare_gates<INPUT>(s, x, h0, n_heads, start, n);         /* contains the barriers that the rows need */
     if (group == 0)
         prepare_shared_operands(s, x, hk);
     prepare_products(s, x, h0, n_heads);
@@ -505,7 +686,7 @@ __global__ void __launch_bounds__(THREADS, PREPARE_RESIDENT) deltanet_prepare_ke
     __syncthreads();
     store_inverse<true>(s, h, t, quarter);
     __syncthreads();
-    prepare_u(s, x, h0, n_heads, start, n);
+    prepare_u<INPUT>(s, x, h0, n_heads, start, n);
 }
 
 /* ------------------------------------------------------------------ scan */
@@ -555,6 +736,18 @@ __device__ __forceinline__ void load_u(float4 u[8], const struct chunk_call &x, 
         u[i] = src[i * 32];
 }
 
+/* Rows `row` and row + 1 of a block, whose first is row `start` of the call: o, times what undoes its scales, as packet `at` of y. */
+__device__ __forceinline__ void store_packets(const struct chunk_call &x, const float o[4], int start, int row, int rows, int at, int g,
+                                              const float back[2])
+{
+    const float lo[2] = {o[0] * back[0], o[1] * back[0]}, hi[2] = {o[2] * back[1], o[3] * back[1]};
+    const bool there[2] = {row < rows, row + 1 < rows};
+    const size_t words = (size_t)x.a.n_v_heads * (DIM / 2);
+    uint32_t *first = (uint32_t *)x.a.y + (size_t)(start + row) * words + at * 8;
+    uint32_t *const to[2] = {first, first + words};
+    packets_store(to, there, g, lo, hi);
+}
+
 /* N threads: N / 32 warps, each with 16 columns of the state.  S, N, O transposed: rows are columns of the state (g and g + 8
  * of a lane), columns are rows of the state, or rows of the block. */
 template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(struct chunk_call x)
@@ -567,6 +760,8 @@ template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(st
     float S[16][4], unit[2] = {1, 1};   /* the state is S * unit, by row */
     float4 u[8];
 
+    if (x.a.raw && x.first == 0)        /* prepare, which has read the window, is done */
+        window_update(x, (blockIdx.y * gridDim.x + blockIdx.x) * N + threadIdx.x, gridDim.x * gridDim.y * N);
     /* the first pieces, and the state */
     for (int i = 0; i < SLOTS - 1; i++)
         fetch_piece<N>(s, x, i, h, hk);
@@ -663,6 +858,11 @@ template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(st
         block_rows(x, x.first + b, &start, &rows);
         float *y = x.a.y + ((size_t)start * x.a.n_v_heads + h) * DIM + 16 * tile + g;
         float back[2] = {unit[0] * (1.0f / 128), unit[1] * (1.0f / 128)};
+        if (x.packets)
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                store_packets(x, o[i], start, 8 * i + 2 * t, rows, h * 8 + tile, g, back);
+        else
 #pragma unroll
         for (int i = 0; i < 8; i++)
 #pragma unroll
@@ -720,7 +920,7 @@ extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_
     struct chunk_call x = {};
     size_t block = deltanet_block_scratch(a->n_k_heads, a->n_v_heads);
     int fit = segment(q, block), groups = (a->n_v_heads / a->n_k_heads + GROUP - 1) / GROUP;
-    if (a->dk != DIM || a->dv != DIM || a->n_v_heads % a->n_k_heads || a->n_tokens < 1) {
+    if (a->dk != DIM || a->dv != DIM || a->n_v_heads % a->n_k_heads || a->n_tokens < 1 || (a->raw && a->raw->taps != TAPS)) {
         queue_note(q, "deltanet_chunk", cudaErrorInvalidValue);
         return;
     }
@@ -729,6 +929,13 @@ extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_
         return;
     }
     x.a = *a;
+    x.packets = a->own_form && gemm_packets(a->n_tokens, DIM);
+    void (*prepare)(struct chunk_call) = deltanet_prepare_kernel<INPUT_C>;
+    if (a->raw) {
+        x.raw = *a->raw;
+        x.raw.own_form = x.raw.own_form && gemm_packets(a->n_tokens, DIM);
+        prepare = x.raw.own_form ? deltanet_prepare_kernel<INPUT_PACKETS> : deltanet_prepare_kernel<INPUT_RAW>;
+    }
     x.shift = a->pos % C;
     x.s.w = q->scratch;
     x.s.u = x.s.w + (size_t)fit * a->n_v_heads * W_BYTES;
@@ -739,7 +946,7 @@ extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_
     int n_blocks = (x.shift + a->n_tokens + C - 1) / C;
     for (x.first = 0; x.first < n_blocks; x.first += fit) {
         x.n_blocks = min(fit, n_blocks - x.first);
-        launch(q, "deltanet_chunk", deltanet_prepare_kernel, dim3(x.n_blocks, a->n_k_heads * groups), THREADS, sizeof(struct prepare_shared), false,
+        launch(q, "deltanet_chunk", prepare, dim3(x.n_blocks, a->n_k_heads * groups), THREADS, sizeof(struct prepare_shared), false,
                x);
         if (2 * a->n_v_heads > q->n_sm / 2)
             launch(q, "deltanet_chunk", deltanet_scan_kernel<128>, dim3(a->n_v_heads, 2), 128, sizeof(struct scan_shared), false, x);
@@ -772,9 +979,7 @@ __global__ void __launch_bounds__(THREADS) deltanet_gates_kernel(struct deltanet
     }
     for (int h = threadIdx.x; h < a.n_v_heads; h += THREADS) {
         size_t i = (size_t)t * a.n_v_heads + h;
-        float x = a.a[i] + a.dt_bias[h];
-        a.beta[i] = 1.0f / (1.0f + expf(-a.b[i]));
-        a.g[i] = -expf(a.a_log[h]) * (x > 20.0f ? x : log1pf(expf(x)));
+        gates_of(&a.beta[i], &a.g[i], a.a[i], a.b[i], a.a_log[h], a.dt_bias[h]);
     }
 }
 

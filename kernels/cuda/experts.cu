@@ -1,6 +1,6 @@
 /* experts_up, experts_down: the products of a mixture of experts for prompt chunks, grouped by expert.
  * Shapes    up: pair [2 inter, hidden] packed, x [n, hidden] fp32 -> h [n (top_k + 1), inter_max] fp32, row = slot
- *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32
+ *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32, or for moe_combine alone in packets (packets.cuh)
  * Bytes     each expert once; rows once as fp32, and as one or two fp16 from L2 per 64 to 128 output rows
  * Limit     tensor cores from about 30 rows per expert, below that the weights
  * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then one block per tile of rows of an expert and 128 output rows, or 256 and
@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/packets.cuh"
 
 struct experts_job {
     float         *y;           /* [slots, y_row] */
@@ -23,6 +24,7 @@ struct experts_job {
     const int32_t *start, *slots;
     int            only;        /* >= 0: only this expert */
     int            n_experts, rows, n_tiles, n_groups, n_groups_x, per_row, y_row, depth;
+    bool           packets;     /* y is in packets */
 };
 
 /* Rows [begin, end) of an expert: row i is half i % HALVES of slots[i / HALVES].  None: expert < 0. */
@@ -104,6 +106,45 @@ __device__ __forceinline__ void experts_store(const struct experts_job &j, int s
         y[8] = hi;
 }
 
+/* Two tokens of a lane: first words of their rows in packets, and their factors. */
+struct experts_two {
+    uint32_t *row[2];
+    bool      there[2];
+    float     undo[2];
+};
+template <int F> __device__ __forceinline__ struct experts_two experts_pair(const struct experts_job &j, const int *slot, const float *undo)
+{
+    struct experts_two p;
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        p.row[c] = (uint32_t *)j.y + (size_t)slot[c] * (size_t)(j.y_row / 2);
+        p.there[c] = slot[c] >= 0;
+        p.undo[c] = undo[c] * gemm_undo<F, 1>();
+    }
+    return p;
+}
+/* SwiGLU of gate and up, rows g and g + 8 of two tiles of both tokens: a packet for each token. */
+__device__ __forceinline__ void experts_inner_packets(const struct experts_two &p, int tile, int g, const float2 scale[2], const float *first,
+                                                      const float *second)
+{
+    float lo[2], hi[2];
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        lo[c] = silu_f(first[c] * scale[0].x * p.undo[c]) * (first[c + 2] * scale[0].y * p.undo[c]);
+        hi[c] = silu_f(second[c] * scale[1].x * p.undo[c]) * (second[c + 2] * scale[1].y * p.undo[c]);
+    }
+    uint32_t *const row[2] = {p.row[0] + tile / 2 * 8, p.row[1] + tile / 2 * 8};
+    packets_store(row, p.there, g, lo, hi);
+}
+/* acc: rows g and g + 8 of a tile of both tokens. */
+__device__ __forceinline__ void experts_packets(const struct experts_two &p, int tile, int g, float2 scale, const float acc[4])
+{
+    const float lo[2] = {acc[0] * scale.x * p.undo[0], acc[1] * scale.x * p.undo[1]};
+    const float hi[2] = {acc[2] * scale.y * p.undo[0], acc[3] * scale.y * p.undo[1]};
+    uint32_t *const row[2] = {p.row[0] + tile * 8, p.row[1] + tile * 8};
+    packets_store(row, p.there, g, lo, hi);
+}
+
 template <int F, class S, bool UP, int HALVES>
 __device__ __forceinline__ void experts_rows(const struct experts_job &j, const struct experts_tile &of, int *slot, float *undo, char *smem)
 {
@@ -123,6 +164,24 @@ __device__ __forceinline__ void experts_rows(const struct experts_job &j, const 
         __syncthreads();
     });
     const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = gemm_block() * S::TILES + thread / 32 * S::MT;
+    if (HALVES == 1 && j.packets) {
+#pragma unroll
+        for (int n = 0; n < S::NT; n++) {
+            const struct experts_two p = experts_pair<F>(j, slot + n * 8 + 2 * t, undo + n * 8 + 2 * t);
+            if constexpr (UP) {
+                static_assert(S::MT == 2, "a packet of gate and up is two tiles");
+                const float2 scales[2] = {row_scale<F>(scale, (size_t)first, g), row_scale<F>(scale, (size_t)first + 1, g)};
+                if (first < j.n_tiles)
+                    experts_inner_packets(p, first, g, scales, acc[0][n], acc[1][n]);
+            } else {
+#pragma unroll
+                for (int m = 0; m < S::MT; m++)
+                    if (first + m < j.n_tiles)
+                        experts_packets(p, first + m, g, row_scale<F>(scale, (size_t)(first + m), g), acc[m][n]);
+            }
+        }
+        return;
+    }
 #pragma unroll
     for (int m = 0; m < S::MT; m++) {
         const int tile = first + m, row = tile * (UP ? 8 : 16) + g;
@@ -203,13 +262,18 @@ static __global__ void __launch_bounds__(gemm_few::THREADS, 2) experts_few_kerne
         const int row = tile * (UP ? 8 : 16) + g;
         const float2 f = row_scale<F>(scale, (size_t)tile, g);
 #pragma unroll
-        for (int k = 0; k < S::TOKENS / 8; k++)
+        for (int k = 0; k < S::TOKENS / 8; k++) {
+            if (k * 8 < tokens && !UP && HALVES == 1 && j.packets) {
+                experts_packets(experts_pair<F>(j, slot + k * 8 + 2 * t, undo + k * 8 + 2 * t), tile, g, f, acc[k]);
+                continue;
+            }
 #pragma unroll
             for (int c = 0; c < 2; c += HALVES) {
                 const int at = k * 8 + 2 * t + c;
                 if (k * 8 < tokens)
                     experts_store<F, UP, HALVES>(j, slot[at], undo[at], row, f, gemm_result<HALVES>(acc[k], c));
             }
+        }
     };
     if (n <= 8)
         gemm_stream<F, 1, HALVES>(streams, smem, [&](int m, int tile, const float(*acc)[4]) { store(m, tile, acc, 8); });
@@ -251,8 +315,7 @@ static void run_few(struct cuda_queue *q, const struct experts_plan *p, struct e
 template <int F, bool UP, int HALVES>
 static void run_halves(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
-    enum { FEW = 20, FEW_SHARED = 512 };
-    const bool few = j->only < 0 ? HALVES * p->n_slots / p->n_experts <= FEW : HALVES * p->n_tokens <= FEW_SHARED;
+    const bool few = j->only < 0 ? gemm_few_routed(p->n_tokens, p->top_k, p->n_experts) : gemm_few_shared(p->n_tokens);
     if (few && j->n_groups <= gemm_few::MAX_GROUPS)
         run_few<F, UP, HALVES>(q, p, *j);
     else
@@ -317,6 +380,7 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     j.per_row = a->top_k + 1;
     j.n_groups_x = pack_groups(w->cols);
     j.y_row = a->inter_max;
+    j.packets = a->own_form && gemm_experts_packets(a->n_tokens, a->top_k, a->n_experts, a->inter_max);
     run_both<true>(q, &p, j, w, &a->experts[a->n_experts > 1].gate, &a->shared->gate);
     q->halves = x;
 }
@@ -329,7 +393,15 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     size_t slots = (size_t)a->n_tokens * (size_t)(a->top_k + 1);
     if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_down_scratch(a->n_tokens, a->top_k, a->inter_max)))
         return;
-    j.undo = halves_pass(q, p.op, a->h, slots, p.halves, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
+    if (a->own_input && gemm_experts_packets(a->n_tokens, a->top_k, a->n_experts, a->inter_max)) {
+        if (w->cols != a->inter_max || a->shared->down.cols != a->inter_max) {
+            queue_note(q, p.op, cudaErrorInvalidValue);
+            return;
+        }
+        j.undo = halves_of_packets(q, p.op, a->h, slots, a->inter_max);
+    } else {
+        j.undo = halves_pass(q, p.op, a->h, slots, p.halves, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
+    }
     j.y = a->d;
     j.x = q->scratch;
     j.start = a->start;
@@ -337,5 +409,6 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     j.per_row = 1;
     j.n_groups_x = pack_groups(a->inter_max);
     j.y_row = w->rows;
+    j.packets = a->own_form && gemm_packets(a->n_tokens, w->rows);
     run_both<false>(q, &p, j, w, &a->experts[a->n_experts > 1].down, &a->shared->down);
 }

@@ -1,6 +1,7 @@
 /* linear_*: y = W x for prompt chunks, any number of tokens.
  * Shapes    W [rows, cols] packed, x [n, cols] fp32, y [n, rows] fp32
- * Bytes     W once, x three times (once as fp16; with two halves twice that), y once, with `add` twice
+ * Bytes     W once, x three times (once as fp16; with two halves twice that), y once, with `add` twice; with own_form from GEMM_FINE + 1 tokens on
+ *           y in packets of 2 bytes a number (packets.cuh)
  * Limit     tensor cores from about 200 tokens: 2 n rows cols flops, twice that with two halves; below that the weights
  * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then 256 threads for 256 rows x 128 tokens, or 128 threads for 128 rows x 64
  *           tokens or 64 rows x 32 tokens; with two halves (up to GEMM_FINE tokens) 128 threads for 64 rows x 16 or 32 tokens; linear_narrow_kernel
@@ -11,6 +12,7 @@
  *           before), sums of groups in fp32, then of these times their scales; narrow ones: x as two bf16, sums of every eighth group,
  *           then of these */
 #include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/packets.cuh"
 
 enum { BAND = 8 };
 
@@ -20,7 +22,7 @@ struct linear_job {
     const float *undo;          /* factors of the tokens */
     const float *bias;          /* only of DENSE matrices, or NULL */
     int         rows, n_tiles, n_groups, n_tokens, row_blocks, token_blocks;        /* halves count as tokens */
-    bool        add;
+    bool        add, packets;   /* packets: y is in them (packets.cuh) */
 };
 
 /* First tile and token of this block */
@@ -29,6 +31,32 @@ template <class S> __device__ __forceinline__ int2 place(const struct linear_job
     const int id = gemm_block(), band = id / (BAND * j.token_blocks), in = id - band * BAND * j.token_blocks;
     const int high = min(BAND, j.row_blocks - band * BAND);
     return make_int2((band * BAND + in % high) * S::TILES, in / high * S::TOKENS);
+}
+
+/* Stores a warp's tiles from tile `first` on for token `token`, the next, and those every 8 behind, in packets. */
+template <int F, class S>
+__device__ __forceinline__ void linear_packets(const struct linear_job &j, int first, int token, int g, const float (&acc)[S::MT][S::NT][4])
+{
+#pragma unroll
+    for (int n = 0; n < S::NT; n++) {
+        bool there[2];
+        float u[2];
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            there[c] = token + 8 * n + c < j.n_tokens;
+            u[c] = there[c] ? __ldg(j.undo + token + 8 * n + c) * gemm_undo<F, 1>() : 0;
+        }
+#pragma unroll
+        for (int m = 0; m < S::MT; m++)
+            if (first + m < j.n_tiles) {
+                const float2 s = row_scale<F>(j.scale, (size_t)(first + m), g);
+                const float lo[2] = {acc[m][n][0] * s.x * u[0], acc[m][n][1] * s.x * u[1]};
+                const float hi[2] = {acc[m][n][2] * s.y * u[0], acc[m][n][3] * s.y * u[1]};
+                uint32_t *row = (uint32_t *)j.y + (size_t)(token + 8 * n) * (size_t)(j.rows / 2) + (first + m) * 8;
+                uint32_t *const rows[2] = {row, row + j.rows / 2};
+                packets_store(rows, there, g, lo, hi);
+            }
+    }
 }
 
 template <int F, class S, int HALVES>
@@ -47,6 +75,10 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(co
     });
     at = place<S>(j);
     const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = at.x + thread / 32 * S::MT;
+    if (HALVES == 1 && j.packets) {
+        linear_packets<F, S>(j, first, at.y + 2 * t, g, acc);
+        return;
+    }
 #pragma unroll
     for (int m = 0; m < S::MT; m++) {
         const int tile = first + m, row = tile * PACK_ROWS + g;
@@ -231,7 +263,7 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
     struct linear_job j = {};
     if (a->n_tokens < 1 || !gemm_scratch(q, op, linear_scratch(a->n_tokens, a->w.cols)))
         return;
-    if (a->w.format != F || (a->bias && F != WEIGHT_DENSE)) {
+    if (a->w.format != F || (a->bias && F != WEIGHT_DENSE) || (a->own_form && (a->add || a->bias || linear_narrow(&a->w)))) {
         queue_note(q, op, cudaErrorInvalidValue);
         return;
     }
@@ -255,6 +287,7 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
     j.n_tokens = halves * a->n_tokens;
     j.add = a->add;
     j.bias = a->bias;
+    j.packets = a->own_form && gemm_packets(a->n_tokens, a->w.rows);
     if (halves == 2)
         run_fine<F>(q, op, j);
     else

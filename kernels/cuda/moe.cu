@@ -1,11 +1,12 @@
 /* router, moe_group, moe_combine: the operations around the expert products of prompt chunks.
  * Shapes    logits [n, n_experts] fp32, n_experts <= 512, top_k <= 16; d [n, top_k + 1, hidden] fp32
- * Bytes     router n n_experts 4; moe_group n (2 top_k + 1) 4 (every block reads the choices, from L2); moe_combine n (top_k + 3) hidden 4
+ * Bytes     router n n_experts 4; moe_group n (2 top_k + 1) 4 (every block reads the choices, from L2); moe_combine n (top_k + 3) hidden 4, or
+ *           with d in packets n ((top_k + 1) hidden 2 + 2 hidden 4)
  * Limit     bandwidth; moe_combine at 4.5 TB/s, 4096 tokens, top 8, hidden 3072: 123 us
  * Launch    router: a warp per token, 8 a block.  moe_group: a block of 1024 per expert.  moe_combine: a block per token
  * Layout    router: lane l holds the logits of experts l, l + 32, ..
  * Numerics  router as the reference, but with another expf; experts are chosen by their logits.  moe_group exact */
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/packets.cuh"
 
 enum { ROUTER_EXPERTS = 512, ROUTER_HELD = ROUTER_EXPERTS / 32, GROUP_THREADS = 1024 };
 
@@ -169,11 +170,50 @@ static __global__ void __launch_bounds__(256) moe_combine_kernel(const struct mo
     }
 }
 
+/* d in packets: a thread adds up a packet of each choice. */
+static __global__ void __launch_bounds__(256) moe_combine_packets_kernel(const struct moe_combine_args a)
+{
+    const size_t token = blockIdx.x;
+    const int k = a.top_k, packets = a.hidden / 16;
+    float4 *x = (float4 *)(a.x + token * (size_t)a.hidden);
+    const uint4 *d = (const uint4 *)a.d + token * (size_t)(k + 1) * (size_t)(2 * packets);
+    __shared__ float weight[STEP_CHOICES + 1];
+    gpu_wait();
+    gpu_next();
+    if ((int)threadIdx.x <= k)
+        weight[threadIdx.x] = (int)threadIdx.x < k ? a.weights[token * (size_t)k + threadIdx.x] : 1.0f / (1.0f + expf(-a.shared_gate[token]));
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < packets; i += (int)blockDim.x) {
+        float sum[16];
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            *(float4 *)&sum[4 * c] = x[4 * i + c];
+#pragma unroll 3
+        for (int j = 0; j <= k; j++) {
+            const uint4 *at = d + (size_t)j * (size_t)(2 * packets) + 2 * i;
+            const uint4 first = __ldcs(at), second = __ldcs(at + 1);
+            const float w = weight[j];
+            float v[16];
+            packet_all(v, first, second);
+#pragma unroll
+            for (int c = 0; c < 16; c++)
+                sum[c] = fmaf(w, v[c], sum[c]);
+        }
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            x[4 * i + c] = *(float4 *)&sum[4 * c];
+    }
+}
+
 extern "C" void moe_combine_cuda(struct cuda_queue *q, const struct moe_combine_args *a)
 {
     if (a->hidden % 4 || a->top_k > STEP_CHOICES) {
         queue_note(q, "moe_combine", cudaErrorInvalidValue);
         return;
     }
-    launch(q, "moe_combine", moe_combine_kernel, dim3((unsigned)a->n_tokens), 256, 0, true, *a);
+    const dim3 grid((unsigned)a->n_tokens);
+    if (a->own_form && gemm_packets(a->n_tokens, a->hidden))
+        launch(q, "moe_combine", moe_combine_packets_kernel, grid, min(256, (a->hidden / 16 + 31) / 32 * 32), 0, true, *a);
+    else
+        launch(q, "moe_combine", moe_combine_kernel, grid, 256, 0, true, *a);
 }

@@ -37,11 +37,10 @@ static struct pass pass_of(struct forward *f, struct cache *k, int n, int pos)
     return p;
 }
 
-/* y = W x (add: y += W x), by the operation for the weight's format. */
-static void linear(struct forward *f, float *y, const float *x, const struct weight *w, int n, bool add)
+static void product(struct forward *f, const struct linear_args *l)
 {
-    struct linear_args a = {.y = y, .x = x, .w = *w, .n_tokens = n, .add = add};
-    switch (w->format) {
+    struct linear_args a = *l;
+    switch (a.w.format) {
     case WEIGHT_DENSE: RUN(f->dev, linear_dense, .l = a); break;
     case WEIGHT_INT4:  RUN(f->dev, linear_int4, .l = a); break;
     case WEIGHT_FP8:   RUN(f->dev, linear_fp8, .l = a); break;
@@ -49,6 +48,12 @@ static void linear(struct forward *f, float *y, const float *x, const struct wei
     case WEIGHT_PLANES: RUN(f->dev, linear_int8, .l = a); break;
     case WEIGHT_NONE:  CHECK(!"a weight without a format"); break;
     }
+}
+
+/* y = W x (add: y += W x), by the operation for the weight's format. */
+static void linear(struct forward *f, float *y, const float *x, const struct weight *w, int n, bool add)
+{
+    product(f, &(struct linear_args){.y = y, .x = x, .w = *w, .n_tokens = n, .add = add});
 }
 
 /* x = the embeddings of tokens pos .. pos+n-1, or of pictures among them the rows of the tower. */
@@ -117,20 +122,18 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
     const struct delta_state *s = &p->k->state.delta[delta_layer];
+    const bool own = rmsnorm_gated_own_form(&w->out, c->lin_v_dim) && !linear_narrow(&w->z);
+    const struct deltanet_raw raw = {.x = f->mixer_in, .w = w->conv, .window = s->window, .a = f->a, .b = f->b, .a_log = w->a_log,
+                                     .dt_bias = w->dt_bias, .taps = c->conv_kernel, .own_form = !linear_narrow(&w->qkv)};
 
-    linear(f, f->mixer_in, f->h, &w->qkv, p->n, false);
-    linear(f, f->mixer_gate, f->h, &w->z, p->n, false);
+    product(f, &(struct linear_args){.y = f->mixer_in, .x = f->h, .w = w->qkv, .n_tokens = p->n, .own_form = raw.own_form});
+    product(f, &(struct linear_args){.y = f->mixer_gate, .x = f->h, .w = w->z, .n_tokens = p->n, .own_form = own});
     linear(f, f->a, f->h, &w->a, p->n, false);
     linear(f, f->b, f->h, &w->b, p->n, false);
-    RUN(f->dev, conv, .y = f->mixer_mid, .x = f->mixer_in, .w = w->conv, .window = s->window, .n_tokens = p->n,
-        .n_channels = config_conv_dim(c), .taps = c->conv_kernel);
-    RUN(f->dev, deltanet_gates, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .a = f->a, .b = f->b, .a_log = w->a_log,
-        .dt_bias = w->dt_bias, .n_tokens = p->n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads,
-        .dk = c->lin_k_dim, .dv = c->lin_v_dim);
-    RUN(f->dev, deltanet_chunk, .y = f->mixer_out, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .state = s->state, .n_tokens = p->n,
-        .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .pos = p->pos);
-    RUN(f->dev, rmsnorm_gated, .y = f->mixer_out, .x = f->mixer_out, .z = f->mixer_gate, .w = w->norm,
-        .next = &w->out, .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps);
+    RUN(f->dev, deltanet_chunk, .y = f->mixer_out, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .raw = &raw, .state = s->state, .n_tokens = p->n,
+        .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .pos = p->pos, .own_form = own);
+    RUN(f->dev, rmsnorm_gated, .y = f->mixer_out, .x = f->mixer_out, .z = f->mixer_gate, .w = w->norm, .next = &w->out,
+        .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps, .own_form = own);
     linear(f, f->x, f->mixer_out, &w->out, p->n, true);
 }
 
@@ -148,11 +151,12 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     RUN(f->dev, moe_group, .start = f->start, .slots = f->slots, .experts = f->experts, .n_tokens = p->n,
         .n_experts = c->n_experts, .top_k = c->top_k);
     RUN(f->dev, experts_up, .h = f->slots_h, .x = f->h, .experts = w->experts, .shared = &w->shared, .start = f->start,
-        .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter);
+        .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter, .own_form = true);
     RUN(f->dev, experts_down, .d = f->slots_d, .h = f->slots_h, .experts = w->experts, .shared = &w->shared,
-        .start = f->start, .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter);
+        .start = f->start, .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
+        .own_input = true, .own_form = true);
     RUN(f->dev, moe_combine, .x = f->x, .d = f->slots_d, .weights = f->router_weights, .shared_gate = f->shared_gate,
-        .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden);
+        .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = true);
 }
 
 /* x += mixer(norm(x)); x += moe(norm(x)) */

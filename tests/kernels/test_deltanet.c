@@ -195,11 +195,47 @@ static void test_conv__any_way_of_feeding_gives_the_same_bits(void **unused)
 static int open_dev(void **state) { (void)state; dev = dev_open_cpu(2, NULL); return !dev; }
 static int close_dev(void **state) { (void)state; dev_close(dev); return 0; }
 
+/* From raw rows, in two calls: the bits of convolution, gates and rule one after the other, and their window. */
+static void test_deltanet__raw_rows_give_the_bits_of_the_operations_one_by_one(void **unused)
+{
+    (void)unused;
+    enum { N = 150, HK = 2, HV = 6, DIM = 16, TAPS = 4, W = (2 * HK + HV) * DIM, FIRST = 2 };
+    float *x = rand_array((size_t)N * W, 1), *w = rand_array((size_t)W * TAPS, 0.5f), *window[2], *state[2], *y[2];
+    float *a = rand_array((size_t)N * HV, 2), *b = rand_array((size_t)N * HV, 1), *a_log = rand_array(HV, 1), *dt = rand_array(HV, 1);
+    float *c = malloc(sizeof(float) * N * W), *beta = malloc(sizeof(float) * N * HV), *g = malloc(sizeof(float) * N * HV);
+    for (int i = 0; i < 2; i++) {
+        window[i] = i ? memcpy(malloc(sizeof(float) * (TAPS - 1) * W), window[0], sizeof(float) * (TAPS - 1) * W) : rand_array((TAPS - 1) * W, 1);
+        state[i] = i ? memcpy(malloc(sizeof(float) * HV * DIM * DIM), state[0], sizeof(float) * HV * DIM * DIM) : rand_array(HV * DIM * DIM, 0.3f);
+        y[i] = malloc(sizeof(float) * N * HV * DIM);
+    }
+    for (int from = 0, n = FIRST; from < N; from += n, n = N - from) {
+        const struct deltanet_raw raw = {.x = x + from * W, .w = w, .window = window[1], .a = a + from * HV, .b = b + from * HV, .a_log = a_log,
+                                         .dt_bias = dt, .taps = TAPS};
+        struct deltanet_chunk_args chunk = {.y = y[0] + from * HV * DIM, .c = c, .beta = beta, .g = g, .state = state[0], .n_tokens = n,
+                                            .n_k_heads = HK, .n_v_heads = HV, .dk = DIM, .dv = DIM, .pos = 62 + from};
+        RUN(dev, conv, .y = c, .x = raw.x, .w = w, .window = window[0], .n_tokens = n, .n_channels = W, .taps = TAPS);
+        RUN(dev, deltanet_gates, .c = c, .beta = beta, .g = g, .a = raw.a, .b = raw.b, .a_log = a_log, .dt_bias = dt, .n_tokens = n,
+            .n_k_heads = HK, .n_v_heads = HV, .dk = DIM, .dv = DIM);
+        dev->ops->deltanet_chunk(dev, &chunk);
+        chunk.y = y[1] + from * HV * DIM;
+        chunk.state = state[1];
+        chunk.raw = &raw;
+        dev->ops->deltanet_chunk(dev, &chunk);
+    }
+    assert_memory_equal(y[0], y[1], sizeof(float) * N * HV * DIM);
+    assert_memory_equal(state[0], state[1], sizeof(float) * HV * DIM * DIM);
+    assert_memory_equal(window[0], window[1], sizeof(float) * (TAPS - 1) * W);
+    float *all[] = {x, w, a, b, a_log, dt, c, beta, g, window[0], window[1], state[0], state[1], y[0], y[1]};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_conv__any_way_of_feeding_gives_the_same_bits),
         cmocka_unit_test(test_deltanet__gates_follow_their_formulas),
+        cmocka_unit_test(test_deltanet__raw_rows_give_the_bits_of_the_operations_one_by_one),
         cmocka_unit_test(test_deltanet__chunks_agree_with_the_recurrence),
         cmocka_unit_test(test_deltanet__chunks_cut_at_multiples_of_64_give_the_same_bits),
     };
