@@ -275,9 +275,11 @@ static void add_pictures(json_t *j, struct chat *c)
     for (int i = 0; i < chat_n_messages(c); i++)
         for (int k = 0; k < chat_n_files(c, i); k++) {
             const struct chat_file f = chat_file(c, i, k);
-            if (f.w)
-                json_array_append_new(list, json_pack("{s:o, s:i, s:i, s:i}", "path", text_json(f.path), "width", f.w, "height", f.h,
-                                                      "tokens", f.tokens));
+            json_t *picture = f.w ? json_pack("{s:o, s:i, s:i, s:i}", "path", text_json(f.path), "width", f.w, "height", f.h, "tokens", f.tokens) : NULL;
+            if (picture && f.estimated)
+                json_object_set_new(picture, "estimated", json_true());
+            if (picture)
+                json_array_append_new(list, picture);
         }
     if (json_array_size(list))
         json_object_set(j, "pictures", list);

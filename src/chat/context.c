@@ -45,14 +45,16 @@ int context_file_tokens(const struct chat *c, const struct entry_file *f)
 
 bool context_counts(const struct chat *c, const struct entry_file *f)
 {
-    return f->picture || (c->responder->can.count && f->text.n < COUNTED);
+    return f->picture ? c->responder->most_pixels > 0 : c->responder->can.count && f->text.n < COUNTED;
 }
 
 static int file_tokens(struct chat *c, struct entry_file *f)
 {
+    if (f->picture)                     /* may change when the model is ready */
+        return context_file_tokens(c, f);
     if (!context_counts(c, f))
         return estimate(f->text.n);
-    if (!f->tokens || f->picture)       /* those of a picture may change when the model is ready */
+    if (!f->tokens)
         f->tokens = context_file_tokens(c, f);
     return f->tokens;
 }
@@ -107,7 +109,8 @@ static bool check_picture(const struct chat *c, const char *path, struct chat_fi
     bool ok = picture_read(&f, path, &mem, e);
     if (ok)
         *out = (struct chat_file){
-            .path = path, .bytes = f.bytes, .tokens = picture_tokens(f.picture, c->responder), .w = f.picture->w, .h = f.picture->h,
+            .path = path, .bytes = f.bytes, .tokens = picture_tokens(f.picture, c->responder), .estimated = !context_counts(c, &f), .w = f.picture->w,
+            .h = f.picture->h,
         };
     arena_free(&mem);
     return ok;

@@ -13,7 +13,7 @@ ask "What?"
 text=$(figure prompt)
 ask -f "$tmp/page.png" "What?"
 is "a picture is as many tokens as the limits of the model make it, and its two marks" $(($(figure prompt) - text)) 26
-has "... which --json shows" "$out" '"width":440,"height":300,"tokens":24'
+has "... which --json shows" "$out" '"width":440,"height":300,"tokens":24}'
 seen=$(figure answer)
 ask --no-vision -f "$tmp/page.png" "What?"
 has "without the tower it is refused" "$out$(cat "$tmp/err")" "has no vision tower"

@@ -321,8 +321,9 @@ static void test_pictures_debug__a_stretched_context_gives_the_same_logits_in_an
             put_line(in, i, true, "");
         strcpy(path[w], "/tmp/q35-logits-XXXXXX");
         close(mkstemp(path[w]));
-        json_decref(answers(debug_logits, &(struct debug_options){.model_dir = d.path, .backend = "cpu", .kv = "f32", .out_file = path[w],
-                                                                  .n_threads = 2, .chunk = ways[w].chunk, .step = ways[w].step, .rows = ways[w].rows}, in, 0));
+        const struct debug_options o = {.model_dir = d.path, .backend = "cpu", .kv = "f32", .out_file = path[w], .n_threads = 2,
+                                        .chunk = ways[w].chunk, .step = ways[w].step, .rows = ways[w].rows};
+        json_decref(answers(debug_logits, &o, in, 0));
         if (!safetensors_open(&got[w], path[w], &e))
             fail_msg("%s", e.msg);
     }

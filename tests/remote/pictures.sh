@@ -24,7 +24,7 @@ ask -f "$tmp/page" -f "$tmp/photo.png" --json "What is this?"
 is "pictures are sent with -f" "$found $(count '"type": "image_url"')" "0 2"
 is "... each as its file is" "$(sent 0 $data/page.png) $(sent 1 $data/photo.jpg)" "True True"
 has "... with the type that the bytes have" "$(last)" 'data:image/jpeg;base64,'
-has "... and --json shows what was seen" "$out" '"width":440,"height":300,"tokens":126'
+has "... and --json shows what was seen" "$out" '"width":440,"height":300,"tokens":126,"estimated":true'
 ask -f $data/exif6.jpg -f $data/moving.webp -f $data/moving.gif hello
 is "what other programs may see differently is sent as PNG" "$found $(count 'data:image/png;base64,')" "0 3"
 printf '{"prompt": "one", "files": ["%s"]}\n{"prompt": "none"}\n{"prompt": "bad", "files": ["%s"]}\n' $data/moving.gif "$tmp/cut.png" > "$tmp/lines"
