@@ -55,6 +55,7 @@ static void end(struct run *r, enum end why)
 
 /* ---- prompt ---- */
 
+/* Refuses a prompt that is empty, too long for the context, or whose pictures, answer prefix or sampling are not valid. */
 static bool check_prompt(const struct decoder *d, const struct prompt *p, struct err *e)
 {
     const struct spans s = p->spans;
@@ -131,6 +132,8 @@ static void begin(struct run *r)
         begin_steps(r);
 }
 
+/* Reads the next chunk of the run's prompt, takes a snapshot where one is due, and begins the steps after the last chunk. False on a device fault; a
+ * refused picture ends only this run. */
 static bool read_chunk(struct run *r, struct err *fault)
 {
     struct decoder *d = r->d;
@@ -281,6 +284,7 @@ static bool report(struct run *r, const struct step_result *in)
 
 /* ---- steps ---- */
 
+/* Returns the sampling of the run in the form that a step reads on the device. */
 static struct step_sampling for_device(const struct run *r)
 {
     const struct sampling *how = r->p.how;
@@ -442,6 +446,7 @@ static void share_drafting_bytes(struct decoder *d, struct run *const *in, int n
         in[i]->out->stats.bytes += each;
 }
 
+/* Takes the result of a step that was run together, for each of its n answers. False on a device fault. */
 static bool take_results(struct decoder *d, struct run *const *in, struct member *m, int n, struct err *fault)
 {
     for (int i = 0; i < n; i++) {
@@ -456,6 +461,7 @@ static bool take_results(struct decoder *d, struct run *const *in, struct member
     return true;
 }
 
+/* Runs one step for all of the answers that have not ended. False on a device fault. */
 static bool step_together(struct run *const *all, int n, struct err *fault)
 {
     struct decoder *d = all[0]->d;
@@ -498,6 +504,7 @@ static bool end_steps(struct run *r, struct err *fault)
     return pos >= 0;
 }
 
+/* Ends the steps of a run and frees its sequence for the next request. After a failed step the sequence is forgotten. False on a device fault. */
 static bool finish(struct run *r, struct err *fault)
 {
     if (r->begun && !end_steps(r, fault))

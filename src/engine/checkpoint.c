@@ -168,6 +168,7 @@ static bool raise_version(struct checkpoint *c, struct err *e)
 
 /* --- opening ------------------------------------------------------------------------------------------------------- */
 
+/* Reads the first page and checks magic, version, checksum and that the file belongs to this model and KV recipe. */
 static bool read_header(struct checkpoint *c, struct err *e)
 {
     struct header h;
@@ -215,6 +216,7 @@ static bool read_index_head(const struct checkpoint *c, const struct root *r, ui
         && (r->index_bytes == text_bytes(*h) || (c->version > CHECKPOINT_TEXT_VERSION && n_pictures(r, *h) <= LIMIT_PICTURES));
 }
 
+/* Fills sections and spans from the bytes of an index, whose head is `h`. False if a section or the spans are not valid. */
 static bool take_index(struct checkpoint *c, const char *index, const struct root *r, struct index_head h, uint64_t size)
 {
     c->sections = memory_resized(c->sections, h.n_sections * sizeof *c->sections);
@@ -242,6 +244,7 @@ static bool take_index(struct checkpoint *c, const char *index, const struct roo
     return ok;
 }
 
+/* Reads the index that the root points to and makes it the current one. False if it is damaged. */
 static bool read_root(struct checkpoint *c, const struct root *r, uint64_t size)
 {
     struct index_head h;
@@ -317,6 +320,8 @@ void checkpoint_close(struct checkpoint *c)
     free(c);
 }
 
+/* Opens and locks a checkpoint. NULL if that failed, or with *useless if the file has no contents that this model can use; a missing file leaves `e`
+ * empty. */
 static struct checkpoint *open_as(const char *path, struct fingerprint identity, int flags, int lock_as, bool *useless, struct err *e)
 {
     struct stat st;
@@ -443,6 +448,7 @@ void checkpoint_drop_states(struct checkpoint *c, int pos)
     keep_sections(c, stands_at, pos);
 }
 
+/* Writes a section into free space and appends it to the list; it counts only after the next root is written. */
 static bool add(struct checkpoint *c, int from, int to, const void *data, size_t bytes, struct err *e)
 {
     struct checkpoint_section s = {.from = from, .to = to, .end = to, .at = free_place(c, bytes), .bytes = bytes, .checksum = checksum(data, bytes)};

@@ -66,6 +66,7 @@ static void describe_formats(char *out, size_t size, const struct model *m)
     snprintf(out, size, "%s, %s head, KV %s", body, head, m->kv->name);
 }
 
+/* Fills in the texts about memory: the plan, where the weights lie, how fast they are read. */
 static void describe_memory(struct model_info *i, const struct model *m)
 {
     struct buf line = {0};
@@ -84,6 +85,7 @@ static void describe_memory(struct model_info *i, const struct model *m)
     buf_free(&line);
 }
 
+/* Fills in the facts about the loaded model that EV_READY makes valid. */
 static void fill_info(struct engine *g)
 {
     const struct model *m = &g->model;
@@ -156,6 +158,7 @@ static void remember_prices(struct engine *g)
     buf_free(&path);
 }
 
+/* Loads the weights, then opens the decoder and the storage of sequences. */
 static bool load(struct engine *g, struct err *e)
 {
     struct model *m = &g->model;
@@ -202,6 +205,7 @@ static void on_prefill(void *arg, int done, int total, int cached)
     requests_report(&a->g->requests, a->q, &ev, &a->out.stats);
 }
 
+/* Posts the tokens of a step as an event. False if the request was cancelled, so that they do not count. */
 static bool on_tokens(void *arg, const struct picks *p)
 {
     struct answering *a = arg;
@@ -221,6 +225,7 @@ static void on_done(void *arg)
     free(a);
 }
 
+/* Begins a request, or puts it back while its sequence is being saved or restored. False on a device fault. */
 static bool serve_request(struct engine *g, struct work *w, struct err *fault)
 {
     struct request *q = w->request;
@@ -249,6 +254,7 @@ static bool serve_request(struct engine *g, struct work *w, struct err *fault)
     return true;
 }
 
+/* Begins to read a prompt ahead, if the decoder takes it; puts it back while its sequence is being moved. False on a device fault. */
 static bool serve_ahead(struct engine *g, struct work *w, struct err *fault)
 {
     const struct beginning *b = &w->ahead;
@@ -267,6 +273,7 @@ static bool serve_ahead(struct engine *g, struct work *w, struct err *fault)
     return ok;
 }
 
+/* True if the sequence is not being saved or restored and the decoder has room for the request; r NULL: for a read-ahead. */
 static bool may_begin(void *arg, uint64_t sequence, const struct request *r)
 {
     struct engine *g = arg;
@@ -302,6 +309,7 @@ static bool serve(struct engine *g, struct err *fault)
     return ok;
 }
 
+/* The engine's thread: loads, posts EV_READY, serves requests until it is closed or a fault ends it, and frees everything. */
 static void *engine_main(void *arg)
 {
     struct engine *g = arg;

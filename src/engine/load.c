@@ -69,6 +69,7 @@ bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r)
     return caps->kv_dtypes >> r->dtype & 1 && (!kv_recipe_compresses(r) || caps->kv_codes >> KV_PAIR(r->keys, r->values) & 1);
 }
 
+/* Sets the KV recipe by name; NULL and "auto" take the first one that the backend supports. False with the names that it supports. */
 static bool choose_kv(struct model *m, const char *name, struct err *e)
 {
     struct buf known = {0};
@@ -108,6 +109,7 @@ static bool choose_mtp(struct model *m, const char *name, struct err *e)
     return !name || err_set(e, "the MTP block is '%s', expected bf16 (as stored), fp8 or int4", name);
 }
 
+/* Checks the options for loading before anything is opened, and sets backend, KV recipe, head and MTP form. */
 static bool check_options(struct model *m, const struct load_options *o, struct err *e)
 {
     if (!o->dir && !o->synthetic)
@@ -121,6 +123,7 @@ static bool check_options(struct model *m, const struct load_options *o, struct 
         && in_range("the number of snapshots", o->n_snapshots, LOAD_NO_SNAPSHOTS, LIMIT_SNAPSHOTS, e);
 }
 
+/* Fills in the sizes that the options leave open, with the defaults of the device. */
 static void settle(struct model *m, const struct load_options *o, bool gpu)
 {
     const struct defaults *d = gpu ? &defaults_gpu : &defaults_cpu;
@@ -147,6 +150,7 @@ static int slice_rows(const struct model *m)
 
 /* ---- memory ---- */
 
+/* Returns the part of the request for a memory plan that CPU and GPU share. */
 static struct memplan_request request(const struct model *m, bool gpu)
 {
     const struct model_config *c = &m->cfg;
@@ -159,6 +163,7 @@ static struct memplan_request request(const struct model *m, bool gpu)
     };
 }
 
+/* Makes the memory plan and takes KV recipe, context, sequences and snapshots from it. */
 static bool make_plan(struct model *m, struct memplan_request *q, struct err *e)
 {
     const char *why = m->kv_auto ? memplan_choose_kv(q) : NULL;
@@ -178,6 +183,7 @@ static size_t made_head_bytes(const struct model *m)
     return weight_bytes(&(struct weight){.format = formats[m->head], .rows = m->cfg.vocab, .cols = m->cfg.hidden});
 }
 
+/* Plans the memory of the CPU backend, whose weights are read in place. */
 static bool plan_host(struct model *m, struct err *e)
 {
     m->weight_bytes = memplan_weight_bytes(m->dir);
@@ -211,6 +217,7 @@ static struct synthetic_form form_of(const struct model *m)
     return (struct synthetic_form){m->head, m->mtp, m->options.quality};
 }
 
+/* Plans the memory of a GPU, discrete or sharing the host's. */
 static bool plan_gpu(struct model *m, struct err *e)
 {
     struct dev_facts facts = {.integrated = false};
@@ -264,6 +271,7 @@ static const char *machine_file(const struct model *m, const char *name, struct 
     return path->data;
 }
 
+/* True if the weights go to pinned host memory: by option, or on an integrated GPU because it read them faster when measured. */
 static bool is_in_host(struct model *m)
 {
     struct dev_facts f;
@@ -331,6 +339,7 @@ static bool bring_host(struct model *m, struct loading *l, struct err *e)
     return true;
 }
 
+/* Opens the checkpoint's weights; without an MTP block there are no drafts, without a tower no pictures. */
 static bool open_weights(struct model *m, struct err *e)
 {
     if (!weights_open(&m->weights, &m->cfg, m->dir, e))

@@ -72,6 +72,7 @@ static void find(struct lookup *l)
     }
 }
 
+/* Appends an id to the text and to the table of its trigrams, which grows with it. */
 static void append(struct lookup *l, int32_t id)
 {
     if (!l->bits)

@@ -110,7 +110,8 @@ static bool figures_of(const char *line, const char *key, struct placement *p)
     return true;
 }
 
-static bool recall(struct placement *p, const char *key, const char *file)
+/* Reads the newest figures measured for `key` from the file. False if there are none, or `file` is NULL. */
+static bool read_measured(struct placement *p, const char *key, const char *file)
 {
     struct buf text = {0};
     bool found = false;
@@ -122,7 +123,7 @@ static bool recall(struct placement *p, const char *key, const char *file)
 }
 
 /* A file that cannot be written means that the next start measures again. */
-static void remember(const struct placement *p, const char *key, const char *file)
+static void append_measured(const struct placement *p, const char *key, const char *file)
 {
     struct buf line = {0};
     buf_addf(&line, "%.1f %.1f %.1f %s\n", p->device, p->host, p->again, key);
@@ -142,14 +143,14 @@ void placement_find(struct placement *p, struct dev *d, const char *key, const c
 {
     const bool before = d->weights_in_host;
     *p = (struct placement){0};
-    if (recall(p, key, file))
+    if (read_measured(p, key, file))
         return;
     const struct placement now = {read_of(d, false, whole), read_of(d, true, whole), read_of(d, true, little)};
     d->weights_in_host = before;
     if (now.device <= 0 || now.host <= 0 || now.again <= 0)     /* no memory for one of them: nothing to compare */
         return;
     *p = now;
-    remember(p, key, file);
+    append_measured(p, key, file);
 }
 
 void placement_say(const struct placement *p, struct buf *out)

@@ -94,6 +94,7 @@ static void add_each(struct memory_plan *m, const char *name, size_t bytes)
     add_line(m, (struct plan_line){.name = name, .bytes = (size_t)m->n_sequences * bytes, .times = m->n_sequences});
 }
 
+/* Fills in the lines of a plan for a context of n_ctx tokens. */
 static void fill(struct memory_plan *m, const struct memplan_request *q, int n_ctx)
 {
     const struct model_config *c = q->model;

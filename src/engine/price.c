@@ -176,6 +176,7 @@ bool price_recall(struct price *p, const char *path, const char *key)
     return found;
 }
 
+/* Appends a line of the file of prices; the key comes last. */
 static void write_line(struct buf *out, const struct price *p, const char *key)
 {
     buf_addf(out, "%.5g", p->one_ms);

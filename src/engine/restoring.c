@@ -47,6 +47,7 @@ static int by_position(const void *a, const void *b)
     return x->to < y->to ? -1 : x->to > y->to;
 }
 
+/* Lists the sections in the order in which they are read: KV rows as in the file, then states by position. */
 static void sort_sections(struct job *j)
 {
     int n, n_rows = 0;
@@ -122,6 +123,7 @@ static bool has_work(const struct job *j)
     return j && (j->stage == OPENING || j->stage == READING || j->stage == CLOSING);
 }
 
+/* One step of the worker: opens the file, reads a section, or closes it, without the lock. Called with the lock. */
 static int64_t restoring_work(void *arg)
 {
     struct restoring *t = arg;
@@ -333,6 +335,7 @@ bool restoring_ready(struct restoring *t)
     return is_ours(stage_of_first(t));
 }
 
+/* Takes the first job off the queue, reports it and frees it. */
 static void end_job(struct restoring *t)
 {
     struct job *j = t->first;

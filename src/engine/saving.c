@@ -103,6 +103,7 @@ static struct job *job_open(uint64_t name, const char *path, struct fingerprint 
     return j;
 }
 
+/* Frees a job with its pieces and states and closes its file; NULL is allowed. */
 static void job_close(struct job *j)
 {
     if (!j)
@@ -183,7 +184,8 @@ static bool open_file(struct job *j)
     return true;
 }
 
-static bool is_new_states(const struct job *j, int pos)
+/* True if this save writes states of `pos`. */
+static bool adds_states_at(const struct job *j, int pos)
 {
     for (int i = 0; i < j->n_states; i++)
         if (j->states[i].pos == pos)
@@ -201,7 +203,7 @@ static void drop_old_states(const struct job *j)
         uint64_t rows = 0, states = 0;
         for (int i = 0; i < n; i++) {
             *(checkpoint_is_rows(&all[i]) ? &rows : &states) += all[i].bytes;
-            if (!checkpoint_is_rows(&all[i]) && !is_new_states(j, all[i].from) && (!oldest || all[i].from < oldest))
+            if (!checkpoint_is_rows(&all[i]) && !adds_states_at(j, all[i].from) && (!oldest || all[i].from < oldest))
                 oldest = all[i].from;
         }
         if (!oldest || states <= rows)

@@ -204,6 +204,7 @@ static void on_arrived(void *arg)
     requests_recheck(s->requests);
 }
 
+/* Notes that a sequence was read from its file, or why not, frees the slot and posts EV_RESTORED. */
 static void on_restored(void *arg, const struct restored *r)
 {
     struct storage *s = arg;
@@ -260,6 +261,7 @@ static bool begins_with_moved(const char *name)
     return !strncmp(name, "moved-", 6);
 }
 
+/* Deletes folders "moved-*" that processes left behind; a folder that a running process has locked stays. */
 static void delete_left(const char *dir)
 {
     DIR *d = opendir(dir);

@@ -51,6 +51,7 @@ size_t state_slot_bytes(const struct model_config *c)
     return aligned(cache_state_bytes(c)) + aligned(cache_step_bytes(c));
 }
 
+/* Divides `memory` among the states of the DeltaNet layers and the last hidden row. */
 static void state_open(struct state *s, struct dev *d, const struct model_config *c, void *memory)
 {
     const size_t conv = (size_t)config_conv_dim(c);

@@ -121,6 +121,7 @@ static json_t *field(const json_t *obj, const char *key)
     return json_is_null(v) ? NULL : v;
 }
 
+/* Reports that a field is missing or has another value than expected. Returns false. */
 static bool refuse_field(const struct source *s, const char *key, const json_t *found, const char *expected)
 {
     enum { MOST = 60 };                 /* bytes of the value that are shown */
@@ -132,6 +133,7 @@ static bool refuse_field(const struct source *s, const char *key, const json_t *
     return false;
 }
 
+/* Checks that each listed field, if it is there, has one of the allowed values; the list ends with a NULL key. */
 static bool check_fixed(const struct source *s, const json_t *obj, const struct fixed_field *f)
 {
     for (; f->key; f++) {
@@ -158,6 +160,7 @@ static bool check_fixed(const struct source *s, const json_t *obj, const struct 
     return true;
 }
 
+/* Reads a whole number within the field's bounds; a missing field has its default, unless it is required. */
 static bool read_int(const struct source *s, const json_t *obj, const struct int_field *f, int *out)
 {
     const json_t *v = field(obj, f->key);
@@ -183,6 +186,7 @@ static bool read_ints(const struct source *s, const json_t *obj, const struct in
     return true;
 }
 
+/* Reads a number from min to max; `missing` is the value of a field that is not there. */
 static bool read_real(const struct source *s, const json_t *obj, const char *key, double min, double max, double missing, float *out)
 {
     const json_t *v = field(obj, key);
@@ -206,6 +210,7 @@ static bool read_bool(const struct source *s, const json_t *obj, const char *key
     return true;
 }
 
+/* Sets which layers have full attention: by layer_types, else every full_attention_interval-th. */
 static bool read_layer_types(const struct source *s, const json_t *text, struct model_config *c)
 {
     const json_t *types = field(text, "layer_types");
@@ -248,6 +253,7 @@ static bool read_rope_basics(const struct source *s, const json_t *text, const j
     return true;
 }
 
+/* Reads the parameters of YaRN and extends max_pos to the stretched context. */
 static bool read_yarn(const struct source *s, const json_t *rope, struct model_config *c)
 {
     struct int_field original = {"original_max_position_embeddings", 0, 1, 1 << 26, c->max_pos};
@@ -269,6 +275,7 @@ static bool read_yarn(const struct source *s, const json_t *rope, struct model_c
     return true;
 }
 
+/* Reads the parameters of the rotation; the type is "default", "mrope" or "yarn". */
 static bool read_rope(const struct source *s, const json_t *text, struct model_config *c)
 {
     const char *key = field(text, "rope_parameters") ? "rope_parameters" : "rope_scaling";
@@ -291,6 +298,7 @@ static bool read_rope(const struct source *s, const json_t *text, struct model_c
     return true;
 }
 
+/* Reads the ids that end an answer, one or a list, in place of those read earlier; v NULL changes nothing. */
 static bool read_eos(const struct source *s, const json_t *v, struct model_config *c)
 {
     if (!v)
@@ -311,6 +319,7 @@ static bool read_eos(const struct source *s, const json_t *v, struct model_confi
     return true;
 }
 
+/* Checks that heads divide each other, and other relations between the sizes. */
 static bool check_sizes(const struct source *s, const struct model_config *c)
 {
     const struct { const char *a; int found; const char *b; int multiple; } divides[] = {
@@ -353,6 +362,7 @@ static bool read_vision(const struct source *outer, const json_t *root, struct m
         || err_set(s.e, "%s: out_hidden_size is %d, expected hidden_size of the text model, %d", where, v->out, c->hidden);
 }
 
+/* Sets the name: that of the geometry in config/models.def with the same sizes, else "custom". */
 static void name_model(struct model_config *c)
 {
     bool every[MODEL_MAX_LAYERS + 1] = {0};     /* every[n]: full attention at each n-th layer and only there */
@@ -381,6 +391,7 @@ static bool read_quantization(const struct source *s, const json_t *root)
     return check_fixed(s, q, quant_fixed);
 }
 
+/* Reads the text model, rotation, vision tower and ending ids from the root of config.json. */
 static bool read_config(const struct source *s, const json_t *root, struct model_config *c)
 {
     const json_t *text = field(root, "text_config");
@@ -408,6 +419,7 @@ static bool read_config(const struct source *s, const json_t *root, struct model
     return true;
 }
 
+/* Parses a JSON object. NULL with the reason; the caller frees it. */
 static json_t *load_object(const char *json, size_t len, const struct source *s)
 {
     json_error_t je;
@@ -446,6 +458,7 @@ static bool read_generation(struct model_config *c, const struct buf *text, cons
     return ok;
 }
 
+/* Reports a folder that does not exist or has no config.json. True if the file is there, or fails to open for another reason. */
 static bool refuse_missing(const char *dir, const char *path, struct err *e)
 {
     static const char expected[] = "expected the directory of a checkpoint: config.json, tokenizer.json, *.safetensors";

@@ -17,6 +17,7 @@
 struct sizes {
     size_t x, h, h2, mixer_in, mixer_gate, mixer_out, kv, small, slots_h, slots_d;
 };
+/* Returns the numbers that each work buffer needs for one row. */
 static struct sizes row_sizes(const struct model_config *c)
 {
     size_t H = (size_t)c->hidden, q = (size_t)c->n_q_heads * (size_t)c->head_dim, kv = (size_t)c->n_kv_heads * (size_t)c->head_dim;
@@ -164,6 +165,7 @@ size_t forward_step_bytes(const struct model_config *c)
     return cut_step(&u, NULL, c);
 }
 
+/* Allocates the work space of decode steps. False if there is no memory or the model does not fit the GPU's kernels. */
 static bool open_step(struct step_space *u, struct dev *d, const struct model_config *c, struct err *e)
 {
     size_t bytes = forward_step_bytes(c);

@@ -166,6 +166,7 @@ static void copy_run(const struct kv *k, const struct kv_rows *rows, int from, i
     }
 }
 
+/* Copies the exact rows of a compressed cache that precede `pos` to `tail`, or back if `load`. */
 static void copy_tail(const struct kv *k, int slot, int pos, char *tail, bool load)
 {
     const struct kv_rows *rows = kv_slot(k, slot);
@@ -238,6 +239,8 @@ static size_t copy_ranges(const struct kv *k, const struct range list[N_ARRAYS],
     return done;
 }
 
+/* Copies rows from .. to-1 of a slot to `host`, or back if `load`; the MTP block's rows begin one later. Returns the bytes; host NULL: only counts.
+ * */
 static size_t copy_range(const struct kv *k, int slot, int from, int to, char *host, bool load)
 {
     const int n_full = k->shape.cfg->n_full, n_mtp = kv_n_layers(k->shape.cfg) - n_full;

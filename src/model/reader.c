@@ -53,6 +53,7 @@ static bool read_pages(struct reader *r, int file, char *buf, uint64_t from, uin
     return true;
 }
 
+/* Reads a job's bytes into the block's buffer, or copies them if they are in memory, and has them checked. */
 static bool fill(struct reader *r, struct read_block *b, struct err *e)
 {
     const struct read_job *j = &r->o.jobs[b->job];
@@ -90,6 +91,7 @@ static int64_t read_step(void *arg)
     return WORKER_AGAIN;
 }
 
+/* Opens all files twice: for the page cache and, where the file system allows it, for direct reads. */
 static bool open_files(struct reader *r, struct err *e)
 {
     for (int i = 0; i < r->o.n_paths; i++)

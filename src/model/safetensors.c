@@ -121,6 +121,7 @@ static bool skip_string(struct cursor *c)
     return need(c, '"', "the end of a string");
 }
 
+/* Reads a whole number below 2^64. */
 static bool read_number(struct cursor *c, uint64_t *out)
 {
     uint64_t n = 0;
@@ -151,6 +152,7 @@ static bool read_numbers(struct cursor *c, uint64_t *out, int max, int *n)
     return need(c, ']', "]");
 }
 
+/* Skips the object of "__metadata__": strings only. */
 static bool skip_metadata(struct cursor *c)
 {
     if (!need(c, '{', "{"))
@@ -218,6 +220,7 @@ static bool check_entry(const struct cursor *c, struct tensor *t, const char *dt
     return true;
 }
 
+/* Reads the header's object into the list of tensors; each entry is checked against the size of the data. */
 static bool read_header(struct safetensors *s, struct cursor *c, uint64_t data_at, uint64_t data_bytes)
 {
     int cap = 0;
@@ -249,6 +252,7 @@ end:
     return c->p == c->end || expected(c, "nothing after the last }");
 }
 
+/* Builds the hash table of names, at most half full. False if a name is there twice. */
 static bool build_table(struct safetensors *s, struct err *e)
 {
     s->n_slots = 16;
@@ -275,6 +279,7 @@ static int by_offset(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
+/* False if the bytes of two tensors overlap. */
 static bool check_overlap(const struct safetensors *s, struct err *e)
 {
     bool ok = true, sorted = true;
@@ -325,6 +330,7 @@ static bool read_bytes(const struct safetensors *s, void *dst, uint64_t offset, 
                            (unsigned long long)s->size, (unsigned long long)(offset + n));
 }
 
+/* Opens the file and takes its size; only a regular file is allowed. */
 static bool open_file(struct safetensors *s, struct err *e)
 {
     struct stat st;

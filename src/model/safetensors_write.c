@@ -45,6 +45,7 @@ static void add_entry(struct buf *out, const struct tensor_out *t, uint64_t end,
     buf_addf(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)t->at, (unsigned long long)end);
 }
 
+/* Gives each tensor its place in the data and writes the header, padded to 8 bytes. */
 static void lay_out(struct file *f)
 {
     uint64_t n = 0;
@@ -88,6 +89,7 @@ static bool close_file(struct file *f, bool keep, struct err *e)
 
 /* ---- bytes */
 
+/* Makes bytes begin .. end-1 of the data part, which may belong to several tensors. */
 static bool make_range(const struct writer *w, const struct file *f, uint64_t begin, uint64_t end, uint8_t *dst, struct err *e)
 {
     struct tensor_out *const *t = f->out->tensors;

@@ -67,6 +67,7 @@ static const char *base_name(const char *path)
     return strrchr(path, '/') + 1;      /* every path here is DIR/NAME */
 }
 
+/* Opens a file of the folder and appends it to the list. */
 static bool open_file(struct shards *s, const char *dir, const char *name, struct err *e)
 {
     struct buf path = {0};
@@ -130,6 +131,7 @@ static bool place(struct shards *s, const char *dir, const json_t *map, struct e
     return true;
 }
 
+/* Opens the files that the index of the folder names, and lists their tensors. */
 static bool follow_index(struct shards *s, const char *dir, struct err *e)
 {
     struct buf path = {0}, text = {0};
@@ -158,6 +160,7 @@ out:
 
 enum copies { FIRST_WINS, LAST_WINS };
 
+/* Lists the tensors of a file; `which` decides about a name that another file has, too. */
 static void add_file(struct shards *s, int file, enum copies which)
 {
     const struct safetensors *f = &s->files[file];
@@ -202,6 +205,7 @@ static char **list_shards(const char *dir, int *n, struct err *e)
     return names;
 }
 
+/* Opens all safetensors files of a folder without an index; the last copy of a name counts. */
 static bool scan(struct shards *s, const char *dir, struct err *e)
 {
     int n;
@@ -291,6 +295,7 @@ static void add_samples(struct fingerprinter *f, int fd, size_t size)
     }
 }
 
+/* Adds name, size and samples of a file to the fingerprint; a file that cannot be read adds nothing. */
 static void sample_file(struct fingerprinter *f, const char *dir, const char *name)
 {
     struct buf path = {0};

@@ -146,6 +146,7 @@ size_t stepper_slot_bytes(const struct model_config *c, int max_depth)
     return bytes_for(c, max_depth, 1) - bytes_for(c, max_depth, 0);
 }
 
+/* Allocates the memory of all slots, on the device and for results on the host, and gives each slot its part. */
 static bool open_memory(struct stepper *s, struct err *e)
 {
     const struct model_config *c = s->f->cfg;
@@ -183,6 +184,7 @@ struct stepper *stepper_open(struct forward *f, struct cache *const *caches, int
     return NULL;
 }
 
+/* Frees the captured graphs of a slot. */
 static void free_graphs(struct dev *d, struct slot_graphs *o)
 {
     d->graph_free(d, o->first);

@@ -33,6 +33,7 @@ static bool is_called(const char *name, const char *part)
     return at;
 }
 
+/* Returns the known geometry whose name has `name` as a part. NULL, with the names, if there is none. */
 static const struct geometry *find_geometry(const char *name, struct err *e)
 {
     struct buf known = {0};
@@ -190,6 +191,7 @@ static struct weight linear_weight(struct place *p, enum weight_format f, int ro
     return matrix(p, f == WEIGHT_INT4 && rows % 8 ? WEIGHT_DENSE : f, rows, cols, 1 / sqrtf((float)cols));
 }
 
+/* Places a vector of n random floats; while sizes are only counted, nothing is written. */
 static const float *vector(struct place *p, enum random_vector kind, int n)
 {
     float *at = piece(p, (size_t)n * sizeof *at);
@@ -209,6 +211,7 @@ static void place_expert(struct place *p, struct expert_weights *x, enum weight_
     x->down = linear_weight(p, f, hidden, inter);
 }
 
+/* Places router, shared expert and routed experts of a layer. */
 static void place_moe(struct place *p, struct moe_weights *m, const struct model_config *c, enum weight_format routed, enum weight_format shared)
 {
     m->router = matrix(p, WEIGHT_DENSE, c->n_experts, c->hidden, RANDOM_ROUTER / sqrtf((float)c->hidden));
@@ -223,6 +226,7 @@ static void place_moe(struct place *p, struct moe_weights *m, const struct model
 /* The formats of a layer's matrices: attention and out projections, the other large ones, the shared expert. */
 struct layer_form { enum weight_format attention, f, shared; };
 
+/* Places all weights of a layer, which has attention or DeltaNet. */
 static void place_layer(struct place *p, struct layer_weights *l, const struct model_config *c, bool full, struct layer_form form)
 {
     const enum weight_format f = form.f, a = form.attention;
@@ -291,6 +295,7 @@ static struct weight tower_matrix(struct place *p, int rows, int cols)
     return w;
 }
 
+/* Places the weights of the vision tower. */
 static void place_tower(struct place *p, struct vision_weights *v, const struct vision_config *c)
 {
     const size_t table = (size_t)c->n_positions * (size_t)c->hidden * 2;
@@ -322,6 +327,7 @@ static void place_tower(struct place *p, struct vision_weights *v, const struct 
     v->fc2_b = vector(p, RANDOM_NORM, c->out);
 }
 
+/* Makes slab i: counts its bytes, allocates them, then fills them with random weights. */
 static bool make_slab(struct synthetic *s, struct weights *w, const struct model_config *c, int i, const struct synthetic_form *form, uint64_t seed,
                       struct err *e)
 {

@@ -132,6 +132,7 @@ static void place_down(struct upload_plan *p, struct weight *w, enum mtp_part pa
     place_as(p, w, format_for(p, w, part));
 }
 
+/* Places gate and up of an expert as one packed matrix, with the rows of both; `up` is empty afterwards. */
 static void place_pair(struct upload_plan *p, struct expert_weights *x, enum mtp_part part)
 {
     const int rows = x->gate.rows + x->up.rows, cols = x->gate.cols;
@@ -145,6 +146,7 @@ static void place_pair(struct upload_plan *p, struct expert_weights *x, enum mtp
     x->up = (struct weight){.format = WEIGHT_NONE};
 }
 
+/* Places a vector of n floats in the slab of vectors, from where *v points now; *v then points to the device. */
 static void place_vector(struct upload_plan *p, const float **v, int n)
 {
     int slab = p->slab;
@@ -158,6 +160,7 @@ static void place_vector(struct upload_plan *p, const float **v, int n)
     *v = place;
 }
 
+/* Places all weights of a layer in the current slab, vectors in their own. */
 static void place_layer_weights(struct upload_plan *p, struct layer_weights *l)
 {
     const struct model_config *c = p->c;
@@ -227,6 +230,7 @@ static void place_head(struct upload_plan *p, struct weight head)
     }
 }
 
+/* Places the embedding, the head and the last norm. A tied head is packed from the embedding's bytes. */
 static void place_ends(struct upload_plan *p)
 {
     struct weights *w = p->w;
@@ -281,6 +285,7 @@ static void place_vision(struct upload_plan *p, struct vision_weights *v)
     place_matrix(p, &v->fc2);
 }
 
+/* Places all weights: ends, layers, vision tower, MTP block. */
 static void place_all(struct upload_plan *p)
 {
     struct weights *w = p->w;
@@ -377,6 +382,7 @@ static int by_file_offset(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
+/* Begins a read at byte `done` of a source. */
 static void add_read(struct upload_plan *p, const struct plan_source *s, uint64_t done)
 {
     if (p->n_jobs + 1 >= p->cap_jobs) {
@@ -402,6 +408,7 @@ static int rows_that_fit(const struct upload_plan *p, const struct plan_source *
     return (int)(n >= left ? left : n / (unsigned)s->unit * (unsigned)s->unit);
 }
 
+/* Divides the sources, in the order of the files, into reads of at most `span` bytes with the parts of tensors in each. */
 static bool list_reads(struct upload_plan *p, size_t span, struct err *e)
 {
     qsort(p->sources, (size_t)p->n_sources, sizeof *p->sources, by_file_offset);
@@ -507,6 +514,7 @@ size_t weights_upload_bytes(void)
     return (size_t)N_BUFFERS * (SPAN + 2 * READER_PAGE + TABLE);
 }
 
+/* Queues the packing of a block that was read; a discrete GPU gets the bytes copied first. */
 static void pack_block(struct upload *u, const struct read_block *b)
 {
     struct dev *d = u->d;
@@ -534,6 +542,7 @@ static bool wait_for_device(struct upload *u, struct err *e)
     return true;
 }
 
+/* Reads and packs all jobs, with at most IN_FLIGHT blocks under way. False on an error, or if `progress` returns false. */
 static bool stream_reads(struct upload *u, bool (*progress)(size_t done, size_t total, void *arg), void *arg, struct err *e)
 {
     const struct upload_plan *p = &u->p;
@@ -562,6 +571,7 @@ static bool stream_reads(struct upload *u, bool (*progress)(size_t done, size_t 
     return true;
 }
 
+/* Allocates the pinned buffers and starts the reading threads. */
 static bool open_upload(struct upload *u, const struct shards *sh, size_t span, struct err *e)
 {
     const struct upload_plan *p = &u->p;
@@ -600,6 +610,7 @@ static void close_upload(struct upload *u)
     free(u->paths);
 }
 
+/* Allocates the slabs on the device; those that were allocated before a failure stay in the store. */
 static bool alloc_slabs(struct weights_store *st, const struct upload_plan *p, struct dev *d, struct err *e)
 {
     st->dev = d;

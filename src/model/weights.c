@@ -21,6 +21,7 @@ enum dim {
     SHARED, VOCAB, TOWER, TOWER3, TOWER4, TOWER_INTER, TOWER_OUT, POSITIONS, N_DIMS
 };
 
+/* Fills in the sizes that the shapes of the tables name. */
 static void fill_dims(int d[N_DIMS], const struct model_config *c)
 {
     d[ONE] = 1;
@@ -291,6 +292,7 @@ static bool check_g_idx(struct binder *b, const char *stem, int cols)
     return ok;
 }
 
+/* Binds the three tensors of an INT4 matrix. A missing tensor is counted, and is no error here; false if one does not fit. */
 static bool bind_int4(struct binder *b, const char *stem, struct weight *w)
 {
     static const char note[] = " (4 bits in groups of 128)";
@@ -308,6 +310,7 @@ static bool bind_int4(struct binder *b, const char *stem, struct weight *w)
     return (w->data = data(b, q)) && (w->zeros = data(b, z)) && (w->scale = data(b, s));
 }
 
+/* Binds an FP8 matrix and its scales. A missing tensor is counted, and is no error here; false if one does not fit. */
 static bool bind_fp8(struct binder *b, const char *stem, struct weight *w)
 {
     static const char note[] = " (one scale for 128 x 128)";
@@ -322,6 +325,7 @@ static bool bind_fp8(struct binder *b, const char *stem, struct weight *w)
     return (w->data = data(b, q)) && (w->scale = data(b, s));
 }
 
+/* Binds a matrix in floating point. A missing tensor is counted, and is no error here; false if it does not fit. */
 static bool bind_dense(struct binder *b, const char *stem, struct weight *w)
 {
     struct shard_tensor *t = take(b, stem, ".weight");
@@ -345,6 +349,7 @@ static const struct format {
     {WEIGHT_DENSE, "dense", ".weight",          bind_dense},
 };
 
+/* Binds a matrix in the format that its tensors are in. A matrix that does not fit ends it, unless b->say reports all of them. */
 static bool bind_matrix(struct binder *b, const char *stem, const struct matrix_slot *m, struct weight *w)
 {
     int i = 0;
@@ -360,6 +365,7 @@ static bool bind_matrix(struct binder *b, const char *stem, const struct matrix_
     return b->say;
 }
 
+/* Binds n matrices to members of the struct at `base`. */
 static bool bind_matrices(struct binder *b, const char *prefix, const struct matrix_slot *m, int n, void *base)
 {
     char stem[MAX_STEM];
@@ -373,6 +379,7 @@ static bool bind_matrices(struct binder *b, const char *prefix, const struct mat
 
 /* ---- vectors */
 
+/* Reads a vector and converts it to floats, which the store owns. A missing tensor is counted, and is no error here. */
 static bool bind_vector(struct binder *b, const char *prefix, const struct vector_slot *v, const float **out)
 {
     struct shard_tensor *t = take(b, prefix, v->name);
@@ -432,6 +439,7 @@ static bool bind_fused_experts(struct binder *b, const char *stem, struct expert
     return true;
 }
 
+/* Binds the experts of a layer, which are fused into two tensors or stored one by one. */
 static bool bind_experts(struct binder *b, const char *prefix, struct moe_weights *m)
 {
     char stem[MAX_STEM];
@@ -447,6 +455,7 @@ static bool bind_experts(struct binder *b, const char *prefix, struct moe_weight
     return true;
 }
 
+/* Binds all weights of a layer, whose tensors begin with `prefix`. */
 static bool bind_layer(struct binder *b, const char *prefix, bool full, struct layer_weights *l)
 {
     l->full = full;
@@ -516,6 +525,7 @@ static bool bind_vision(struct binder *b)
     return ok;
 }
 
+/* Binds the weights of the text model, then those of the MTP block and the vision tower. */
 static bool bind_model(struct binder *b)
 {
     /* The published checkpoints carry a vision tower beside the language model; text-only ones have one name less. */
@@ -546,6 +556,7 @@ static bool is_unneeded(const struct model_config *c, const char *name)
         || (!c->n_mtp && !strncmp(name, "mtp.", 4));
 }
 
+/* Refuses a checkpoint in which tensors are missing or that has others than the model needs; b->say is called for each instead. */
 static bool check_rest(struct binder *b)
 {
     const struct shards *s = &b->st->shards;
@@ -706,6 +717,7 @@ void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_
         make_matrices(c, form, &mtp_experts, &w->mtp.layer.moe.experts[i], a);
 }
 
+/* Returns the bytes that the matrices of a list take when they are converted for the MTP block. */
 static size_t made_bytes(const struct model_config *c, enum mtp_form form, const struct mtp_list *l, const int d[N_DIMS])
 {
     size_t bytes = 0;
