@@ -86,6 +86,7 @@ static enum command_result refuse_unknown(const char *name, size_t n, struct buf
 
 /* --- help ------------------------------------------------------------------------------------------------------- */
 
+/* Appends a command's line of /help, with its other names. */
 static void help_line(const struct command *k, struct buf *out)
 {
     enum { COLUMN = 26 };
@@ -210,6 +211,7 @@ static void offer_sessions(const struct ways *w)
     sessions_free(&s);
 }
 
+/* Offers all names of commands, with `slash` before each. */
 static void offer_commands(struct ways *w, const char *slash)
 {
     struct buf word = {0};
@@ -221,6 +223,7 @@ static void offer_commands(struct ways *w, const char *slash)
     buf_free(&word);
 }
 
+/* Offers the values of an option that has a list of them. */
 static void offer_choices(struct ways *w, enum option_id id)
 {
     struct buf word = {0};

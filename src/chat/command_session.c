@@ -59,6 +59,7 @@ enum command_result command_delete(struct typed *c)
     return COMMAND_DONE;
 }
 
+/* Lists the conversations in the trash. */
 static enum command_result list_trash(struct typed *c)
 {
     struct sessions s;

@@ -21,6 +21,8 @@ enum command_result command_system(struct typed *c)
     return COMMAND_DONE;
 }
 
+/* Sets an option of this id, or of this key if id is negative; tools, approval, bias and forms are checked by the chat first. False with the reason
+ * in c->e. */
 static bool set_value(struct typed *c, int id, const char *key, const char *text)
 {
     if (id == OPT_tools)
@@ -208,6 +210,7 @@ enum command_result command_files(struct typed *c)
     return COMMAND_DONE;
 }
 
+/* Appends a row of /context: number, tokens, kind, beginning, mark. */
 static void context_row(struct buf *out, const struct chat_part *p)
 {
     char figure[16], number[16] = "";
@@ -315,6 +318,7 @@ enum command_result command_unpin(struct typed *c)
     return mark_part(c, "unpin", CHAT_PLAIN);
 }
 
+/* Appends the line of /stats about the checkpoint on the disk, if there is one. */
 static void add_checkpoint(struct typed *c)
 {
     struct chat_checkpoint k;
@@ -348,6 +352,7 @@ static void add_drafts(struct typed *c, const struct stats *s)
         }
 }
 
+/* Appends the lines of /stats about the last answer and its prompt. */
 static void add_answer(struct typed *c, const struct stats *s)
 {
     buf_addf(c->out, "answer     %d token%s in %d step%s, %.1f tok/s, seed %llu\n", s->n_tokens, s->n_tokens == 1 ? "" : "s", s->n_steps,
@@ -369,6 +374,7 @@ static void add_answer(struct typed *c, const struct stats *s)
         buf_addf(c->out, "           %d tokens were read while you typed\n", s->n_typed);
 }
 
+/* Appends the lines of /stats about the model and its memory. */
 static void add_model(struct typed *c, const struct model_info *info)
 {
     buf_addf(c->out, "model      %s, %s, %s, drafts up to %d, loaded in %.1f s\n", info->model, info->backend, info->formats, info->draft_depth,

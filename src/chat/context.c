@@ -102,6 +102,7 @@ bool chat_file_path(const struct chat *c, int i, int k, struct buf *out, struct 
     return (out->len && !access(out->data, R_OK)) || err_set(e, "%s is no longer there", f->path.p);
 }
 
+/* Reads a picture's file to say its size, bytes and tokens. False if it cannot be attached. */
 static bool check_picture(const struct chat *c, const char *path, struct chat_file *out, struct err *e)
 {
     struct arena mem = {0};
@@ -214,6 +215,7 @@ static void count_head(const struct chat *c, int *system_tokens, int *tools_toke
         *tools_tokens += estimate(tools[i].n);
 }
 
+/* Adds the parts that precede all messages: the system text and the tools. */
 static void add_head(struct chat *c, int *n)
 {
     const char *system = options_text(c->o, OPT_system);

@@ -17,6 +17,7 @@ enum { MOST_TEXT = 4 << 20 };           /* bytes */
 
 /* ---- names ---- */
 
+/* True if `file` is the path of a regular file that begins as a PDF does. */
 static bool is_pdf(const struct buf *file)
 {
     struct stat st;

@@ -34,6 +34,7 @@ struct shelf {
 
 /* ---- the thread ---- */
 
+/* One step of the worker, called with the lock: reads the next file that waits, without it. */
 static int64_t read_next(void *arg)
 {
     struct shelf *s = arg;

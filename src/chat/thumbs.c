@@ -46,6 +46,7 @@ static bool make(struct made *m)
     return ok;
 }
 
+/* One step of the worker, called with the lock: makes the next small picture that waits, without it. */
 static int64_t make_next(void *arg)
 {
     struct thumbs *t = arg;
@@ -78,6 +79,7 @@ struct thumbs *thumbs_open(void)
     return NULL;
 }
 
+/* Frees small picture i and takes it off the list. */
 static void drop(struct thumbs *t, int i)
 {
     struct made *m = t->all[i];

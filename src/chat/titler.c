@@ -75,6 +75,7 @@ void titler_leave(struct chat *c)
 
 /* --- the request -------------------------------------------------------------------------------------------------- */
 
+/* Requests a title for the conversation, apart from its answers. A refused request is not tried again. */
 static void begin_request(struct chat *c)
 {
     struct arena mem = {0};
@@ -127,6 +128,7 @@ static void record_written(struct chat *c)
     buf_free(&title);
 }
 
+/* Collects the text of the title and stops the request after its first line. */
 static void on_text(struct chat *c, const struct news *it)
 {
     struct buf *b = &c->title.written;

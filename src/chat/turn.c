@@ -87,6 +87,7 @@ static const char *check_form(struct chat *c, enum end end, const char **why)
     return NULL;
 }
 
+/* Ends the turn: completes its figures, takes a message without an answer back, saves, and posts CHAT_DONE. */
 static void end_turn(struct chat *c, enum end end, const char *why)
 {
     struct stats *s = &c->turn.stats;
@@ -275,6 +276,7 @@ void turn_advise(const struct chat *c, struct buf *text)
         buf_addf(text, "; %s", c->responder->more_room);
 }
 
+/* Ends the turn because the responder took no request, with advice if the prompt is too long. */
 static void request_refused(struct chat *c, enum request_result result, const struct err *why)
 {
     struct buf text = {0};
@@ -444,6 +446,7 @@ void turn_show(struct chat *c)
     show_gain(c, false);
 }
 
+/* Adds a piece to the answer and interrupts the responder when the answer is complete by the chat's own rules. */
 static void news_answer(struct chat *c, const struct news *it)
 {
     bool over_before = answer_is_over(&c->turn.answer);
@@ -481,6 +484,7 @@ static void news_done(struct chat *c, const struct news *it)
     finish_answer(c, it->end, it->text.p ? it->text.p : "");
 }
 
+/* Keeps the text so far and ends the conversation with this responder. */
 static void news_fatal(struct chat *c, const struct news *it)
 {
     if (turn_answers(&c->turn)) {       /* the text so far is kept */
@@ -504,6 +508,7 @@ static bool biases_work(struct chat *c, struct err *e)
     return !begins || !c->front.reads_ahead || !ops->check_biases || ops->check_biases(c->responder, items, n, e);
 }
 
+/* Takes the facts about the model, posts CHAT_READY, and sends the request that waited for them. */
 static void news_ready(struct chat *c)
 {
     struct err e = {{0}};
@@ -533,6 +538,7 @@ static void news_models(struct chat *c, const struct news *it)
     outbox_post(&c->out, CHAT_MODELS, NULL, NULL, 0);
 }
 
+/* Notes that the responder is gone; an answer under way waits to be continued by the next one. */
 static void news_gone(struct chat *c, const struct news *it)
 {
     state_note(c, "%s", it->text.p);

@@ -128,6 +128,7 @@ static void read_hash(const char *path, struct fetch_file *f)
     memcpy(f->hash, name, len + 1);
 }
 
+/* Lists the regular files of a folder and of those in it, with the hash that the cache has for each; hidden ones are left out. */
 static void walk(struct walk *w, const char *dir, const char *below, int depth)
 {
     enum { DEEPEST = 16 };

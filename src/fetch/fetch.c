@@ -34,6 +34,7 @@ static void trim(struct buf *b)
     buf_consume(b, lead);
 }
 
+/* Reads the access token from the environment or the file it is kept in; none is fine. False if it is more than one word. */
 static bool read_token(struct fetch *f, struct err *e)
 {
     enum { LONGEST = 4096 };
@@ -192,6 +193,7 @@ static bool try_page(struct fetch *f, struct http *h, const char *url, const cha
     return ok;
 }
 
+/* Requests a page of the hub's API, again after failures that may pass. `what` names the repository in messages. */
 static bool request_page(struct fetch *f, const char *url, const char *what, struct page *p, struct err *e)
 {
     struct http *h = hub_take(f);
@@ -238,6 +240,7 @@ static bool is_safe(const char *path)
     return true;
 }
 
+/* Adds an entry of the hub's list; folders are skipped, an unsafe path or a missing hash is refused. */
 static bool add_file(struct fetch_repo *r, int *cap, json_t *entry, struct err *e)
 {
     const char *type = json_string_value(json_object_get(entry, "type")), *path = json_string_value(json_object_get(entry, "path"));
@@ -267,6 +270,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct fetch_file *)a)->path, ((const struct fetch_file *)b)->path);
 }
 
+/* Finds the commit of the repository's revision. */
 static bool find_commit(struct fetch *f, struct fetch_repo *r, const char *what, struct err *e)
 {
     struct buf url = {0};
@@ -290,6 +294,7 @@ static bool find_commit(struct fetch *f, struct fetch_repo *r, const char *what,
     return ok;
 }
 
+/* Lists all files of the commit, by path, over as many pages as the hub's list has. */
 static bool list_files(struct fetch *f, struct fetch_repo *r, const char *what, struct err *e)
 {
     struct buf url = {0};
@@ -429,6 +434,7 @@ static bool is_same_file(const struct range *g, const char *url, const struct ht
     return true;
 }
 
+/* Checks that the reply has exactly the bytes that were requested. */
 static bool is_range(const struct range *g, const struct http_reply *r, struct err *e)
 {
     const char *said = buf_str(&r->headers[HTTP_RANGE]);
@@ -456,6 +462,7 @@ static bool begin_body(void *arg, const struct http_reply *r, struct err *e)
     return is_same_file(b->g, b->url, r, e) && is_range(b->g, r, e);
 }
 
+/* Passes bytes of the reply on, up to the end of the range. False if the taker refuses them, or more bytes came. */
 static bool take_body(void *arg, const void *bytes, size_t n, struct err *e)
 {
     struct range *g = ((struct body *)arg)->g;

@@ -154,6 +154,7 @@ static void usual_key(struct endpoint *ep)
     buf_adds(&ep->key, own ? own : usual ? usual : "");
 }
 
+/* Reads the endpoint's key from the variable or the file that its section names, else from the usual places. */
 static bool read_key(const struct option_endpoint *s, struct endpoint *ep, struct err *e)
 {
     const char *env = unless_empty(s->key_env), *file = unless_empty(s->key_file);

@@ -86,6 +86,7 @@ static char **section_value(char *section, size_t at)
     return (char **)(void *)(section + at);
 }
 
+/* Frees the sections of all kinds with their values. */
 static void free_sections(struct options *o)
 {
     for (int kind = 0; kind < N_SECTION_KINDS; kind++) {

@@ -65,6 +65,7 @@ static void add_real(struct buf *out, const char *key, float x)
     buf_addf(out, ", \"%s\": %.9g", key, (double)x);
 }
 
+/* Appends the sampling as members of a JSON object. */
 static void add_sampling(struct buf *out, const struct sampling *s)
 {
 #define SAMPLING_NUMBER(name, ...) add_real(out, #name, s->name);
@@ -76,6 +77,7 @@ static void add_sampling(struct buf *out, const struct sampling *s)
     buf_addc(out, '}');
 }
 
+/* Sends a prompt of ids to the other q35chat; returns the serial of its answer. */
 static uint32_t submit(struct source *s, uint64_t conversation, struct spans prompt, int snapshot_pos, const struct sampling *how)
 {
     struct far *f = own(s);
@@ -191,6 +193,7 @@ static void machine(struct source *s, struct machine_figures *m)
 
 /* ---- replies ---- */
 
+/* Appends an event for the next drain(), with the serial of the answer unless the event is about the model. */
 static struct event *add_event(struct far *f, enum event_kind kind)
 {
     f->events.all = memory_grow(f->events.all, f->events.n, &f->events.cap, sizeof *f->events.all);
@@ -209,6 +212,7 @@ static void take_info(struct far *f, const json_t *v)
     add_event(f, EV_READY);
 }
 
+/* Posts a token of the reply as an event, with its alternatives. */
 static void take_token(struct far *f, const json_t *token, const json_t *likely)
 {
     struct event *ev = add_event(f, EV_TOKENS);
@@ -245,6 +249,7 @@ static void stop_endless(struct far *f)
     end_answer(f, END_FAILED, why.msg);
 }
 
+/* Reads a line of the answer's reply: progress of the prompt, a token, figures, the end. A reply that does not end is stopped. */
 static void take_answer(struct far *f, const json_t *v)
 {
     const json_t *reading = json_object_get(v, "reading"), *token = json_object_get(v, "token"), *stats = json_object_get(v, "stats");
@@ -269,6 +274,7 @@ static void take_answer(struct far *f, const json_t *v)
         end_answer(f, end_of_word(done), why ? why : "");
 }
 
+/* Posts that a conversation was saved or restored; v NULL: nothing happened. */
 static void take_file(struct far *f, enum event_kind kind, const json_t *v)
 {
     const char *conversation = json_string_value(json_object_get(v, "conversation"));
@@ -296,6 +302,7 @@ static void take_protocol(struct far *f, int theirs)
                  RELAY_PROTOCOL);
 }
 
+/* Reads a line about the other q35chat itself. The first line has its protocol, without which nothing else is read. */
 static void take_watch(struct far *f, const json_t *v)
 {
     if (!f->watched && !f->left)
@@ -320,6 +327,7 @@ static void take_watch(struct far *f, const json_t *v)
     }
 }
 
+/* Reads a line of a reply by the tag of its request; lines of answers that have ended are ignored. */
 static void take_line(struct far *f, const struct asker_event *ev)
 {
     json_t *v = json_loadb(buf_str(&ev->text), ev->text.len, JSON_ALLOW_NUL, NULL);
@@ -355,6 +363,7 @@ static void take_save_end(struct far *f, const struct asker_event *ev)
     snprintf(told->message, sizeof told->message, "%s", e.msg);
 }
 
+/* Handles the end of a reply. The end of the watch, or of an answer without its last line, means that the other q35chat is gone. */
 static void take_end(struct far *f, const struct asker_event *ev)
 {
     struct err e = {{0}};
@@ -383,6 +392,7 @@ static void take_end(struct far *f, const struct asker_event *ev)
     }
 }
 
+/* Returns the events of all lines that have arrived, valid until the next call. */
 static struct event_list drain(struct source *s)
 {
     struct far *f = own(s);
@@ -424,6 +434,7 @@ static void finish_saves(struct far *f)
     }
 }
 
+/* Waits for saves under way, ends all requests and frees the source. */
 static void close_far(struct source *s)
 {
     struct far *f = own(s);

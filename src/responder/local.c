@@ -73,6 +73,7 @@ static void tell_if_ready(struct local *l)
     tell_text(l, NEWS_READY, "");
 }
 
+/* Takes the tokenizer when its loader has finished, for the guests of this engine, too; without it they cannot answer. */
 static void take_tokenizer(struct local *l)
 {
     struct err e = {0};
@@ -98,6 +99,7 @@ static void take_tokenizer(struct local *l)
     }
 }
 
+/* Turns an event of the engine into news; those of an answer go to local_event(). */
 static void take_event(struct local *l, const struct event *ev)
 {
     switch (ev->kind) {
@@ -134,6 +136,7 @@ static void tell_event(struct local *l, const struct event *ev)
     l->telling = false;
 }
 
+/* Posts news of everything that has happened, to this responder's owner and to those of its guests. */
 static void drain(struct responder *r)
 {
     struct local *l = own(r);
@@ -162,6 +165,7 @@ static void drain(struct responder *r)
         die(l, "the q35chat that had loaded the model has ended");
 }
 
+/* Lists the file descriptors to poll; returns how many. */
 static int fds(const struct responder *r, struct pollfd fds[RESPONDER_MAX_FDS])
 {
     const struct local *l = own_const(r);
@@ -225,6 +229,7 @@ static struct text piece(const struct responder *r, int32_t id)
 
 /* --- open and close ------------------------------------------------------------------------------------------------- */
 
+/* Reads the checkpoint's notice.txt, if it has one. */
 static void read_notice(struct local *l)
 {
     struct buf path = {0}, text = {0};
@@ -261,6 +266,7 @@ static void leave(struct local *l)
     *at = l->next;
 }
 
+/* Frees the responder; a guest leaves its host, a host closes the engine. */
 static void close_local(struct responder *r)
 {
     struct local *l = own(r);
@@ -288,6 +294,7 @@ static const struct responder_ops ops = {
     .close = close_local,
 };
 
+/* Opens the engine with the options of the chat. NULL with the reason. */
 static struct source *load(struct local *l, const struct options *o, struct err *e)
 {
     struct buf machine = {0}, moved = {0};
@@ -347,6 +354,7 @@ static struct local *local_new(void)
     return l;
 }
 
+/* Starts to load the tokenizer. NULL, with the responder closed, if that fails or there is no source of tokens. */
 static struct responder *finish_open(struct local *l, struct err *e)
 {
     l->base.model = l->dir.data;

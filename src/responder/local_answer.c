@@ -594,6 +594,7 @@ static void update_stats(struct local *l, const struct stats *of_engine)
     stats_add(&l->so_far, &s, l->continues);
 }
 
+/* Sends the tokens of a step through the parser, until the answer is complete. */
 static void on_tokens(struct local *l, const struct event *ev)
 {
     update_stats(l, &ev->stats);
@@ -619,6 +620,7 @@ static void report_refill(const struct local *l, const struct refill *r)
     buf_free(&why);
 }
 
+/* Ends the answer, or continues it if only its reasoning was to end. */
 static void on_done(struct local *l, const struct event *ev)
 {
     enum end end = ev->finish;
@@ -677,6 +679,7 @@ static void texts_free(struct texts *t)
     tokens_free(&t->tokens);
 }
 
+/* Adds a piece of news to the texts, with the place of its tokens in them. */
 static void add_to_texts(const struct news *it, void *arg)
 {
     struct texts *t = arg;

@@ -25,6 +25,7 @@ struct loader {
     struct err e;
 };
 
+/* Gives up one reference; the last one frees the loader with what was not taken. */
 static void drop(struct loader *l)
 {
     if (atomic_fetch_sub(&l->owners, 1) > 1)
@@ -37,6 +38,7 @@ static void drop(struct loader *l)
     free(l);
 }
 
+/* The loader's thread: opens the tokenizer, builds the vocabulary of guides if they are wanted, and signals the end. */
 static void *run(void *arg)
 {
     struct loader *l = arg;

@@ -24,6 +24,7 @@ struct view {
 
 /* ---- decoding ---- */
 
+/* Decodes and resizes a picture for the model. False with the reason in to->why. */
 static bool look(struct view *to, const struct image_limits *limits)
 {
     struct image im = {0};
@@ -181,6 +182,7 @@ static int tokens_of(const struct image_limits *limits, const struct media *m)
     return image_target(m->h, m->w, limits, &h, &w, NULL) ? h / IMAGE_FACTOR * (w / IMAGE_FACTOR) : 1;
 }
 
+/* Appends a picture of a message; it is decoded on the worker, and has a count of tokens until then. */
 static void add(struct sights *s, struct views *v, const struct media *m)
 {
     struct view *one = NULL;

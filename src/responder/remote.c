@@ -67,6 +67,7 @@ static struct message *messages_of(const struct request *q, int *n)
     return all;
 }
 
+/* Writes the body of a request for the server's dialect. */
 static bool write_body(const struct remote *r, const struct request *q, struct buf *out, struct err *e)
 {
     const struct remote_model *m = client_model(r->client);
@@ -121,6 +122,7 @@ static bool may_have_form(const struct remote *r, const struct form *f, struct e
     return g != NULL;
 }
 
+/* Sends a request to the server; with a prefix it continues that answer. REQUEST_REFUSED, with the reason, if the dialect cannot. */
 static enum request_result request(struct responder *base, const struct request *q, struct err *e)
 {
     struct remote *r = own(base);
@@ -173,6 +175,7 @@ static void take_chosen(struct remote *r, const char *model)
     r->chosen = false;
 }
 
+/* Takes the list of models, which end with zero bytes, and posts that one of them must be chosen. */
 static void take_offer(struct remote *r, const struct buf *names)
 {
     struct err ask = {{0}};
@@ -187,6 +190,7 @@ static void take_offer(struct remote *r, const struct buf *names)
     tell_text(r, NEWS_MODELS, ask.msg);
 }
 
+/* Fills in the facts about the server's model and posts that it is ready. */
 static void take_ready(struct remote *r)
 {
     const struct remote_model *m = client_model(r->client);
@@ -212,6 +216,7 @@ static void take_ready(struct remote *r)
     tell_text(r, NEWS_READY, "");
 }
 
+/* Posts a part of the answer and counts it in the figures. */
 static void take_delta(struct remote *r, const struct completion_delta *d)
 {
     static const enum news_kind kinds[] = {
@@ -251,6 +256,7 @@ static void take_figures(struct remote *r, const struct stats *given)
     r->used = given->n_prompt >= 0 && given->n_tokens >= 0 ? given->n_prompt + given->n_tokens : -1;
 }
 
+/* Posts the end of the answer; or that the server is gone, if another responder can take its place. */
 static void take_done(struct remote *r, const struct client_event *ev)
 {
     static const enum end ends[] = {
@@ -268,6 +274,7 @@ static void take_done(struct remote *r, const struct client_event *ev)
     responder_tell(&r->base, &(struct news){.kind = NEWS_DONE, .end = ends[ev->how], .text = text_of(why), .stats = &r->stats});
 }
 
+/* Turns an event of the client into news. */
 static void take_event(struct remote *r, const struct client_event *ev)
 {
     switch (ev->kind) {

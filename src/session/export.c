@@ -121,6 +121,7 @@ static void md_entry(struct buf *out, const struct entry *m)
         buf_adds(out, m->mark == ENTRY_PINNED ? "(pinned)\n\n" : "(dropped: later prompts do not hold it)\n\n");
 }
 
+/* Appends the conversation as Markdown. */
 static void md(const struct transcript *t, struct buf *out)
 {
     buf_adds(out, "# ");
@@ -153,6 +154,7 @@ static void txt_call(struct buf *out, const struct call *call, const struct entr
     buf_free(&arguments);
 }
 
+/* Appends the conversation as plain text: what was said, and each call with its result. */
 static void txt(const struct transcript *t, struct buf *out)
 {
     for (int i = 0; i < t->n; i++) {
@@ -188,6 +190,7 @@ static json_t *json_entry(const struct entry *m)
     return r;
 }
 
+/* Appends the conversation as a JSON object: title, system text, messages. */
 static void json(const struct transcript *t, struct buf *out)
 {
     struct buf title = {0}, system = {0};

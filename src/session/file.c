@@ -30,6 +30,7 @@ struct session {
     struct syncer *syncer;              /* NULL: not needed yet */
 };
 
+/* True if a conversation may have this name: 1 to 200 bytes of valid UTF-8 without control characters that do not begin with a dot. */
 static bool is_name(const char *name)
 {
     size_t n = strlen(name);
@@ -368,6 +369,8 @@ static void describe_damage(const struct contents *f, const char *path, struct b
         buf_addf(note, "%sthe last line of %s was cut off and is dropped", f->n_damaged ? "; " : "", path);
 }
 
+/* Reads a conversation's file into `t`; damaged lines are skipped and described in `note`. False if the file cannot be read or is no conversation.
+ * */
 static bool read_all(struct contents *f, const char *path, struct transcript *t, struct buf *note, struct err *e)
 {
     struct unfinished u = {0};

@@ -34,6 +34,7 @@ static bool is_name(struct text name)
     return n == 32 && name.n == n + 4 && (!strcmp(name.p + n, endings[0]) || !strcmp(name.p + n, endings[1]));
 }
 
+/* Writes a picture into the folder of kept pictures, unless it is there already. */
 static bool write_one(const struct buf *folder, const struct entry_picture *f, struct err *e)
 {
     struct buf path = {0};

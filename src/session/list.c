@@ -361,6 +361,7 @@ static void distinguish(struct sessions *s)
     free(all);
 }
 
+/* Lists the conversations of a folder that contain all words of `find`; NULL: all of them. */
 static bool list_folder(struct sessions *s, const char *folder, const char *find, struct err *e)
 {
     struct list l = {0};

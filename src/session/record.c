@@ -331,6 +331,7 @@ static bool make_place(const json_t *r, enum role role, struct transcript *t)
     return true;
 }
 
+/* Reads the record of a message and appends its entry. False if the record is damaged. */
 static bool read_message(const json_t *r, enum role role, struct transcript *t)
 {
     struct text content = field(r, "content"), reasoning = field(r, "reasoning");
@@ -364,6 +365,7 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
     return true;
 }
 
+/* Cuts the transcript to the number of entries that the record has, or forgets the last entry. False if the record is damaged. */
 static bool read_keep(const json_t *r, struct transcript *t)
 {
     int n;
@@ -388,6 +390,7 @@ static bool read_go(const json_t *r, struct transcript *t)
     return true;
 }
 
+/* Reads the mark of an entry or of one of its files. False if the record is damaged. */
 static bool read_mark(const json_t *r, struct transcript *t)
 {
     const json_t *file = json_object_get(r, "file");
@@ -437,6 +440,7 @@ static bool add_at(struct buf *b, const json_t *at, struct text more)
     return true;
 }
 
+/* Takes the next part of an answer that was saved while it was written. False if the record is damaged. */
 static bool read_part(const json_t *r, const struct transcript *t, struct unfinished *u)
 {
     const json_t *at = json_object_get(r, "answering");
@@ -484,6 +488,7 @@ static const struct { const char *name; enum role role; } roles[] = {
 };
 enum { N_ROLES = sizeof roles / sizeof *roles };
 
+/* Applies a record to the transcript; returns its kind. */
 static enum record_kind read_object(const json_t *r, struct transcript *t, struct unfinished *u)
 {
     const char *role = field(r, "role").p;
