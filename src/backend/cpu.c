@@ -59,6 +59,7 @@ static void take_units(struct cpu *c)
     }
 }
 
+/* A worker thread: spins briefly, then sleeps, until there is a job, and takes units of it. */
 static void *worker(void *arg)
 {
     struct cpu *c = arg;
@@ -81,6 +82,7 @@ static void *worker(void *arg)
     }
 }
 
+/* Runs n_units units of an operation, on all threads if it moves at least SMALL bytes, and returns when they are done. */
 static void run(struct cpu *c, cpu_units *fn, const void *args, int n_units, size_t bytes)
 {
     if (c->n_threads == 1 || n_units < 2 || bytes < SMALL) {
@@ -306,6 +308,7 @@ static double cpu_read_gb_s(struct dev *d, size_t asked, struct err *e)
     return best;
 }
 
+/* Ends the worker threads and frees the device. */
 static void cpu_close(struct dev *d)
 {
     struct cpu *c = (struct cpu *)d;

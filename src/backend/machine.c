@@ -82,6 +82,7 @@ static double meminfo(const struct machine *m, const char *name)
     return kib * 1024;
 }
 
+/* Returns the bytes of this process that are in memory; 0 if the system does not say. */
 static double resident(const struct machine *m)
 {
     char path[192];
@@ -102,6 +103,7 @@ static void host_memory(const struct machine *m, struct machine_figures *r)
     r->memory_used = m->on_gpu ? r->memory_total - meminfo(m, "MemAvailable") : resident(m);
 }
 
+/* Adds up the energy counters of the processor packages and takes the power from their growth; the counters wrap around. */
 static void packages(struct machine *m, struct machine_figures *r)
 {
     for (int i = 0; i < m->n_packages; i++) {

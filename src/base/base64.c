@@ -16,6 +16,7 @@ void base64_add(struct buf *out, struct text bytes)
     }
 }
 
+/* Returns the value of a base64 character, 0 to 63, or -1. */
 static int digit_of(char c)
 {
     if (c >= 'A' && c <= 'Z')

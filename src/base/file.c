@@ -36,6 +36,7 @@ bool file_read_fd(struct buf *b, int fd, const char *path, size_t max, struct er
     return !more || err_set(e, "cannot read %s: %s", path, strerror(errno));
 }
 
+/* Opens a file to read without waiting for a FIFO's writer, and fills in its status. -1 with the reason. */
 static int open_at_once(const char *path, struct stat *st, struct err *e)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
@@ -179,6 +180,7 @@ bool file_append(const char *path, const void *bytes, size_t n)
     return ok;
 }
 
+/* Writes a new file beside `path` and renames it to `path`, so that readers see the old or the new bytes. False with errno set. */
 static bool replace(const char *path, const void *bytes, size_t n, bool synced)
 {
     struct buf fresh = {0};

@@ -63,6 +63,7 @@ static void write_text(const char *text)
     if (write(2, text, strlen(text)) < 0) {}
 }
 
+/* Handles SIGBUS: a mapped file that has become shorter ends the program with its name. */
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
     (void)context;

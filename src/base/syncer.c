@@ -35,6 +35,7 @@ static int sync_all(struct syncer *s)
     return 0;
 }
 
+/* One step of the worker, called with the lock: syncs the file when that is due, without the lock, and signals the end. */
 static int64_t sync_step(void *arg)
 {
     struct syncer *s = arg;

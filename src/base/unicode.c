@@ -122,6 +122,7 @@ static void sort_marks(int32_t *cp, size_t n, int32_t *tmp)
     memcpy(cp, tmp, n * sizeof *cp);
 }
 
+/* Puts combining marks that follow each other into canonical order; `tmp` has room for n code points. */
 static void order_marks(int32_t *cp, size_t n, int32_t *tmp)
 {
     for (size_t i = 0; i < n;) {

@@ -33,6 +33,7 @@ static bool sleep_until(struct worker *w, pthread_cond_t *cond, int64_t until_ns
     return (until_ns == WORKER_IDLE ? pthread_cond_wait(cond, &w->lock) : pthread_cond_timedwait(cond, &w->lock, &at)) != ETIMEDOUT;
 }
 
+/* The worker's thread: calls step() with the lock held and sleeps as long as its result says. */
 static void *worker_main(void *arg)
 {
     struct worker *w = arg;
@@ -112,6 +113,7 @@ struct running {
     struct err     *e;
 };
 
+/* A thread of worker_jobs: runs jobs until none is left or one has failed; the first error is kept. */
 static void *jobs_main(void *arg)
 {
     struct running *r = arg;

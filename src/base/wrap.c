@@ -6,6 +6,7 @@
 
 enum { TAB = 8 };
 
+/* Returns the columns that a text takes when it begins in this column, tabs included. */
 static int columns_of(const struct buf *b, int column)
 {
     int start = column, width;
@@ -40,6 +41,7 @@ static void begin_line(struct wrap *w)
         w->fenced = !w->fenced;
 }
 
+/* Writes the pending blanks and word, after a newline if the word does not fit in the line. */
 static void give_word(struct wrap *w, int columns, struct buf *out)
 {
     if (!w->word.len)
@@ -86,6 +88,7 @@ static bool breaks_before(const struct wrap *w, size_t at)
     return here == 2 || last == 2;
 }
 
+/* Adds a character to the pending word, which is written first if a line may break before the character. */
 static void add_character(struct wrap *w, const char *s, size_t n, int columns, struct buf *out)
 {
     size_t at = w->word.len;

@@ -78,6 +78,7 @@ static bool begin(struct jpeg_job *j)
     return decode_room(j->d->im, c->image_width, c->image_height, 3, j->e);
 }
 
+/* Decodes all rows to the picture. */
 static void read_rows(struct jpeg_job *j)
 {
     struct jpeg_decompress_struct *c = &j->c;

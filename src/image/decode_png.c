@@ -90,8 +90,8 @@ static void read_exif(struct png_job *j)
         j->d->orientation = decode_orientation(exif, n);
 }
 
-/* Makes the place of what stands in the header. */
-static void make_info(struct png_job *j)
+/* Allocates libpng's info struct, which holds the fields of the header.  Jumps to j->out if there is too little memory. */
+static void alloc_info(struct png_job *j)
 {
     j->info = j->png ? png_create_info_struct(j->png) : NULL;
     if (j->info)
@@ -103,7 +103,7 @@ static void make_info(struct png_job *j)
 static void read_file(struct png_job *j)
 {
     j->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, j, on_error, on_warning);
-    make_info(j);
+    alloc_info(j);
     set_limits(j);
     png_set_read_fn(j->png, j, on_read);
     read_pixels(j);
@@ -140,11 +140,12 @@ static void on_flush(png_structp png)
     (void)png;
 }
 
+/* Writes the picture as a PNG file of 8 bits and three colours. */
 static void write_file(struct png_job *j)
 {
     const struct image *im = j->d->im;
     j->png = png_create_write_struct(PNG_LIBPNG_VER_STRING, j, on_error, on_warning);
-    make_info(j);
+    alloc_info(j);
     png_set_write_fn(j->png, j, on_write, on_flush);
     png_set_IHDR(j->png, j->info, (png_uint_32)im->w, (png_uint_32)im->h, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);

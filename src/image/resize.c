@@ -116,6 +116,7 @@ static void set_weights(struct filter *f, int out, int n_in, double scale, doubl
     }
 }
 
+/* Returns the weights of a resampling from n_in to n_out pixels; they are the arena's. */
 static struct filter filter_make(int n_in, int n_out, struct arena *a)
 {
     const double scale = (double)n_in / n_out, widened = scale > 1 ? scale : 1;
@@ -135,6 +136,7 @@ static uint8_t rounded(int32_t sum)
     return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x);
 }
 
+/* Resamples a row of three colours to n_out pixels. */
 static void filter_row(const struct filter *f, const uint8_t *in, uint8_t *out)
 {
     for (int x = 0; x < f->n_out; x++) {
@@ -183,6 +185,7 @@ static bool widen(struct image *im, int w, struct arena *a)
     return true;
 }
 
+/* Resamples a picture to the height h. False if there is too little memory. */
 static bool heighten(struct image *im, int h, struct arena *a)
 {
     if (h == im->h)

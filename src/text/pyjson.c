@@ -20,6 +20,7 @@ struct parser {
 
 /* ---- lists and dicts ---- */
 
+/* Makes room for one more item in a list or dictionary. */
 static void grow_container(struct pyjson *v, struct arena *a)
 {
     if (v->n < v->cap)
@@ -38,6 +39,7 @@ static void grow_container(struct pyjson *v, struct arena *a)
     v->cap = cap;
 }
 
+/* Returns the slot of a key in the dictionary's index; 0 in it: the key is not there. */
 static uint32_t *slot(const struct pyjson *v, struct text key)
 {
     uint64_t h = 14695981039346656037u;         /* FNV-1a */
@@ -57,6 +59,7 @@ static void reindex(struct pyjson *v, struct arena *a)
         *slot(v, v->keys[i]) = (uint32_t)i + 1;
 }
 
+/* Returns the value of a key, or NULL. */
 static struct pyjson *find_item(const struct pyjson *v, struct text key)
 {
     if (v->index) {
@@ -231,6 +234,7 @@ static bool fail(struct parser *ps, const char *what)
     return err_set(ps->e, "not valid JSON at byte %td: %s", ps->p - ps->begin, what);
 }
 
+/* Reads a number as json.loads does; it is kept as text, a float in Python's form. */
 static bool parse_number(struct parser *ps, struct pyjson *v)
 {
     const char *p = ps->p, *digits = p + (*p == '-');
@@ -277,6 +281,7 @@ static void add_utf8(struct buf *b, uint32_t cp)
     buf_add(b, utf8, unicode_encode(cp, utf8));
 }
 
+/* Reads n hexadecimal digits. */
 static bool parse_hex(struct parser *ps, int n, uint32_t *c)
 {
     *c = 0;
@@ -310,6 +315,7 @@ static bool parse_unicode(struct parser *ps, int n_digits, struct buf *out)
     return true;
 }
 
+/* Reads an escape after its backslash, by the rules of JSON or of a Python literal. */
 static bool parse_escape(struct parser *ps, struct buf *out)
 {
     static const char json[] = "\"\"\\\\//b\bf\fn\nr\rt\t", python[] = "\"\"''\\\\b\bf\fn\nr\rt\ta\av\v";
@@ -346,6 +352,7 @@ static bool parse_escape(struct parser *ps, struct buf *out)
     return true;
 }
 
+/* Reads a string from its opening quote; the text is copied to the arena. */
 static bool parse_string(struct parser *ps, struct text *t)
 {
     struct buf out = {0};
@@ -402,6 +409,7 @@ static bool take_char(struct parser *ps, char c)
 
 static bool parse_value(struct parser *ps, struct pyjson *v);
 
+/* Reads an item of a list, or key and value of a dictionary, and adds it. */
 static bool parse_item(struct parser *ps, struct pyjson *v)
 {
     struct text key = {0};
@@ -458,6 +466,7 @@ static const struct name {
     {"None", PY_NONE, true},  {"True", PY_TRUE, true},  {"False", PY_FALSE, true},
 };
 
+/* Reads a value of any type. */
 static bool parse_value(struct parser *ps, struct pyjson *v)
 {
     *v = (struct pyjson){0};

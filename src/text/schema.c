@@ -64,6 +64,7 @@ static unsigned types_of_list(struct reader *r, const struct pyjson *list)
     return types;
 }
 
+/* Returns the set of types that a schema allows: by type, unions, $ref, const, enum, nullable; 0: it does not say. */
 static unsigned types_of(struct reader *r, const struct pyjson *schema)
 {
     static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
@@ -176,6 +177,7 @@ static bool fits_json(struct text t, unsigned kinds, struct pyjson *v, struct ar
            (kinds & 1u << v->kind);
 }
 
+/* Reads a text as a value of the type. False if it is not one. */
 static bool fits(enum type type, struct text t, struct pyjson *v, struct arena *a)
 {
     switch (type) {

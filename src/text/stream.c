@@ -157,6 +157,7 @@ static void take_text(struct stream *s, size_t n)
     s->at += n;
 }
 
+/* Delivers the rest of the reasoning and begins the content. */
 static void start_content(struct stream *s)
 {
     deliver(s, true);
@@ -368,6 +369,7 @@ static void begin_call(struct stream *s, size_t pos, bool in_tag)
     begin_function(s, pos);
 }
 
+/* Announces a call; its schema is that of the tool with this name, if there is one. */
 static void name_call(struct stream *s, struct text name)
 {
     s->schema = NULL;
@@ -379,6 +381,7 @@ static void name_call(struct stream *s, struct text name)
     s->fn(&(struct delta){.kind = DELTA_CALL_BEGIN, .text = name, .call = s->n_calls}, s->arg);
 }
 
+/* Delivers the arguments of the call as JSON and ends it. */
 static void end_call(struct stream *s)
 {
     struct buf json = {0};
@@ -402,6 +405,7 @@ static struct pyjson read_value(struct stream *s, size_t end)
     return schema_value(schema_param(s->schema, s->key), v, &s->call);
 }
 
+/* Sets the argument s->key, whose value ends at `end`. A name that comes twice ends the pieces delivered so far. */
 static void set_argument(struct stream *s, size_t end)
 {
     if (s->key.n && pyjson_item(&s->args, s->key)) {
@@ -511,6 +515,7 @@ static bool take_object(struct stream *s)
 
 /* ---- one step of the parser; false if it needs more input ---- */
 
+/* Skips a <think> at the beginning of the answer. False: needs more input. */
 static bool step_start(struct stream *s)
 {
     static const char *const tags[] = {"<think>", NULL};
@@ -523,6 +528,7 @@ static bool step_start(struct stream *s)
     return true;
 }
 
+/* Takes text up to the next tag, and the tag if it ends the reasoning or begins a call. False: needs more input. */
 static bool step_text(struct stream *s)
 {
     take_text(s, next_tag(s, s->at) - s->at);
@@ -613,6 +619,7 @@ static bool step_name(struct stream *s)
     return true;
 }
 
+/* Takes the next tag within a call: a parameter, or the end of the call. False: needs more input. */
 static bool step_body(struct stream *s)
 {
     s->at = next_tag(s, s->at);         /* text between parameters is ignored */
@@ -646,6 +653,7 @@ static bool step_body(struct stream *s)
     return true;
 }
 
+/* Takes the name of a parameter. False: needs more input. */
 static bool step_key(struct stream *s)
 {
     size_t end = name_end(s);
@@ -705,6 +713,7 @@ static enum match value_ends(struct stream *s, size_t p)
     return best;
 }
 
+/* Takes the value of a parameter and its closing tag. False: needs more input. */
 static bool step_value(struct stream *s)
 {
     for (s->scan = next_tag(s, s->scan); s->scan < s->in.len; s->scan = next_tag(s, s->scan + 1)) {

@@ -86,6 +86,7 @@ static void content(struct out *o, const struct message *m, struct text part)
     plain(o, (struct text){part.p, (size_t)(end - part.p)});
 }
 
+/* Renders the first message: tools, then the system text. Without both it is left out. */
 static bool render_system(struct out *o, const struct conversation *c, struct err *e)
 {
     const struct message *m = c->messages[0].role == ROLE_SYSTEM ? &c->messages[0] : NULL;
@@ -148,6 +149,7 @@ static void split_reasoning(struct text *reasoning, struct text *t)
     *t = text_ltrim_char(*t, '\n');
 }
 
+/* Renders a tool call with its arguments as parameters. False if they are not an object. */
 static bool render_call(struct out *o, const struct call *call, struct err *e)
 {
     struct pyjson args;
@@ -187,6 +189,7 @@ static void render_said(struct out *o, const struct said *said)
     fixed(o, "<|im_end|>\n");
 }
 
+/* Renders an answer with its calls, and with its reasoning if that stays in the prompt. */
 static bool render_assistant(struct out *o, const struct message *m, bool with_reasoning, struct err *e)
 {
     struct text text = text_trim(m->content), reasoning = {0};
@@ -219,6 +222,7 @@ static bool render_assistant(struct out *o, const struct message *m, bool with_r
     return true;
 }
 
+/* Renders a tool's result; results that follow each other share one message of the user. */
 static void render_tool(struct out *o, const struct conversation *c, int i)
 {
     const struct message *m = &c->messages[i];
@@ -231,6 +235,7 @@ static void render_tool(struct out *o, const struct conversation *c, int i)
         fixed(o, "<|im_end|>\n");
 }
 
+/* Renders message i; answers after the last question keep their reasoning. */
 static bool render_message(struct out *o, const struct conversation *c, int i, int last_query, struct err *e)
 {
     const struct message *m = &c->messages[i];
@@ -288,6 +293,7 @@ void segments_text(const struct segments *s, struct buf *out)
         buf_add(out, s->items[i].text.p, s->items[i].text.n);
 }
 
+/* Appends the id of a control token. False if the tokenizer does not have it. */
 static bool add_control(const struct tokenizer *t, struct text tag, struct ids *out, struct err *e)
 {
     char name[32] = {0};

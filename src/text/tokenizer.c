@@ -64,6 +64,7 @@ static void heap_push(struct encoder *x, uint64_t key)
     x->heap[i] = key;
 }
 
+/* Removes the smallest key from the heap and returns it. */
 static uint64_t heap_pop(struct encoder *x)
 {
     uint64_t top = x->heap[0], key = x->heap[--x->n_heap];
@@ -119,6 +120,7 @@ static void merge_word(struct encoder *x, const char *s, uint32_t n)
         ids_add(x->out, y[i].id);
 }
 
+/* Appends the ids of a word, from the cache of short words if it has them. */
 static void encode_word(struct encoder *x, const char *s, size_t n)
 {
     if (n > CELL_BYTES) {

@@ -68,6 +68,7 @@ static bool to_bytes(const struct load *l, const char *s, size_t n, struct buf *
     return true;
 }
 
+/* Returns the entry of an id; the table grows up to it. */
 static struct token *token_at(struct vocab *v, int64_t id)
 {
     if (id >= v->cap_ids) {
@@ -88,6 +89,7 @@ static const char *bytes_of(const struct vocab *v, const struct token *t)
     return v->bytes.data + t->at;
 }
 
+/* Returns a hash of n bytes, taken in steps of eight. */
 static uint32_t hash_bytes(const char *s, size_t n)
 {
     uint64_t h = n;
@@ -150,6 +152,7 @@ static bool read_vocab_entry(struct load *l, struct jscan *j)
     return true;
 }
 
+/* Reads model.vocab: tokens and their ids. */
 static bool read_vocab(struct load *l, struct jscan *j)
 {
     if (!jscan_char(j, '{'))
@@ -163,6 +166,7 @@ static bool read_vocab(struct load *l, struct jscan *j)
     return jscan_char(j, '}') || bad(l, "model.vocab is cut short or damaged");
 }
 
+/* Builds the index of tokens by their bytes. False if a token is there twice, or a byte has no token. */
 static bool index_vocab(struct load *l)
 {
     struct vocab *v = l->v;
@@ -205,6 +209,7 @@ static bool read_merge(struct load *l, struct jscan *j, struct buf *both, size_t
     return to_bytes(l, space + 1, (size_t)(s + n - space - 1), both);
 }
 
+/* Adds a merge of two tokens, whose texts are in `both`, the left one n_left bytes long. */
 static bool add_merge(struct load *l, uint32_t *cap, const struct buf *both, size_t n_left)
 {
     struct vocab *v = l->v;
@@ -223,6 +228,7 @@ static bool add_merge(struct load *l, uint32_t *cap, const struct buf *both, siz
     return true;
 }
 
+/* Reads model.merges, in order of rank. */
 static bool read_merges(struct load *l, struct jscan *j)
 {
     struct vocab *v = l->v;
@@ -246,6 +252,7 @@ static bool read_merges(struct load *l, struct jscan *j)
     return ok;
 }
 
+/* Builds the index of merges by their pair of ids. False if a pair is there twice. */
 static bool index_merges(struct load *l)
 {
     struct vocab *v = l->v;
@@ -299,6 +306,7 @@ static bool check_model(struct load *l, const json_t *model)
     return true;
 }
 
+/* Checks that pre_tokenizer splits text as Qwen3.5's does; Qwen2's pattern is replaced, with a notice. */
 static bool check_split(struct load *l, const json_t *pre)
 {
     const json_t *steps = json_object_get(pre, "pretokenizers");
@@ -320,6 +328,7 @@ static bool check_split(struct load *l, const json_t *pre)
     }
 }
 
+/* Adds a token of added_tokens. False if its id or text belongs to another token. */
 static bool add_token(struct load *l, int64_t id, const json_t *o)
 {
     struct vocab *v = l->v;
@@ -354,6 +363,7 @@ static bool add_token(struct load *l, int64_t id, const json_t *o)
     return true;
 }
 
+/* Reads added_tokens; NULL: there are none. */
 static bool add_tokens(struct load *l, const json_t *list)
 {
     size_t i;
@@ -418,6 +428,7 @@ static bool cut_tables(struct load *l, const struct buf *text, struct buf *rest)
     return true;
 }
 
+/* Reads one of the large tables, which must fill the whole span. */
 static bool read_table(struct load *l, struct span s, bool (*read)(struct load *, struct jscan *))
 {
     struct jscan j = { s.p, s.p + s.n };
@@ -431,6 +442,7 @@ static bool read_table(struct load *l, struct span s, bool (*read)(struct load *
     return ok;
 }
 
+/* Parses the tokenizer's file without its large tables. NULL with the reason; the caller releases it. */
 static json_t *parse(struct load *l, const struct buf *text)
 {
     json_error_t je;
@@ -445,6 +457,7 @@ static json_t *parse(struct load *l, const struct buf *text)
     return root;
 }
 
+/* Reads tokenizer.json and checks that normalizer, decoder and splitting are those that this program has. */
 static bool read_tokenizer(struct load *l)
 {
     struct buf text = {0}, rest = {0};

@@ -21,6 +21,7 @@ static char *argument(const char *arguments, size_t n, const char *name)
     return copy;
 }
 
+/* Answers with date and time in a zone, or in local time. */
 static void clock_tool(const char *arguments, size_t n, struct buf *out)
 {
     static const char *const days[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
@@ -43,6 +44,7 @@ static void clock_tool(const char *arguments, size_t n, struct buf *out)
     free(zone);
 }
 
+/* Answers with the value of an arithmetic expression. */
 static void calculator_tool(const char *arguments, size_t n, struct buf *out)
 {
     char *expression = argument(arguments, n, "expression"), result[64];

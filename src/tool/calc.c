@@ -83,6 +83,7 @@ static bool take(struct parser *s, char c)
     return true;
 }
 
+/* Returns a op b: exact while both are whole numbers and the result fits, else a double. */
 static struct number apply(struct parser *s, char op, struct number a, struct number b)
 {
     __int128 r = 0;
@@ -109,6 +110,7 @@ static struct number apply(struct parser *s, char op, struct number a, struct nu
     }
 }
 
+/* Returns a to the power of b: exact while both are whole numbers and the result fits, else a double. */
 static struct number power(struct parser *s, struct number a, struct number b)
 {
     if (a.exact && b.exact && b.i >= 0 && b.i < 4096) {
@@ -124,6 +126,7 @@ static struct number power(struct parser *s, struct number a, struct number b)
     return inexact(pow(real(a), real(b)));
 }
 
+/* Reads a number: exact if it is whole and fits, else a double. */
 static struct number digits(struct parser *s)
 {
     const char *p = s->p;
@@ -160,6 +163,7 @@ static struct number settle(double d)
     return d == floor(d) && fabs(d) < 9007199254740992.0 ? exact((__int128)d) : inexact(d);
 }
 
+/* Returns the largest or the smallest of n numbers. */
 static struct number extreme(const struct number *a, int n, bool largest)
 {
     struct number best = a[0];
@@ -173,6 +177,7 @@ static struct number extreme(const struct number *a, int n, bool largest)
     return best;
 }
 
+/* Returns the value of a function by its name. */
 static struct number call(struct parser *s, const char *name, const struct number *a, int n)
 {
     if (!strcmp(name, "min") || !strcmp(name, "max"))
@@ -191,6 +196,7 @@ static struct number call(struct parser *s, const char *name, const struct numbe
     return fail(s, "unknown function; there are sqrt abs round floor ceil min max sin cos tan exp ln log");
 }
 
+/* Reads pi, e, or a function with its arguments. */
 static struct number name(struct parser *s)
 {
     char word[16];
@@ -217,6 +223,7 @@ static struct number name(struct parser *s)
     return s->failed ? (struct number){0} : call(s, word, args, n_args);
 }
 
+/* Reads a number, a name or an expression in parentheses. */
 static struct number atom(struct parser *s)
 {
     size_t n;
@@ -231,6 +238,7 @@ static struct number atom(struct parser *s)
     return take(s, ')') ? v : fail(s, "a closing parenthesis is missing");
 }
 
+/* Reads signs, an atom and its power. A sign binds less than ^, so that -2^2 is -4. */
 static struct number sign(struct parser *s)
 {
     bool minus = false;
@@ -250,6 +258,7 @@ static struct number sign(struct parser *s)
     return minus ? apply(s, '-', exact(0), v) : v;
 }
 
+/* Reads factors joined by *, / and %. */
 static struct number product(struct parser *s)
 {
     struct number v = sign(s);
@@ -262,6 +271,7 @@ static struct number product(struct parser *s)
     return v;
 }
 
+/* Reads products joined by + and -; refuses an expression that is nested too deeply. */
 static struct number sum(struct parser *s)
 {
     struct number v = {0};
@@ -278,6 +288,7 @@ static struct number sum(struct parser *s)
     return v;
 }
 
+/* Prints a number of 128 bits in decimal. */
 static void print_exact(__int128 v, char *out, size_t size)
 {
     char text[48];

@@ -157,6 +157,7 @@ static bool read_command(const struct option_tool *c, struct program *p, struct 
     return true;
 }
 
+/* Adds a tool of the config file, with its limits. False with the setting that is wrong. */
 static bool add_program(struct tools *l, const struct option_tool *c, struct err *e)
 {
     long timeout, output;
@@ -348,6 +349,7 @@ static rlim_t n_tasks(void)
     return slash ? strtoul(slash + 1, NULL, 10) : 4096;
 }
 
+/* Fills in the limits of a child's resources, none above those of this process; `mark` is a lock limit by which its processes are found. */
 static void set_limits(struct plan *p, const struct child_limits *l, rlim_t mark)
 {
     const rlim_t most[] = {mark, 0, (rlim_t)l->files, (rlim_t)l->file_mb << 20, (rlim_t)l->memory_mb << 20, n_tasks() + (rlim_t)l->processes};
@@ -573,6 +575,7 @@ static int arguments_fd(const char *arguments, size_t n)
     return fd;
 }
 
+/* Kills a call that still runs, with the processes that it started, and frees it. */
 static void close_call(struct tool_run *run)
 {
     struct child_run *r = (struct child_run *)run;
@@ -586,6 +589,7 @@ static void close_call(struct tool_run *run)
         close(r->fd);
 }
 
+/* Starts the program of a tool with the arguments as its input. NULL with the reason. */
 static struct tool_run *start_call(const struct tool *t, const char *arguments, size_t n, struct err *e)
 {
     struct child_run *r = memory_zeroed(1, sizeof *r);
@@ -668,6 +672,7 @@ static void report(const struct child_run *r, struct buf *result)
     buf_free(&text);
 }
 
+/* Reads the output so far and ends the call when the program has ended or run too long. True: the result is complete. */
 static bool step_call(struct tool_run *run, struct buf *result)
 {
     struct child_run *r = (struct child_run *)run;
