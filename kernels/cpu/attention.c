@@ -42,6 +42,7 @@ static uint8_t *block_codes(const struct kv_rows *kv, enum kv_role role, int kv_
 
 static enum kv_format format(const struct kv_rows *kv, enum kv_role role) { return role == KV_KEY ? kv->k_format : kv->v_format; }
 
+/* Encodes KV_BLOCK exact rows of one head, from position `first` on, into a block of codes and scales. */
 static void seal_block(const struct kv_rows *kv, enum kv_role role, int kv_head, int first)
 {
     uint16_t *scales;
@@ -106,6 +107,7 @@ static size_t exact_at(const struct head *h, int pos)
     return ((size_t)kv_exact_row(h->kv, pos) * (size_t)h->kv->n_kv_heads + (size_t)h->kv_head) * (size_t)h->kv->head_dim;
 }
 
+/* Returns q · k of a position, which is stored as codes or exactly; codes are compared with the rotated query. */
 static float dot_key(const struct head *h, const struct decoded *d, int pos)
 {
     f32x8 dot = {0};
@@ -121,6 +123,7 @@ static float dot_key(const struct head *h, const struct decoded *d, int pos)
     return sum8(dot);
 }
 
+/* Adds weight · v of a position to the sum of codes, which is rotated, or to that of exact rows. */
 static void add_value(struct head *h, const struct decoded *d, int pos, float weight)
 {
     if (is_code(h, pos)) {
@@ -142,6 +145,7 @@ static void multiply(struct head *h, float by)
         h->acc_codes[i] *= splat(by);
 }
 
+/* Sets up one head of one token: its query, its place in the result, the KV head that it shares. */
 static void begin_head(struct head *h, const struct attention_args *a, int unit)
 {
     const int t = unit / a->n_q_heads, head = unit % a->n_q_heads;

@@ -52,6 +52,7 @@ struct chunk {
     int          C, dk, dv;
 };
 
+/* Returns x · y of n numbers. */
 static float dot(const float *x, const float *y, int n)
 {
     f32x8 acc = {0};
@@ -70,6 +71,7 @@ static void axpy(float *y, float a, const float *x, int n)
         y[i] += a * x[i];
 }
 
+/* Computes one chunk of one head: its outputs, and the state S after it. */
 static void chunk_block(const struct chunk *c)
 {
     enum { C = DELTANET_CHUNK, D = DELTANET_MAX_DIM };

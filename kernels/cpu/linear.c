@@ -4,6 +4,7 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/ops.h"
 
+/* Computes rows of y = x · Wᵀ, with bias or added to y if the arguments say so; a unit is LINEAR_ROWS rows. */
 static void linear(const struct linear_args *a, int begin, int end)
 {
     for (int u = begin; u < end; u++) {

@@ -85,6 +85,7 @@ static void pack_fragment(const struct source *s, enum weight_format f, uint8_t 
         }
 }
 
+/* Writes the scales in the order in which the GPU's kernels read them; rows beyond the matrix have 0. */
 static void pack_scales(const struct source *s, enum weight_format f, void *dst, int tiles, int groups)
 {
     for (int tile = 0; tile < tiles; tile++)
@@ -104,6 +105,7 @@ static void pack_scales(const struct source *s, enum weight_format f, void *dst,
             }
 }
 
+/* Packs one matrix, or gate and up as one. False if INT4 weights have zero points other than 8. */
 static bool pack(const struct source *s, int rows, void *dst)
 {
     const struct weight *w = s->w[0];

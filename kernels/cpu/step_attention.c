@@ -1,5 +1,6 @@
 #include "kernels/cpu/pool.h"
 
+/* Runs attention for the rows of one slot, as the operations of a prompt do. */
 static void attention_of_slot(struct cpu_pool *p, const struct step_attention_args *a)
 {
     const int n = step_rows(NULL, a->n_valid, a->n_rows), heads = a->n_q_heads, kv_heads = a->kv.n_kv_heads, dim = a->kv.head_dim, pos = *a->pos;

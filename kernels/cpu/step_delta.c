@@ -16,6 +16,7 @@ struct rows {
     float *ga, *gb, *beta, *g;          /* [n, n_v_heads] */
 };
 
+/* Divides the scratch memory among the work buffers of r->n rows. */
 static void cut(struct rows *r, struct cpu_pool *p)
 {
     const size_t n = (size_t)r->n, before = (size_t)r->a->taps - 1, heads = (size_t)r->a->n_v_heads;
@@ -113,6 +114,7 @@ static void recurrence(const void *args, int begin, int end)
     }
 }
 
+/* Runs one DeltaNet layer for the rows of a slot, from the ring's rows that the state does not have yet. */
 static void delta_of_slot(struct cpu_pool *p, const struct step_delta_args *a)
 {
     struct rows r = {.a = a, .n_apply = a->live->n_apply, .n = a->live->n_apply + a->n_rows,

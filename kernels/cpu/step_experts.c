@@ -10,6 +10,7 @@ struct work {
     int32_t *experts, *start, *slots;
 };
 
+/* Divides the scratch memory among the work buffers of n rows. */
 static struct work cut(struct cpu_pool *p, const struct step_experts_args *a, size_t n)
 {
     const size_t E = (size_t)a->choice.n_experts, k = (size_t)a->choice.top_k, H = (size_t)a->hidden, slots = n * (k + 1);
@@ -65,6 +66,7 @@ static void share_choices(struct work *w, const struct step_choice *c, int n)
         }
 }
 
+/* Lists the experts that the rows chose, with the weight of each row. */
 static void tell_route(struct step_route *r, const struct work *w, const struct step_choice *c, const int *row, int n)
 {
     r->n = 0;
@@ -80,6 +82,7 @@ static void tell_route(struct step_route *r, const struct work *w, const struct 
     }
 }
 
+/* Adds the weighted outputs of a row's experts, and that of the shared one, to its stream. */
 static void add_row(int64_t *stream, const struct work *w, const struct step_experts_args *a, int t)
 {
     const int k = a->choice.top_k;

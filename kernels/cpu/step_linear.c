@@ -6,6 +6,7 @@
 #include "kernels/cpu/step_logits.h"
 #include "kernels/cpu/vec.h"
 
+/* Computes y = x · Wᵀ for n rows, with the operation of the weight's format. */
 static void step_product(struct cpu_pool *p, float *y, const float *x, const struct weight *w, int n)
 {
     const struct linear_args a = {.y = y, .x = x, .w = *w, .n_tokens = n};

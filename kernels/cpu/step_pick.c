@@ -272,6 +272,7 @@ static int32_t greatest_admitted(const float *logits, int n_ids, const uint32_t 
     return best;
 }
 
+/* Picks the token of a row: the greatest logit, or a sample. out->failed says why no token can be picked. */
 static void pick_row(struct pick *out, const struct step_pick_args *a, int row)
 {
     const struct step_sampling *how = a->sampling;
@@ -374,6 +375,7 @@ static void keep_hidden(const struct step_pick_args *a, int n, int old_parity)
     memmove(to, from, width * sizeof *to);
 }
 
+/* Picks the tokens of a slot's rows, prepares its next step, and publishes the result by its serial, written last. */
 static void pick_for_slot(const struct step_pick_args *a)
 {
     struct step_live *v = a->live;
@@ -436,6 +438,7 @@ static float share_of_greatest(const float *logits, int n_ids, int32_t id)
     return (float)(1 / sum);
 }
 
+/* Makes the greatest logit of a row draft a->i of the slot, and publishes it by its serial, written last. */
 static void draft_for_slot(const struct step_draft_args *a, int row, int slot)
 {
     const float *logits = a->logits + (size_t)row * (size_t)a->n_ids;

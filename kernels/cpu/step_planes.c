@@ -19,6 +19,7 @@ static const float *row_of(const struct planes *s, int t) { return s->h + (size_
 static float *logits_of(const struct planes *s, int t) { return s->a->logits + (size_t)t * (size_t)s->a->w.rows; }
 static float *maxima_of(const struct planes *s, int t) { return s->a->tile_max + (size_t)t * (size_t)step_maxima(s->a->w.rows); }
 
+/* Sums up each row and measures its length. */
 static void measure_rows(struct planes *s)
 {
     for (int t = 0; t < s->n; t++) {

@@ -95,6 +95,7 @@ static __device__ __forceinline__ size_t block_step(const struct step_attention_
 static __device__ __forceinline__ size_t unit_step(const struct step_attention_args &a, int f) { return KV_UNIT_BLOCKS * block_step(a, f); }
 static __device__ __forceinline__ size_t scales_step(const struct step_attention_args &a) { return (size_t)(KV_UNIT * a.kv.n_kv_heads); }
 
+/* Returns the addresses of a lane's keys, values and scales in the first block. */
 template <int KF, int VF> static __device__ __forceinline__ struct lane lane_of(const struct step_attention_args &a, const struct set &s)
 {
     const int warp = team_warp(), i = (int)threadIdx.x % 32, g = i / 4, t = i % 4, part = warp % 2 * 32;
@@ -142,6 +143,7 @@ template <int F> static __device__ __forceinline__ uint4 piece(const char *keys,
 /* The first position of the warp's keys of a unit. */
 static __device__ __forceinline__ int first_key(int u) { return u * KV_UNIT + team_warp() * 32; }
 
+/* Begins to load scales and keys of unit u, if the set has it. */
 template <int R, int F>
 static __device__ __forceinline__ void begin_keys(struct keys &k, const struct lane &l, const struct step_attention_args &a, const struct set &s,
                                                   int u, uint32_t zero)

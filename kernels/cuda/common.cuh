@@ -88,7 +88,7 @@ __device__ __forceinline__ void gpu_next() { asm volatile("griddepcontrol.launch
  * - A block works on one row (step_attention, step_pick, step_draft): with `rows` there is a set of blocks for each row.  The rows of its slot
  *   before it are rows t - index .. t - 1 of the call; nothing else of the call concerns it. */
 
-/* Returns row t as named; without `rows` that of the only conversation. */
+/* Returns slot and index of row t of a call.  rows NULL: all rows are those of slot 0, in order. */
 __device__ __forceinline__ struct step_row row_of(const struct step_row *rows, int t)
 {
     struct step_row r = {0, t, 0};

@@ -11,6 +11,7 @@
 __device__ __forceinline__ void put4(float *to, float a, float b, float c, float d) { *(float4 *)to = make_float4(a, b, c, d); }
 __device__ __forceinline__ void put4(int64_t *to, float a, float b, float c, float d) { stream_store4(to, a, b, c, d); }
 
+/* Copies a row of the embedding for each token; a block has 2048 numbers of one row. */
 template <class T>
 static __global__ void __launch_bounds__(256) embed_kernel(T *y, const int32_t *ids, const struct step_row *rows, const uint16_t *table, int hidden)
 {

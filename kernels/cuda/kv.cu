@@ -22,6 +22,7 @@ extern "C" void kv_seal_cuda(struct cuda_queue *q, const struct kv_seal_args *a)
     launch(q, "kv_seal", kv_seal_kernel, grid, KV_WARPS * 32, 0, false, *a);
 }
 
+/* Decodes a block of codes of one head to bf16; sinks are copied. */
 static __global__ __launch_bounds__(KV_WARPS * 32) void kv_expand_kernel(struct kv_rows kv, struct kv_expanded x)
 {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, head = (int)blockIdx.y, role = (int)blockIdx.z;

@@ -68,6 +68,7 @@ static __device__ __forceinline__ void kv_turn_back(float x[KV_NUMBERS], int rol
     kv_flip(x, role, lane);
 }
 
+/* Returns x · y of a whole row, added in the order of the CPU's definition, without fused operations. */
 static __device__ __forceinline__ float dot(const float x[KV_NUMBERS], const float y[KV_NUMBERS])
 {
     float sum = __fmul_rn(x[0], y[0]);
@@ -94,6 +95,7 @@ static __device__ __forceinline__ uint32_t nearest(const float *thresholds, int 
     return (uint32_t)(z >= 0 ? half + k : half - 1 - k);
 }
 
+/* Encodes a rotated row, of which each lane has KV_NUMBERS, in format f. Returns the scale as fp16 bits; NaN if the row is not finite. */
 static __device__ __forceinline__ uint16_t encode(enum kv_format f, int role, const float y[KV_NUMBERS], uint32_t codes[KV_NUMBERS])
 {
     const float square = dot(y, y);
@@ -136,6 +138,7 @@ template <int N> static __device__ __forceinline__ uint2 gather(const uint32_t c
     return make_uint2(word[0], word[1]);
 }
 
+/* Writes the codes of KV_TOKENS rows of values, those of several tokens side by side. */
 static __device__ __forceinline__ void write_values(enum kv_format f, uint8_t *block, int warp, int lane, const uint32_t codes[KV_TOKENS][KV_NUMBERS])
 {
     if (f == KV_INT8) {
@@ -159,6 +162,7 @@ static __device__ __forceinline__ void write_values(enum kv_format f, uint8_t *b
     }
 }
 
+/* Writes the codes of key n of a block. */
 static __device__ __forceinline__ void write_key(enum kv_format f, uint8_t *block, int n, int lane, const uint32_t c[KV_NUMBERS])
 {
     uint32_t low = 0, high = 0;
@@ -205,6 +209,7 @@ static __device__ __forceinline__ void read_key(enum kv_format f, const uint8_t 
 /* Byte j of two words, for each of a lane's numbers. */
 static __device__ __forceinline__ uint32_t byte_of(const uint2 &w, int j) { return (j < 4 ? w.x : w.y) >> (8 * (j % 4)) & 0xff; }
 
+/* Reads the lane's codes of value n of a block. */
 static __device__ __forceinline__ void read_value(enum kv_format f, const uint8_t *block, int n, int lane, uint32_t c[KV_NUMBERS])
 {
     if (f == KV_INT8) {

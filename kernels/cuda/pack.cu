@@ -57,6 +57,7 @@ static __device__ void planes_tile(const struct pack_piece *p, int tile)
         pack_planes_unit(p, tile, u, scale);
 }
 
+/* Packs a tile of the INT8 head: scales by the greatest number of each row, then the codes. */
 static __device__ void int8_tile(const struct pack_piece *p, int tile)
 {
     __shared__ uint16_t scale[16];
@@ -111,6 +112,7 @@ static __device__ uint16_t int4_scale(const float x[4])
     return best;
 }
 
+/* Packs a block of rows as INT4, one group of 128 columns. */
 static __device__ __noinline__ void int4_block(const struct pack_piece *p, int block)
 {
     const int groups = pack_groups(p->cols), group = block % groups, row = block / groups * PACK_BLOCK, of_tile = p->half == PACK_WHOLE ? 16 : 8;
@@ -135,6 +137,7 @@ static __device__ __noinline__ void int4_block(const struct pack_piece *p, int b
     }
 }
 
+/* Finds the piece that this block belongs to and packs its part. */
 static __global__ void __launch_bounds__(PACK_THREADS) pack_kernel(const struct pack_piece *pieces, int n)
 {
     int low = 0, high = n - 1;

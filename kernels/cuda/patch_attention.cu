@@ -58,6 +58,7 @@ template <int D> static __device__ __forceinline__ void fetch_tile(char *stage, 
     fetch<D, TILE>(stage + head<D>::SIDE, v, p0, n);
 }
 
+/* Attention between the patches of a picture: a block has ROWS patches of one head, over all patches. */
 template <int D> static __global__ void __launch_bounds__(THREADS, 2) patch_attention_kernel(const struct patch_attention_args a)
 {
     using H = head<D>;

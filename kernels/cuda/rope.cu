@@ -86,6 +86,7 @@ extern "C" void kv_store_cuda(struct cuda_queue *q, const struct kv_store_args *
     launch(q, "kv_store", kv_store_kernel, grid, THREADS, 0, false, *a, row / 8, n);
 }
 
+/* y *= sigmoid(gate), VEC numbers a thread. */
 template <int VEC> static __global__ void sigmoid_gate_kernel(struct sigmoid_gate_args a)
 {
     int steps = a.head_dim / VEC;

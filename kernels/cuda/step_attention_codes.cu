@@ -120,6 +120,7 @@ template <int R> struct outcome {
     float o[R][EACH][4], max[R][2], sum[R][2];
 };
 
+/* Sets maxima to -inf and all sums to 0. */
 template <int R> static __device__ __forceinline__ void outcome_clear(struct outcome<R> &x)
 {
 #pragma unroll
@@ -514,6 +515,8 @@ template <int R> static __device__ __forceinline__ bool set_of(struct set &s, co
     return true;
 }
 
+/* Attention of a step over one part of the positions: exact rows, or units of codes. Also stores the step's own rows and seals blocks that are full.
+ * */
 template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1) void step_attention_codes_kernel(struct step_attention_args a)
 {
     extern __shared__ __align__(1024) char smem[];
@@ -583,6 +586,7 @@ template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1)
 enum { SUM_THREADS = 512, SUM_GROUPS = SUM_THREADS / (DIM / 4), SUM_LOADS = KV_PARTS / SUM_GROUPS };
 static_assert((int)KV_PARTS == 64, "two warps have a part each lane");
 
+/* Adds up the parts of a head, turns back the sum of codes and applies the gate. */
 static __global__ __launch_bounds__(SUM_THREADS) void step_attention_codes_sum_kernel(struct step_attention_args a)
 {
     __shared__ float scale[KV_PARTS], warp_top[2], warp_sums[2], column[2][DIM];
@@ -663,6 +667,7 @@ template <int R, int KF, int VF> static void launch_parts(struct cuda_queue *q, 
     launch(q, "step_attention", step_attention_codes_kernel<R, KF, VF>, grid, THREADS, shared_bytes<R, KF, VF>(), true, *a);
 }
 
+/* Launches the kernel for this pair of formats. False if the cache has another pair. */
 template <int KF, int VF> static bool launch_formats(struct cuda_queue *q, const struct step_attention_args *a)
 {
     if ((int)a->kv.k_format != KF || (int)a->kv.v_format != VF)

@@ -43,6 +43,7 @@ static __device__ __forceinline__ void load_eight(float v[8], const float *lo, c
     *(float4 *)v = *(const float4 *)lo;
     *(float4 *)(v + 4) = *(const float4 *)hi;
 }
+/* Loads the norm's weights of a lane's eight numbers and of their mates in the rotation. */
 static __device__ __forceinline__ struct head_norm head_norm_of(const float *weights, int half, int lane)
 {
     struct head_norm h;

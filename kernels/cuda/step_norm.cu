@@ -10,6 +10,7 @@
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
 
+/* h = norm(stream); a block has one row. */
 static __global__ void __launch_bounds__(THREADS) step_norm_kernel(const __grid_constant__ struct step_norm_args a)
 {
     __shared__ float by_warp[WARPS];

@@ -83,5 +83,6 @@ bool term_in_key(const struct terms *t, uint32_t a);            /* a free key is
 /* Inside of a JSON string, between two characters: how many characters of any kind may follow, after which nothing but its closing quote may, at
  * most TERM_MANY; 0 elsewhere.  *key: it is a key. */
 int  term_free_chars(const struct terms *t, uint32_t a, bool *key);
-/* Inside of a string that stays the same term whatever ordinary character follows: the number of its kind, and the byte that closes it. */
+/* Returns a term that all strings share in which the same characters may follow, for tables by term, and the byte that closes them.  0: `a` is not
+ * inside of such a string. */
 uint32_t term_string_class(struct terms *t, uint32_t a, uint8_t *closer);

@@ -70,7 +70,8 @@ static bool same_place(const struct between *x, const struct between *y)
            (!x->done || !memcmp(x->done, y->done, (size_t)(x->object->n + 63) / 64 * sizeof *x->done));
 }
 
-/* The term of a place, which takes over b.done; one that was made lately is found again. */
+/* Returns the term that stands for the state `b` between two members of an object, and takes over b.done.  Equal states among the last 511 share a
+ * term. */
 static uint32_t place_term(struct values *v, struct between b)
 {
     const int most = b.object->max < MANY ? b.object->max : b.object->min > 1 ? b.object->min : 1;
