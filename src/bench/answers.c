@@ -34,6 +34,7 @@ static bool wait_ready(struct answers *x, struct err *e)
     return true;
 }
 
+/* Reports the facts about the loaded model. */
 static void report_engine(struct report *r, const struct model_info *i)
 {
     report_fact(r, "model", "%s, %d layers", i->model, i->n_layers);
@@ -47,6 +48,7 @@ static void report_engine(struct report *r, const struct model_info *i)
 
 /* ---- an answer */
 
+/* Encodes a question as a prompt. */
 static bool encode(const struct answers *x, const char *text, struct ids *ids, struct err *e)
 {
     struct message user = {.role = ROLE_USER, .content = text_of(text)};
@@ -83,6 +85,7 @@ static bool await(struct answers *x, uint32_t serial, struct event *done, const 
     }
 }
 
+/* Adds the figures of an answer to the sums. */
 static void add(struct asked *sum, int question, const struct stats *t)
 {
     const double ms = t->prefill_ms + t->decode_ms;
@@ -104,6 +107,7 @@ int asked_steps(const struct asked *a, enum draft_source by, int n)
     return at_least - (n < LIMIT_DRAFTS ? d[n].drafted : 0);
 }
 
+/* Reports a row of the table of answers. */
 static void tell(struct answers *x, const struct question *q, const struct stats *t, const char *ended, const struct machine_figures *before)
 {
     struct machine_figures m;
@@ -123,6 +127,7 @@ static void tell(struct answers *x, const struct question *q, const struct stats
     report_text(x->r, ended);
 }
 
+/* Asks one question, waits for the answer and reports it. */
 static bool ask(struct answers *x, const struct question *q, int i, struct asked *sum, struct err *e)
 {
     const struct model_info *info = engine_info(x->g);
@@ -161,6 +166,7 @@ bool answers_ask(struct answers *x, const char *title, const struct question *q,
     return true;
 }
 
+/* Reports drafts and acceptance by source and position. */
 static void report_drafts(struct report *r, const char *prompt, const struct stats *s)
 {
     static const char *const sources[] = {

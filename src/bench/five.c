@@ -26,6 +26,7 @@ static double bytes_of(const struct sweep *w, const struct asked *a)
     return bytes;
 }
 
+/* Reports the means of each run. */
 static void report_means(const struct sweep *w, const struct asked *runs, int n)
 {
     static const struct column columns[] = {
@@ -71,6 +72,7 @@ static bool report_bytes(struct report *r, const struct bench_options *given, co
     return ok;
 }
 
+/* Asks the five prompts twice and reports answers, drafts and bytes. */
 static bool measure(struct report *r, const struct bench_options *o, struct err *e)
 {
     static const char *const titles[RUNS] = {"first run, greedy", "second run, greedy"};

@@ -29,6 +29,7 @@ static const struct weight *router(const struct subject *s, int i)    { return &
 
 static const struct moe_weights *moe(const struct subject *s, int i) { return &s->m.weights.layers[i % s->m.cfg.n_layers].moe; }
 
+/* Queues one product of a layer, in the format of its weights. */
 static void call_linear(struct timing *k, void *arg, int i)
 {
     struct prompt *p = arg;
@@ -150,6 +151,7 @@ static void measure_inner(struct timing *k, struct prompt *p, const char *name, 
     p->own_form = false;
 }
 
+/* Measures the operations of the experts; `distinct` is the expected number of experts that the tokens choose. */
 static void measure_experts(struct timing *k, struct prompt *p)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -160,6 +162,7 @@ static void measure_experts(struct timing *k, struct prompt *p)
     measure(k, p, "moe_combine", call_combine, 0);
 }
 
+/* Measures the operations of a DeltaNet layer. */
 static void measure_delta(struct timing *k, struct prompt *p)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -168,6 +171,7 @@ static void measure_delta(struct timing *k, struct prompt *p)
     measure(k, p, "rmsnorm_gated", call_gated_norm, 0);
 }
 
+/* Measures attention at growing positions. */
 static void measure_attention(struct timing *k, struct prompt *p, int n_ctx)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -181,6 +185,7 @@ static void measure_attention(struct timing *k, struct prompt *p, int n_ctx)
     }
 }
 
+/* Allocates random operands for prompts of p->n tokens. */
 static void alloc_operands(struct timing *k, struct prompt *p, int n_ctx)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -212,6 +217,7 @@ static void alloc_operands(struct timing *k, struct prompt *p, int n_ctx)
     p->kv.v = timing_alloc(k, kv * 4);
 }
 
+/* Measures all operations of a prompt of n_tokens. */
 static void kernels_prompt(struct timing *k, int n_tokens)
 {
     const struct subject *s = k->s;

@@ -68,6 +68,7 @@ static void call_attn_out(struct timing *k, void *arg, int i)
     call_out(k, arg, &k->s->full[i % k->s->n_full]->attn.o, NULL);
 }
 
+/* Queues the router of a layer. */
 static void call_router(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
@@ -98,6 +99,7 @@ static void call_mtp_fc(struct timing *k, void *arg, int i)
          .hidden = s->x, .norm_hidden = w->mtp.norm_hidden, .n_rows = s->rows, .eps = k->s->m.cfg.rms_eps);
 }
 
+/* Queues the recurrence of a DeltaNet layer, on a state of its own. */
 static void call_delta(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
@@ -124,6 +126,7 @@ static struct kv_rows codes_in(const struct step *s, const struct model_config *
     return kv;
 }
 
+/* Queues the attention of a layer, over one of several caches, so that the second-level cache does not hold it. */
 static void call_attention(struct timing *k, void *arg, int i)
 {
     struct step *s = arg;
@@ -183,6 +186,7 @@ static double linear_bytes_of(const struct step *s, double weights, int n_read, 
     return weights + (double)s->rows * ((double)n_read * cols + n_written) * 4;
 }
 
+/* Measures the operations of a DeltaNet layer. */
 static void measure_delta(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -196,6 +200,7 @@ static void measure_delta(struct timing *k, struct step *s)
                 linear_bytes_of(s, matrices(k, &w->out, NULL, NULL, NULL), 1, value, 2 * step_add_ranges(value) * H), 0);
 }
 
+/* Measures step_attention at one position, on exact rows or codes. */
 static void measure_attention_at(struct timing *k, struct step *s, int depth, bool codes)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -215,6 +220,7 @@ static void measure_attention_at(struct timing *k, struct step *s, int depth, bo
                 bytes + (depth - n_codes) * (double)row * 2 * 2 + (double)s->rows * (3.0 * c->n_q_heads * c->head_dim + 2.0 * (double)row) * 4, 0);
 }
 
+/* Measures the operations of an attention layer. */
 static void measure_attention(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -242,6 +248,7 @@ static int count_distinct(struct timing *k, const struct step *s)
     return n;
 }
 
+/* Measures router and experts; counts the experts that were really chosen. */
 static void measure_moe(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -259,6 +266,7 @@ static void measure_moe(struct timing *k, struct step *s)
                 + rows * (3 * c->hidden + c->n_experts + 2 * (distinct + 1) * c->moe_inter) * 4, 0);
 }
 
+/* Measures head, picking and the MTP block's first product. */
 static void measure_end(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -280,6 +288,7 @@ static void measure_end(struct timing *k, struct step *s)
                     linear_bytes_of(s, matrices(k, &w->mtp.fc, NULL, NULL, NULL), 1, 2 * c->hidden, 2 * c->hidden), 0);
 }
 
+/* Allocates random operands for steps of up to STEP_ROWS rows. */
 static void alloc_operands(struct timing *k, struct step *s)
 {
     const struct model_config *c = &k->s->m.cfg;

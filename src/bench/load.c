@@ -38,6 +38,7 @@ static bool read_block(void *arg, uint64_t block, void *buf, struct err *e)
     return n >= 0 || err_set(e, "cannot read the files of the model: %s", strerror(errno));
 }
 
+/* Opens the safetensors files of a folder for direct reads, where the file system has them. */
 static bool open_files(struct raw *r, const char *dir, struct err *e)
 {
     DIR *d = opendir(dir);
@@ -88,6 +89,7 @@ static bool load(struct model *m, double *bytes, double *ms, struct err *e)
     return ok;
 }
 
+/* Reports a row: GB, seconds, GB/s, and percent of `mark`, which is in GB/s. */
 static void row(struct report *r, const char *what, double bytes, double ms, double mark)
 {
     report_text(r, what);

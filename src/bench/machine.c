@@ -135,6 +135,7 @@ static bool between(const struct sweep *w, double rows, double *bytes)
     return true;
 }
 
+/* Reports a row: tokens a second as the bytes allow, as measured, and the share. */
 static void row(const struct sweep *w, const char *what, double tokens, double bytes, double measured)
 {
     double projected = tokens * w->s.read_gb_s * 1e9 / bytes;
@@ -146,6 +147,7 @@ static void row(const struct sweep *w, const char *what, double tokens, double b
     report_number(w->r, 100 * measured / projected);
 }
 
+/* Reports measured rates beside those that the bytes of a step allow. */
 static void report_projection(const struct sweep *w, const struct asked *a)
 {
     static const struct column columns[] = {
@@ -168,6 +170,7 @@ static void report_projection(const struct sweep *w, const struct asked *a)
 
 /* ---- parts */
 
+/* Measures steps and prompts without an engine and reports the projection. */
 static bool report_sweep(struct report *r, const struct bench_options *o, double read_gb_s, const struct asked *a, struct err *e)
 {
     struct sweep w;
@@ -189,6 +192,7 @@ static bool report_sweep(struct report *r, const struct bench_options *o, double
     return ok;
 }
 
+/* Measures the machine: reads, answers to five prompts, then steps and prompts. */
 static bool measure(struct report *r, const struct bench_options *given, struct err *e)
 {
     struct bench_options o = *given;

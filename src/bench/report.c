@@ -130,6 +130,7 @@ void report_table(struct report *r, const char *name, const struct column *colum
     printf("\n");
 }
 
+/* Begins the next cell of a table; returns its column. */
 static const struct column *next_cell(struct report *r)
 {
     const struct column *c = &r->columns[r->at];
@@ -141,6 +142,7 @@ static const struct column *next_cell(struct report *r)
     return c;
 }
 
+/* Ends a cell, and the row with its last one. */
 static void end_cell(struct report *r)
 {
     if (++r->at < r->n_columns)

@@ -168,6 +168,7 @@ static bool answer(struct sweep *w, int n_prompt, int depth, double *ms, int *n_
     return stepper_end(slot, *n_steps, &w->e) >= 0;
 }
 
+/* Measures greedy answers by context and number of drafts. */
 static bool measure_answers(struct sweep *w)
 {
     static const struct column columns[] = {

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "model/synthetic.h"
 
+/* Runs n calls, or the graph of them, `times` times; returns the nanoseconds until the device has finished. */
 static int64_t run_once(struct timing *k, struct dev_graph *g, int n, int times, timing_call *call, void *arg)
 {
     int64_t start = clock_ns();

@@ -97,6 +97,7 @@ static const struct column columns[] = {
     {"longest_ms", "slice ms", 9, 2},
 };
 
+/* Reports a row: microseconds, TFLOP/s and the share of the peak. */
 static void row(struct timing *k, const struct seeing *s, const char *name, int n, double us, double flops, double longest_ms)
 {
     if (k->failed)
@@ -125,6 +126,7 @@ static double longest_slice(struct timing *k, struct seeing *s)
     return longest;
 }
 
+/* Measures the tower on whole pictures. */
 static void measure_pictures(struct timing *k, struct seeing *s)
 {
     const int n = subject_fused(k->s) || k->s->o->full ? N_PICTURES : CPU_PICTURES;
@@ -145,6 +147,7 @@ static void measure_products(struct timing *k, struct seeing *s)
     }
 }
 
+/* Measures the operations of the tower at the size of one picture. */
 static void measure_operations(struct timing *k, struct seeing *s)
 {
     const size_t H = (size_t)s->c->hidden, size = subject_fused(k->s) ? 2 : 4;
@@ -169,6 +172,7 @@ static void measure_operations(struct timing *k, struct seeing *s)
 
 /* ---- the command ---- */
 
+/* Opens the vision tower and makes pixels. False if the model has no tower. */
 static bool open_tower(struct seeing *s, struct subject *b, struct err *e)
 {
     struct model *m = &b->m;

@@ -22,6 +22,7 @@ struct job {
     float       *read;                  /* [vocab] logits, host memory */
 };
 
+/* Frees the model and the buffers that depend on it. */
 static void job_close(struct job *j)
 {
     if (j->m.dev) {
@@ -62,6 +63,7 @@ static bool room(struct job *j, int n, struct err *e)
     return ok;
 }
 
+/* Finds the id with the greatest logit of a hidden row. */
 static bool best(struct job *j, const float *hidden, int32_t *id, struct err *e)
 {
     struct dev *d = j->m.dev;
@@ -73,6 +75,7 @@ static bool best(struct job *j, const float *hidden, int32_t *id, struct err *e)
     return true;
 }
 
+/* Reads the prompt and writes the first token and the drafts that follow it. */
 static bool draft(struct job *j, struct debug_prompt *p, int depth, struct buf *out, struct err *e)
 {
     struct model *m = &j->m;
@@ -100,6 +103,7 @@ static bool draft(struct job *j, struct debug_prompt *p, int depth, struct buf *
     return true;
 }
 
+/* Answers a line: reads the prompt and makes `depth` drafts. */
 static bool answer(const char *line, size_t n, struct buf *out, void *arg, struct err *e)
 {
     struct job *j = arg;

@@ -16,6 +16,7 @@ struct job {
     struct model_config cfg;
 };
 
+/* Waits until the engine is ready. False with the reason if it fails. */
 static bool wait_ready(struct job *j, struct err *e)
 {
     while (!engine_info(j->g)) {
@@ -49,6 +50,7 @@ static bool collect(struct engine *g, uint32_t serial, struct ids *ids, struct s
     }
 }
 
+/* Generates an answer and writes its ids, steps and accepted drafts. */
 static bool generate(struct job *j, const struct debug_request *q, struct spans prompt, struct buf *out, struct err *e)
 {
     struct sampling how = {.max_tokens = q->max_tokens, .draft_depth = q->draft > 0 ? q->draft : 0, .n_stop = q->stop.n};
@@ -79,6 +81,7 @@ static bool generate(struct job *j, const struct debug_request *q, struct spans 
     return ok;
 }
 
+/* Answers a line with the ids that the engine generates. */
 static bool answer(const char *line, size_t n, struct buf *out, void *arg, struct err *e)
 {
     struct job *j = arg;

@@ -50,6 +50,7 @@ static bool copy_bytes(const struct tensor_out *t, uint64_t at, uint64_t n, uint
     return true;
 }
 
+/* Loads the vision tower, once, on the CPU. */
 static bool open_tower(struct tower *t, const struct debug_options *o, struct err *e)
 {
     if (t->open)
@@ -115,6 +116,7 @@ static bool read_line(const json_t *root, struct image_limits *l, const char **p
            err_set(e, "min_pixels must be at least 1 and max_pixels from %d to %d", IMAGE_FACTOR * IMAGE_FACTOR, IMAGE_MAX_PIXELS);
 }
 
+/* Answers a line: decodes and resizes a picture, and computes its rows if they are wanted. */
 static bool answer(const char *line, size_t n, struct buf *out, void *arg, struct err *e)
 {
     struct job *j = arg;

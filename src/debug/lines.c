@@ -58,6 +58,7 @@ int debug_lines(FILE *in, FILE *out, debug_line_fn *fn, void *arg)
 
 enum { MAX_IDS = 1 << 20 };
 
+/* Reads a list of token ids; a missing list is empty. */
 static bool read_list(struct ids *out, const json_t *root, const char *key, int vocab, struct err *e)
 {
     const json_t *list = json_object_get(root, key), *item;
@@ -75,6 +76,7 @@ static bool read_list(struct ids *out, const json_t *root, const char *key, int 
     return true;
 }
 
+/* Reads a count from 0 on; -1 if it is missing. */
 static bool read_count(int *out, const json_t *root, const char *key, struct err *e)
 {
     const json_t *v = json_object_get(root, key);
@@ -88,6 +90,7 @@ static bool read_count(int *out, const json_t *root, const char *key, struct err
     return true;
 }
 
+/* Reads the list of picture paths; a missing list is empty. */
 static bool read_images(struct debug_request *q, const json_t *root, struct err *e)
 {
     const json_t *list = json_object_get(root, "images"), *item;

@@ -28,6 +28,7 @@ struct job {
     size_t at;
 };
 
+/* Frees the model and the buffers that depend on it. */
 static void close_model(struct job *j)
 {
     struct dev *d = j->m.dev;
@@ -127,6 +128,7 @@ static bool write_positions(struct job *j, const struct debug_prompt *p, struct 
     return ok;
 }
 
+/* Answers a line: writes logits and hidden rows of all positions to the tensor file. */
 static bool answer(const char *line, size_t n_line, struct buf *out, void *arg, struct err *e)
 {
     struct job *j = arg;
@@ -157,6 +159,7 @@ static bool answer(const char *line, size_t n_line, struct buf *out, void *arg, 
     return ok;
 }
 
+/* Writes the safetensors file: header, then the data collected so far. */
 static bool write_file(struct job *j, struct err *e)
 {
     FILE *f = fopen(j->o->out_file, "wbe");

@@ -8,6 +8,7 @@
 #include "image/image.h"
 #include "model/vision.h"
 
+/* Reads and resizes a picture of the prompt. */
 static bool look(struct debug_prompt *p, const char *path, const struct image_limits *l, struct err *e)
 {
     struct image im = {0};

@@ -38,6 +38,7 @@ static void add_text(struct buf *out, const char *key, const struct buf *text)
     json_quote(out, buf_str(text), text->len);
 }
 
+/* Writes the ids of a text, with special tokens and without. */
 static void answer_encode(const struct tokenizer *t, const json_t *text, struct buf *out)
 {
     static const char *const keys[] = { "ids_plain", "ids" };
@@ -59,6 +60,7 @@ static void decode(const struct tokenizer *t, const struct ids *ids, bool skip_s
     detok_flush(&d, text);
 }
 
+/* Writes the text that each id adds. */
 static void answer_pieces(const struct tokenizer *t, const struct ids *ids, struct buf *out)
 {
     struct detok d = {0};
@@ -78,6 +80,7 @@ static void answer_pieces(const struct tokenizer *t, const struct ids *ids, stru
     buf_free(&piece);
 }
 
+/* Writes the text of a list of ids, with special tokens and without. */
 static bool answer_decode(const struct tokenizer *t, const json_t *list, bool with_text, struct buf *out, struct err *e)
 {
     struct ids ids = {0};
@@ -145,6 +148,7 @@ int debug_tokenize(const struct debug_options *o, FILE *in, FILE *out)
 
 /* ---- render ---- */
 
+/* Writes a rendered prompt: text and ids, also those with control tokens in user text. */
 static bool add_rendered(const struct segments *s, const struct tokenizer *t, struct buf *out, struct err *e)
 {
     struct buf text = {0};
@@ -198,6 +202,7 @@ struct parsed {
     struct arena a;
 };
 
+/* Collects the parts of a parsed answer. */
 static void on_delta(const struct delta *d, void *arg)
 {
     struct parsed *x = arg;
@@ -231,6 +236,7 @@ static struct text *read_tools(const struct pyjson *list, int *n, struct arena *
     return tools;
 }
 
+/* Answers a line: parses an output of the model into reasoning, content and calls. */
 static bool parse_line(const char *line, size_t n, struct buf *out, void *arg, struct err *e)
 {
     struct parsed *x = arg;

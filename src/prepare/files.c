@@ -25,6 +25,7 @@ struct hashing {
     struct worker_jobs work;
 };
 
+/* Computes the digest of a job's bytes, or of its whole file. */
 static bool hash_one(void *arg, uint64_t i, void *buf, struct err *e)
 {
     struct hashing *p = arg;

@@ -45,6 +45,7 @@ struct wanted {
 
 /* --- the wanted files ------------------------------------------------------------------------------------------------- */
 
+/* Adds the files of a repository, without weights if only small ones are wanted, and where each of them will be. */
 static void add_files_of(struct wanted *w, struct wanted_repo *r, bool small)
 {
     for (int i = 0; i < r->list.n_files; i++) {
@@ -61,6 +62,7 @@ static void add_files_of(struct wanted *w, struct wanted_repo *r, bool small)
     }
 }
 
+/* Lists a repository on the hub and adds its files. */
 static bool add_repo(struct wanted *w, const char *name, const char *revision, bool small, struct err *e)
 {
     struct wanted_repo *r = &w->repos[w->n_repos++];
@@ -82,6 +84,7 @@ static const char *split_revision(const char *what, struct buf *name)
     return at ? at + 1 : NULL;
 }
 
+/* Reports an unknown name together with those that are known. Returns false. */
 static bool refuse_name(const char *what, struct err *e)
 {
     struct buf names = {0};
@@ -147,6 +150,7 @@ static bool link_in_snapshot(const struct wanted *w, const struct wanted_file *i
     return w->to || !it->f->hash[0] || cache_link(it->repo->folder.data, it->repo->list.commit, it->f->path, it->f->hash, e);
 }
 
+/* Finds out whether a file is there already, or can be linked from the cache, and whether it must be checked. */
 static bool find_file(struct wanted *w, struct wanted_file *it, struct err *e)
 {
     bool there = has_size(it->final.data, it->f->bytes);
@@ -180,6 +184,7 @@ static bool free_bytes(const char *path, uint64_t *n)
     return ok;
 }
 
+/* False if the disk has less room than the files that are missing need. */
 static bool check_space(const struct wanted *w, struct err *e)
 {
     uint64_t wanted = 0, there;
@@ -243,6 +248,7 @@ static void open_wanted(struct wanted *w, struct fetch *fetch, const char *to, b
     w->repos = memory_zeroed((size_t)(n_what * most) + 1, sizeof *w->repos);
 }
 
+/* Frees the lists of files and repositories. */
 static void close_wanted(struct wanted *w)
 {
     for (int i = 0; i < w->n_files; i++)
@@ -326,6 +332,7 @@ void get_close(struct get *g)
 
 /* --- one connection ----------------------------------------------------------------------------------------------------- */
 
+/* Stops all threads; the first reason is kept. */
 static void fail_get(struct get *g, const struct err *e)
 {
     pthread_mutex_lock(&g->lock);
@@ -484,6 +491,7 @@ static bool work_at(struct get *g, struct item *it, int range, struct err *e)
     return (range < 0 || download(g, it, range, e)) && part_hash_rest(it->part, e) && (range >= 0 || finish_item(g, it, e));
 }
 
+/* A worker's thread: downloads and checks the next items until all are done or one has failed. */
 static void *work_main(void *arg)
 {
     struct get *g = arg;
@@ -548,6 +556,7 @@ static void wait_ms(struct get *g, int ms)
     pthread_cond_timedwait(&g->changed, &g->lock, &t);
 }
 
+/* The thread that writes journals of progress from time to time, and once at the end. */
 static void *journals_main(void *arg)
 {
     struct get *g = arg;
@@ -569,6 +578,7 @@ static void *journals_main(void *arg)
     return NULL;
 }
 
+/* Writes the refs of the cache, unless offline or into a folder of the user's. */
 static bool set_refs(struct get *g, struct err *e)
 {
     bool ok = true;

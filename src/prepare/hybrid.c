@@ -438,6 +438,7 @@ static bool finish_out(struct hybrid *b)
 
 /* ---- OUT */
 
+/* Checks that the files of a finished build still have their sizes, and reports them. */
 static bool files_are_there(struct hybrid *b, const struct provenance *p)
 {
     for (int i = 0; i < p->n_files; i++) {
@@ -483,6 +484,7 @@ static enum hybrid_found find_out(struct hybrid *b)
 
 /* ---- the files */
 
+/* Reads bytes of a tensor from its source and reports progress of the FP8 download. */
 static bool make_bytes(const struct tensor_out *t, uint64_t at, uint64_t n, uint8_t *dst, struct err *e)
 {
     const struct hybrid_origin *o = t->source;
@@ -561,6 +563,7 @@ static bool rewrite_shard(struct hybrid *b, struct safetensors *f)
     return ok;
 }
 
+/* Copies or links a file that the build does not change. */
 static bool put_file(struct hybrid *b, const struct hybrid_plan_file *p)
 {
     struct buf from = {0}, to = {0};
@@ -576,6 +579,7 @@ static bool put_file(struct hybrid *b, const struct hybrid_plan_file *p)
     return ok;
 }
 
+/* Writes the index of the build: tensors that stay, and in place of moved ones their FP8 parts. */
 static bool write_index(struct hybrid *b)
 {
     struct index_entry *list = memory_alloc(((size_t)b->s.n + (size_t)b->n_moved) * sizeof *list);
@@ -672,6 +676,7 @@ static bool check_made(struct hybrid *b)
     return ok;
 }
 
+/* Builds the checkpoint in a folder of its own, which gets its name when everything is checked. */
 static bool build(struct hybrid *b)
 {
     int lock = -1;
@@ -687,6 +692,7 @@ static bool build(struct hybrid *b)
     return ok;
 }
 
+/* Reports what a build would write, copy and link. */
 static void report_plan(struct hybrid *b)
 {
     for (int i = 0; i < b->n_files; i++) {
@@ -712,6 +718,7 @@ static bool open_all(struct hybrid *b)
     return ok && shards_open(&b->s, b->dir, b->e) && headers_open(&b->donor, b->fp8, b->e);
 }
 
+/* Plans the build and makes it, unless it is there already or only the plan is wanted. */
 static bool build_all(struct hybrid *b)
 {
     if (!open_all(b) || !plan_matrices(b) || !plan_provenance(b))

@@ -64,6 +64,7 @@ static void add_expert(struct part *p, const struct expert_weights *x)
     add_weight(p, &x->down);
 }
 
+/* Adds up the bytes of a layer by part and format; of the experts a token reads top_k. */
 static void fill_row(struct row *r, const struct layer_weights *l, const struct model_config *c)
 {
     const struct weight *attn[] = {&l->attn.q, &l->attn.k, &l->attn.v, &l->attn.o};
@@ -107,6 +108,7 @@ static struct row *row_of(struct sheet *s, const char *name)
     return mtp ? &s->layers[s->c.n_layers] : i >= 0 && i < s->c.n_layers ? &s->layers[i] : NULL;
 }
 
+/* Adds the statistics of tensor i to its layer, if it is one of scales; called by several threads. */
 static void read_scales(void *arg, int i)
 {
     struct scales *x = arg;
@@ -123,6 +125,7 @@ static void read_scales(void *arg, int i)
     pthread_mutex_unlock(&x->lock);
 }
 
+/* Reads all scales of the checkpoint. */
 static bool fill_scales(struct sheet *s, const char *dir, struct err *e)
 {
     struct shards shards;
@@ -136,6 +139,7 @@ static bool fill_scales(struct sheet *s, const char *dir, struct err *e)
     return ok && (!x.failed || err_set(e, "cannot read the scales of %s: a file of it has changed", dir));
 }
 
+/* Adds up the bytes of all layers, and those that a token reads. */
 static void fill_sheet(struct sheet *s)
 {
     const struct model_config *c = &s->c;
@@ -192,6 +196,7 @@ static struct plan make_plan(const struct sheet *s, const struct kv_recipe *kv, 
     return (struct plan){kv->name, n_ctx, m.total, m.kv_bytes, m.available, m.margin, fits};
 }
 
+/* Makes memory plans for each KV recipe and context that the model reaches; returns how many. */
 static int make_plans(const struct sheet *s, struct plan *out)
 {
     static const int contexts[] = {32768, 131072, 262144};
@@ -210,6 +215,7 @@ static int make_plans(const struct sheet *s, struct plan *out)
 static double mb(size_t bytes) { return (double)bytes * 1e-6; }
 static double gib(size_t bytes) { return (double)bytes / (1024.0 * 1024 * 1024); }
 
+/* Appends the lines about model, files, tensors and matrices. */
 static void print_facts(const struct sheet *s, struct buf *out)
 {
     const struct model_config *c = &s->c;
@@ -230,6 +236,7 @@ static void sum_part(struct part *sum, const struct part *p)
     sum->read += p->read;
 }
 
+/* Appends a row of the table of parts. */
 static void print_part(const char *name, const struct part *p, size_t read, struct buf *out)
 {
     static const enum weight_format columns[] = {WEIGHT_INT4, WEIGHT_FP8, WEIGHT_DENSE};
@@ -242,6 +249,7 @@ static void print_part(const char *name, const struct part *p, size_t read, stru
     buf_addf(out, " %12.2f %12.2f\n", mb(total(p)), mb(read));
 }
 
+/* Appends the table of bytes by part and format. */
 static void print_parts(const struct sheet *s, struct buf *out)
 {
     struct part attention = {0}, delta = {0}, router = {0}, shared = {0}, experts = {0}, mtp = {0}, sum = {0}, vectors = {0};
@@ -299,6 +307,7 @@ static void print_scales(const struct scan_stats *v, struct buf *out)
     buf_free(&text);
 }
 
+/* Appends the table of layers. */
 static void print_layers(const struct sheet *s, struct buf *out)
 {
     buf_addf(out, "\n%-5s %-10s %-11s %-8s %-8s  %-30s  %-30s %10s %10s\n", "layer", "mixer", "", "shared", "experts", "INT4 scales", "FP8 scales",
@@ -324,6 +333,7 @@ static double ceiling(const struct sheet *s, size_t weights)
     return s->gb_s * 1e9 / (double)(weights + 2 * cache_state_bytes(&s->c));
 }
 
+/* Appends how many bytes a token reads, and the rate that memory allows. */
 static void print_speed(const struct sheet *s, struct buf *out)
 {
     buf_addf(out, "\none token without drafting reads %.2f MB of weights with the head as stored, %.2f MB with an INT8 head, and %.2f MB of states, "
@@ -335,6 +345,7 @@ static void print_speed(const struct sheet *s, struct buf *out)
     buf_addf(out, " that is at most %.1f tokens a second, with an INT8 head %.1f\n", ceiling(s, s->token), ceiling(s, s->token_int8));
 }
 
+/* Appends the table of memory by KV recipe and context. */
 static void print_plans(const struct sheet *s, struct buf *out)
 {
     struct plan plans[MAX_RECIPES * MAX_CONTEXTS];
@@ -371,6 +382,7 @@ static json_t *layer_json(const struct row *r)
                      "fp8_scales", scales_json(&r->fp8));
 }
 
+/* Appends everything as one JSON object. */
 static void print_json(const struct sheet *s, struct buf *out)
 {
     const struct model_config *c = &s->c;

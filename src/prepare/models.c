@@ -70,6 +70,7 @@ static void seen_by_names(const char *dir, struct weights_seen *w)
         w->n = w->n_there;
 }
 
+/* Finds out whether a model is complete, and what is missing. */
 static void look_at_weights(struct models_item *it)
 {
     struct weights_seen w = {0};
@@ -88,6 +89,7 @@ static void look_at_weights(struct models_item *it)
     it->missing = text.data;
 }
 
+/* Returns the bytes of all files of a folder. */
 static uint64_t bytes_below(const char *dir)
 {
     struct fetch_repo r = {0};
@@ -133,6 +135,7 @@ static void sort(struct models *m, int first)
         qsort(m->items + first, (size_t)(m->n - first), sizeof *m->items, by_name);
 }
 
+/* Adds the models in q35chat's own folder. */
 static void find_ours(struct models *m)
 {
     struct buf root = {0}, dir = {0};
@@ -201,6 +204,7 @@ static bool find_snapshot(const char *folder, struct buf *dir)
     return newest >= 0;
 }
 
+/* Adds the models in the hub's cache; unfinished downloads count, too. */
 static void find_hub(struct models *m)
 {
     struct buf root = {0}, folder = {0}, name = {0}, dir = {0};
@@ -297,6 +301,7 @@ static bool refuse_many(const struct models *m, const char *given, const int *fo
     return false;
 }
 
+/* Reports that no complete model has the name, and how to get one. Returns false. */
 static bool refuse_none(const struct models *m, const char *given, int *found, struct err *e)
 {
     if (candidates(m, given, false, found)) {

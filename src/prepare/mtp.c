@@ -91,6 +91,7 @@ static bool list_parts(struct headers *h, struct headers *extra, struct part **p
     return *n || err_set(e, "%s/" EXTRA_FILE " holds no tensor of an MTP block (" PREFIX "...)", h->source->name);
 }
 
+/* Writes the MTP block of another checkpoint into a file of its own beside the model. */
 static bool copy_block(const char *dir, struct source *from, struct err *e)
 {
     struct headers h = {0}, extra = {0};

@@ -91,6 +91,7 @@ static bool is_hash_or_null(const json_t *v)
     return is_text_or_null(v) && json_string_length(v) < DIGEST_HEX;
 }
 
+/* Reads where a part of the build came from: repository, commit, fingerprint. */
 static bool read_origin(struct provenance_origin *o, const json_t *j)
 {
     const json_t *repo = json_object_get(j, "repo"), *commit = json_object_get(j, "commit"), *fingerprint = json_object_get(j, "fingerprint");
@@ -103,6 +104,7 @@ static bool read_origin(struct provenance_origin *o, const json_t *j)
     return true;
 }
 
+/* Reads a list of names with their bytes and hashes. */
 static bool read_items(struct provenance_item **list, int *n, const json_t *j)
 {
     const char *name;

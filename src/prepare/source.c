@@ -48,6 +48,7 @@ enum { MAX_INDEX = 128 << 20, MAX_HEADER = 100000000 };
 
 /* ---- a directory */
 
+/* Opens a regular file of the folder and fills in its status. -1 with the reason. */
 static int open_in(const struct source *s, const char *file, struct stat *st, struct err *e)
 {
     struct buf path = {0};
@@ -64,6 +65,7 @@ static int open_in(const struct source *s, const char *file, struct stat *st, st
     return fd;
 }
 
+/* Finds the size of a file of the folder. */
 static bool dir_size(struct source *s, const char *file, uint64_t *bytes, struct err *e)
 {
     struct stat st;
@@ -75,6 +77,7 @@ static bool dir_size(struct source *s, const char *file, uint64_t *bytes, struct
     return true;
 }
 
+/* Reads n bytes of a file of the folder, from byte `at` on. */
 static bool dir_read(struct source *s, const char *file, uint64_t at, uint64_t n, void *dst, struct err *e)
 {
     struct stat st;
@@ -132,6 +135,7 @@ static bool remote_size(struct source *s, const char *file, uint64_t *bytes, str
     return true;
 }
 
+/* Reads n bytes of a file of the repository, from byte `at` on. */
 static bool remote_read(struct source *s, const char *file, uint64_t at, uint64_t n, void *dst, struct err *e)
 {
     struct remote *r = s->arg;
@@ -253,6 +257,7 @@ bool source_read(struct source *s, const char *file, uint64_t at, uint64_t n, vo
 
 /* ---- headers */
 
+/* Reads the index of a checkpoint of several files. */
 static bool read_index(struct headers *h, uint64_t bytes, struct err *e)
 {
     json_error_t je;

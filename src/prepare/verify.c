@@ -97,6 +97,7 @@ static void compare_geometry(struct verify_report *r, const char *name, const st
                         "%s is %d", f[i].key, f[i].found);
 }
 
+/* Compares a model of unknown sizes with the known ones, to report a field that is off. */
 static void check_geometry(struct verify_report *r, const struct model_config *c)
 {
     if (strcmp(c->name, "custom"))
@@ -156,6 +157,7 @@ static void name_file(struct check *k, const char *name)
     k->n_names++;
 }
 
+/* Reads the index, if there is one, and lists the files that it names. */
 static void read_index(struct check *k)
 {
     struct buf text = {0};
@@ -228,6 +230,7 @@ static void check_strays(struct check *k)
         free(list);
 }
 
+/* Checks the headers of all files that the model consists of. */
 static void check_files(struct check *k)
 {
     read_index(k);
@@ -304,6 +307,7 @@ static void check_vision(struct verify_report *r, const struct model_config *c, 
                 "there is no tensor of the vision tower (model.visual....), so the model sees no pictures");
 }
 
+/* Reports tensors of which another file has the copy that counts. */
 static void count_stale(struct verify_report *r, const struct shards *s)
 {
     uint64_t bytes = 0;
@@ -325,6 +329,7 @@ static void count_stale(struct verify_report *r, const struct shards *s)
                     shared ? "; vLLM, which reads whole shards, wants build-hybrid --compact" : "");
 }
 
+/* Reports layers whose shared expert is in 16 bits while others are FP8. */
 static void count_formats(struct verify_report *r, const struct model_config *c, const struct weights *w)
 {
     int n[WEIGHT_INT8 + 1] = {0}, odd = 0;
@@ -364,6 +369,7 @@ struct scan {
 
 /* ---- the values of a tensor */
 
+/* Returns what a tensor is, by name, type and size. */
 static enum kind kind_of(const char *name, const struct tensor *t)
 {
     if (text_ends(text_of(name), ".qweight"))
@@ -412,6 +418,7 @@ static uint64_t find_hole(const uint8_t *p, uint64_t n)
     return 0;
 }
 
+/* Looks at the numbers of tensor i, or at spots of a large one unless c->full; called by several threads. */
 static void scan_contents(void *arg, int i)
 {
     struct scan *c = arg;
@@ -591,6 +598,7 @@ struct difference {
 };
 static const double max_off = 0.1, max_ratio = 0.01;
 
+/* Compares a block of FP8 numbers, times its scale, with a copy in 16 or 32 bits; step 2 takes every second row. */
 static struct difference compare_block(const uint8_t *q, double scale, const void *copy, enum dtype type, uint64_t rows, uint64_t cols,
                                        uint64_t pitch, uint64_t step)
 {
@@ -629,6 +637,7 @@ static struct difference compare_matrix(const uint8_t *q, const void *scale, enu
     return worst;
 }
 
+/* Reports a matrix whose scales do not fit the copy in another file. */
 static void compare_copy(struct verify_report *r, const struct shards *s, const struct shard_tensor *t, const struct shard_tensor *scale,
                          const struct safetensors *f, const struct tensor *copy, bool full)
 {
@@ -693,6 +702,7 @@ struct recorded {
     int              n;
 };
 
+/* Appends a file or tensor whose hash is known. */
 static void add_job(struct recorded *h, struct hash_job job, const char *name, const char *tensor, const char *expected)
 {
     size_t n = (size_t)h->n + 1;
@@ -755,6 +765,7 @@ static void list_cached(struct check *k, const struct provenance *p, const struc
     }
 }
 
+/* Computes all hashes and reports those that differ from the recorded ones. */
 static bool compare_hashes(struct check *k, const struct recorded *h, struct err *e)
 {
     struct verify_report *r = k->r;
@@ -775,6 +786,7 @@ static bool compare_hashes(struct check *k, const struct recorded *h, struct err
     return true;
 }
 
+/* Checks the hashes that were recorded when the files were built or, if `full`, fetched. */
 static bool check_recorded(struct check *k, const struct shards *s, bool full, struct err *e)
 {
     struct provenance p;
@@ -814,6 +826,7 @@ static void sort_findings(struct verify_report *r)
     free(out);
 }
 
+/* Checks that the tensors fit the model, then their numbers and hashes. */
 static bool check_contents(struct check *k, const struct model_config *c, bool full, struct err *e)
 {
     struct weights w = {0};

@@ -46,6 +46,7 @@ static bool begin(void *arg, const struct http_reply *r, struct err *e)
     return true;
 }
 
+/* Posts each complete line of the reply. False if a line is too long. */
 static bool take(void *arg, const void *bytes, size_t n, struct err *e)
 {
     struct asker *a = arg;
@@ -59,6 +60,7 @@ static bool take(void *arg, const void *bytes, size_t n, struct err *e)
     return a->line.len <= MAX_LINE || err_set(e, "a line of the answer has more than %d MiB", MAX_LINE >> 20);
 }
 
+/* Sends a request and posts its lines and its end: ended, refused with the reply's text, or broken with the reason. */
 static void send_request(struct asker *a, const struct asked *q)
 {
     struct buf url = {0}, refused = {0};
@@ -89,6 +91,7 @@ static void asked_free(struct asked *q)
     free(q);
 }
 
+/* One step of the worker, called with the lock: sends the next request that waits, without it. */
 static int64_t ask_step(void *arg)
 {
     struct asker *a = arg;
@@ -110,6 +113,7 @@ static int64_t ask_step(void *arg)
 
 /* ---- the owner's side ---- */
 
+/* Frees the asker with the requests that were not sent. */
 static void asker_free(struct asker *a)
 {
     for (struct asked *q = a->waiting, *after; q; q = after) {

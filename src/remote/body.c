@@ -31,6 +31,7 @@ static json_t *call_id(const struct body *b, int at, int i)
     return memory_got(json_sprintf("call_%d_%d", at, i));
 }
 
+/* Returns the calls of a message as a JSON list. */
 static json_t *calls_of(const struct body *b, int at)
 {
     const struct message *m = &b->messages[at];
@@ -91,6 +92,7 @@ struct asked {
     int message, n_results;
 };
 
+/* Returns a message as JSON; `asked` is the last message with calls, by which results get their ids. */
 static json_t *message_of(const struct body *b, int at, struct asked *asked)
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool", "user"};
@@ -121,6 +123,7 @@ static json_t *messages_of(const struct body *b)
     return list;
 }
 
+/* Returns the tools as a JSON list. NULL with the tool that is no object. */
 static json_t *tools_of(const struct body *b, struct err *e)
 {
     json_t *list = memory_got(json_array());
@@ -159,6 +162,7 @@ static json_t *real_of(const struct body *b, float x)
     return json_real(strtod(digits, NULL));
 }
 
+/* Sets the sampling fields that the dialect has; some servers need a value even where a number is off. */
 static void set_sampling(json_t *o, const struct body *b)
 {
     const struct dialect *d = b->dialect;
@@ -214,6 +218,7 @@ static bool set_bias(json_t *o, const struct body *b, struct err *e)
     return ok;
 }
 
+/* Sets how the server answers: usage, thinking, progress, continuing the last message. */
 static void set_manner(json_t *o, const struct body *b)
 {
     set(o, "stream_options", json_pack("{s:b}", "include_usage", 1));

@@ -72,6 +72,7 @@ static bool begin(void *arg, const struct http_reply *r, struct err *e)
     return true;
 }
 
+/* Takes bytes of the reply: to the parser of an answer, else to a text of at most MAX_BODY bytes. */
 static bool take(void *arg, const void *bytes, size_t n, struct err *e)
 {
     struct transfer *t = arg;
@@ -104,6 +105,7 @@ static void refusal(const struct client *c, int status, const struct buf *body, 
         err_set(e, "%s refused (status %d): %s", buf_str(&c->name), status, said.msg);
 }
 
+/* Sends a request, POST if it has a body, and waits for the whole reply. */
 static enum http_result ask(struct client *c, const char *path, const struct buf *post_body, int silence_s, struct transfer *t, struct http_reply *r,
                             struct buf *refused, struct err *e)
 {
@@ -167,6 +169,7 @@ static bool has_no_list(int status)
     return status == 404 || status == 405 || status == 500 || status == 501;
 }
 
+/* Finds the model in the server's list. A server without a list has the model that was named. */
 static bool list_models(struct client *c, struct err *e)
 {
     struct transfer t = {.c = c};
@@ -211,6 +214,7 @@ static bool find_model(struct client *c, struct err *e)
 
 /* ---- one answer ---- */
 
+/* Returns how the answer ended, by the server's reason. */
 static enum client_end end_of(const struct completion *answer)
 {
     switch (completion_finish(answer)) {
@@ -293,6 +297,7 @@ static enum client_end try_answer(struct client *c, struct buf *body, struct sta
     return how;
 }
 
+/* Requests an answer, again without fields that the server refuses, and posts its end. */
 static void answer(struct client *c, struct buf *body)
 {
     struct client_event done = {.kind = CLIENT_DONE};
@@ -321,6 +326,7 @@ static void offer(struct client *c)
     post(c, (struct client_event){.kind = CLIENT_OFFER}, buf_str(&c->names), c->names.len);
 }
 
+/* Requests the list of models and posts it, or a note with the reason. */
 static void list_again(struct client *c)
 {
     struct transfer t = {.c = c};
@@ -339,6 +345,7 @@ static void list_again(struct client *c)
     buf_free(&t.body);
 }
 
+/* Changes to another model; the one before stays if the new one cannot be found. */
 static void choose(struct client *c, const char *name)
 {
     struct remote_model before = c->found;
@@ -408,6 +415,7 @@ static int64_t client_step(void *arg)
 
 /* ---- the owner's side ---- */
 
+/* Takes the options of a client. False if the address or the dialect is wrong. */
 static bool set_up(struct client *c, const struct client_options *o, struct err *e)
 {
     bool local = !strncmp(o->url, "unix:", 5) && o->url[5];
@@ -431,6 +439,7 @@ static bool set_up(struct client *c, const struct client_options *o, struct err 
     return (!o->dialect || c->dialect) && (mailbox_init(&c->out, sizeof(struct client_event)) || err_set(e, "no more files may be opened"));
 }
 
+/* Frees the client with the events that were not taken. */
 static void release(struct client *c)
 {
     int n;

@@ -101,6 +101,7 @@ static bool is_object(const struct buf *text)
     return ok;
 }
 
+/* Delivers the arguments of the open call, if there is one; truncated if they are no complete object. */
 static void end_call(struct completion *c, bool cut)
 {
     struct open_call *o = &c->call;
@@ -113,6 +114,7 @@ static void end_call(struct completion *c, bool cut)
                                      .truncated = !is_object(&o->arguments)}, c->arg);
 }
 
+/* Ends the open call and begins another one. */
 static void begin_call(struct completion *c, json_int_t index, struct text id, struct text name)
 {
     struct open_call *o = &c->call;
@@ -141,6 +143,7 @@ static bool is_another(const struct open_call *o, json_int_t index, struct text 
     return is_object(&o->arguments);
 }
 
+/* Takes a part of a call; arguments come as text in parts, or as a whole object. */
 static void take_call(struct completion *c, const json_t *part)
 {
     const json_t *function = json_object_get(part, "function"), *given = json_object_get(part, "index"),
@@ -166,6 +169,7 @@ static void take_call(struct completion *c, const json_t *part)
 
 /* ---- chunks ---- */
 
+/* Delivers reasoning from the first field that has any; others only repeat it. */
 static void take_reasoning(struct completion *c, const json_t *delta)
 {
     for (int i = 0; i < N_REASONING; i++) {
@@ -210,6 +214,7 @@ static void take_real(const json_t *from, const char *name, double *to)
         *to = json_number_value(v);
 }
 
+/* Takes the figures of `usage`, and of `timings` where the server has them. */
 static void take_figures(struct completion *c, const json_t *chunk)
 {
     struct stats *s = &c->stats;
@@ -350,6 +355,7 @@ static void take_field(struct events *s)
     }
 }
 
+/* Handles a complete line: a field, or the empty line that ends an event. */
 static bool end_line(struct completion *c, struct err *e)
 {
     struct events *s = &c->events;
@@ -370,6 +376,7 @@ static bool end_line(struct completion *c, struct err *e)
     return ok;
 }
 
+/* Splits bytes into lines, which end with LF, CR or both. False if an event is too long or wrong. */
 static bool push_bytes(struct completion *c, const char *bytes, size_t n, struct err *e)
 {
     struct events *s = &c->events;

@@ -135,6 +135,7 @@ static bool lists_all(const json_t *list)
     return json_array_size(list) && dialect_of(json_array_get(list, 0)) != &dialects[N_DIALECTS - 1];
 }
 
+/* Takes what the list says about a model. */
 static void take(const json_t *model, struct remote_model *m)
 {
     const json_t *loading = json_object_get(model, "loading"), *sampling = json_object_get(model, "sampling");
@@ -168,6 +169,7 @@ static bool refuse_wanted(const char *wanted, const struct buf *names, struct er
     return false;
 }
 
+/* Chooses `wanted`, or the only model of the list. False with the names if there are several or it is not there. */
 static bool choose(const json_t *list, const char *wanted, struct remote_model *m, struct buf *names, struct err *e)
 {
     if (!json_is_array(list))
