@@ -17,6 +17,7 @@ static double real(const struct args *a, const char *flag)
     return given ? strtod(given, NULL) : 0;
 }
 
+/* Returns the options of a measurement from the command line. */
 static struct bench_options options(const struct args *a)
 {
     return (struct bench_options){
@@ -34,6 +35,7 @@ static struct bench_options options(const struct args *a)
 /* True if a signal has come, which is not taken: a second one ends the program at once. */
 static bool stopped(void) { return interrupt_signal(); }
 
+/* Runs a measurement, with the model that was named; returns the exit status. */
 static int run(const struct args *a, struct bench_options *o, int (*fn)(const struct bench_options *o))
 {
     struct buf line = {0}, machine = {0}, dir = {0};

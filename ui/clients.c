@@ -60,6 +60,7 @@ static void add_lines(struct buf *out, const char *lines, const struct control_s
     buf_free(&output);
 }
 
+/* Prints the lines for one program, or for all if name is NULL; returns the exit status. */
 static int print(const struct control_state *s, const char *name, struct err *e)
 {
     struct buf out = {0};

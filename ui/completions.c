@@ -88,6 +88,7 @@ static enum value_type value_of(const struct option_about *o)
     return o->arg && !strncmp(o->arg, "FILE|", 5) ? VALUE_FILE : o->type;
 }
 
+/* Appends how bash completes a value of this type. */
 static void bash_value(struct buf *out, const char *key, enum value_type type, const char *arg)
 {
     const char *words = choices(key, type, arg);
@@ -105,6 +106,7 @@ static void bash_value(struct buf *out, const char *key, enum value_type type, c
         buf_adds(out, "return ;;\n");
 }
 
+/* Appends the case of a sub-command: values of its flags, then its flags and words. */
 static void bash_command(struct buf *out, const struct sub_row *c)
 {
     buf_addf(out, "        %s)\n            case $prev in\n", c->name);
@@ -121,6 +123,7 @@ static void bash_command(struct buf *out, const struct sub_row *c)
     buf_adds(out, "                esac ;;\n            esac ;;\n");
 }
 
+/* Appends the completion script of bash. */
 static void bash(struct buf *out)
 {
     struct option_about o;
@@ -182,6 +185,7 @@ static const char *zsh_action(enum value_type type)
          : type == VALUE_DELETED   ? "_q35chat_sessions restore" : type == VALUE_ENDPOINT ? "_q35chat_endpoints" : " ";
 }
 
+/* Appends how zsh completes a value of this type. */
 static void zsh_value(struct buf *out, const char *key, enum value_type type, const char *arg)
 {
     const char *words = choices(key, type, arg);
@@ -193,6 +197,7 @@ static void zsh_value(struct buf *out, const char *key, enum value_type type, co
         buf_addf(out, ":%s", zsh_action(type));
 }
 
+/* Appends an option of the chat, and its --no- form. */
 static void zsh_option(struct buf *out, const struct option_about *o)
 {
     const char *flag = dashed(o->key), *value = o->arg ? "=" : "";
@@ -212,6 +217,7 @@ static void zsh_option(struct buf *out, const struct option_about *o)
     }
 }
 
+/* Appends the case of a sub-command. */
 static void zsh_command(struct buf *out, const struct sub_row *c)
 {
     buf_addf(out, "        %s)\n            _arguments \\\n", c->name);
@@ -228,6 +234,7 @@ static void zsh_command(struct buf *out, const struct sub_row *c)
     buf_addf(out, ":%s'\n            return ;;\n", zsh_action(c->type));
 }
 
+/* Appends the completion script of zsh. */
 static void zsh(struct buf *out)
 {
     struct option_about o;
@@ -291,6 +298,7 @@ static void fish_text(struct buf *out, const char *s)
     add_quoted(out, s, "\\", "\\'");
 }
 
+/* Appends how fish completes a value of this type. */
 static void fish_value(struct buf *out, const char *key, enum value_type type, const char *arg)
 {
     const char *words = choices(key, type, arg);
@@ -302,6 +310,7 @@ static void fish_value(struct buf *out, const char *key, enum value_type type, c
                     : type == VALUE_ENDPOINT ? " -x -a '(__q35chat_endpoints)'" : " -x");
 }
 
+/* Appends an option of the chat; `not` is "no-" for the form that switches it off, else "". */
 static void fish_option(struct buf *out, const struct option_about *o, const char *not)
 {
     buf_addf(out, "complete -c q35chat -n __q35chat_chats -l %s%s", not, dashed(o->key));
@@ -314,6 +323,7 @@ static void fish_option(struct buf *out, const struct option_about *o, const cha
     buf_adds(out, "'\n");
 }
 
+/* Appends a sub-command, its words and its flags. */
 static void fish_command(struct buf *out, const struct sub_row *g, const struct sub_row *c)
 {
     buf_addf(out, "complete -c q35chat -n '__q35chat_at 2 %s' -a %s -d '", g->name, c->name);
@@ -333,6 +343,7 @@ static void fish_command(struct buf *out, const struct sub_row *g, const struct 
     }
 }
 
+/* Appends the completion script of fish. */
 static void fish(struct buf *out)
 {
     struct option_about o;

@@ -93,6 +93,7 @@ static void say_again(struct line *l, const struct buf *text)
 
 /* --- which of several models ------------------------------------------------------------------------------------ */
 
+/* Prints the models of the server with their numbers; a star marks the one in use. */
 static void list_models(struct line *l)
 {
     const char *const *names;
@@ -254,6 +255,7 @@ static bool take_message(struct line *l, const char *typed)
     return r != COMMAND_QUIT;
 }
 
+/* Prints the first lines of a chat: version, model, notices. */
 static void banner(struct line *l)
 {
     struct buf text = {0};
@@ -267,6 +269,7 @@ static void banner(struct line *l)
     buf_free(&text);
 }
 
+/* Resumes the saved conversation and shows its end. False, after the reason, if it cannot be read. */
 static bool resume_session(struct line *l)
 {
     struct buf text = {0};

@@ -159,6 +159,7 @@ static bool read_system(struct options *o, struct err *e)
     return ok;
 }
 
+/* Reads the options of a chat from the config file, the environment and the command line, in this order. False with the reason. */
 static bool read_options(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
 {
     /* Reads all options.  The command line is read twice: it names the config file, and overrides it. */
@@ -176,6 +177,7 @@ static bool read_options(struct options *o, int argc, char **argv, struct buf *p
            && is_free(options_name(o, OPT_save), e);
 }
 
+/* Prints warnings about options, and about endpoint settings that have no effect. */
 static void warn(struct options *o)
 {
     struct buf unused = {0};
@@ -224,6 +226,7 @@ static int talk(struct options *o, const struct opening *first)
     return line_run(o, first);
 }
 
+/* Runs a chat; returns the exit status. */
 static int chat(struct options *o, struct buf *prompt)
 {
     struct opening first = {0};

@@ -35,6 +35,7 @@ static json_t *text_json(const char *s)
     return json_text(s, strlen(s));
 }
 
+/* Appends a model as a line of JSON; `standard` marks the one that is taken by default. */
 static void add_json(const struct models_item *it, bool standard, struct buf *out)
 {
     static const char *const places[] = {[MODELS_OURS] = "models", [MODELS_HUB] = "hub", [MODELS_DEMO] = "demo"};
@@ -64,6 +65,7 @@ static void add_json(const struct models_item *it, bool standard, struct buf *ou
     buf_addc(out, '\n');
 }
 
+/* Appends whether a model fits, or what is missing. */
 static void add_state(const struct models_item *it, struct buf *out)
 {
     struct memory_plan plan;
@@ -146,6 +148,7 @@ static void put_json(json_t *j)
     buf_free(&text);
 }
 
+/* Prints a line of progress as JSON, from time to time. */
 static void json_progress(struct show *s)
 {
     if (!s->json || clock_ms() - s->json_ms < JSON_EVERY_MS)
@@ -168,6 +171,7 @@ static void clear(struct show *s)
     s->n_lines = 0;
 }
 
+/* Appends the line of a file's progress, cut to the width of the terminal. */
 static void add_line(struct buf *out, const char *name, const struct progress *p, int columns, int64_t ms)
 {
     enum { NAME = 34, BAR = 22 };
@@ -212,6 +216,7 @@ static void draw(struct show *s)
     buf_free(&out);
 }
 
+/* Prints a new line of progress from time to time, for terminals on which lines are not redrawn. */
 static void add(struct show *s)
 {
     struct buf line = {0};
@@ -231,6 +236,7 @@ static void add(struct show *s)
 
 /* --- while it runs ------------------------------------------------------------------------------------------------------ */
 
+/* Prints the notes that other threads have left. */
 static void print_notes(struct show *s)
 {
     struct buf lines = {0};
@@ -259,6 +265,7 @@ static void note(void *arg, const char *text)
         print_notes(s);
 }
 
+/* Takes the progress of all files; in JSON mode prints each file that has become complete. */
 static void look(struct show *s)
 {
     int64_t ms = clock_ms();
@@ -278,6 +285,7 @@ static void look(struct show *s)
     progress_add(&s->all, ms, s->done, s->total, s->had);
 }
 
+/* Called while files are downloaded: stops them after Ctrl-C, and shows notes and progress. */
 static void tick(void *arg)
 {
     struct show *s = arg;
@@ -294,6 +302,7 @@ static void tick(void *arg)
 
 /* --- from start to end ---------------------------------------------------------------------------------------------------- */
 
+/* Prints how the download ended; returns the exit status. */
 static int ended(struct show *s, const struct err *e)
 {
     bool stopped = s->g && get_stopped(s->g);
@@ -316,6 +325,7 @@ static int ended(struct show *s, const struct err *e)
     return stopped ? (interrupt_ending() ? EXIT_SIGNAL + interrupt_ending() : EXIT_INTERRUPTED) : *e->msg ? EXIT_FAILED : EXIT_ANSWERED;
 }
 
+/* Prints rate and folders of a finished download. */
 static void print_result(const struct show *s)
 {
     double seconds = (double)(clock_ms() - s->start_ms) / 1000, bytes = (double)(s->done - s->had);
@@ -328,6 +338,7 @@ static void print_result(const struct show *s)
     }
 }
 
+/* Runs the download and shows it; returns the exit status. */
 static int run(struct show *s)
 {
     struct err e = {0};
@@ -437,6 +448,7 @@ static void print_findings(const struct verify_report *r)
     }
 }
 
+/* Returns the report of `model verify` as JSON. */
 static json_t *verify_json(const struct verify_report *r, const char *dir)
 {
     json_t *list = json_array();
@@ -486,6 +498,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
     fprintf(stderr, "%sFP8: %.3f of %.3f GB%s", adds ? "" : "\r", (double)done * 1e-9, (double)total * 1e-9, done == total ? "\n" : " ");
 }
 
+/* Returns the report of a build as JSON. */
 static json_t *hybrid_json(const struct hybrid_report *r, const struct source *fp8, const struct hybrid_options *o)
 {
     static const char *const states[] = {"built", "planned", "there"};
@@ -499,6 +512,7 @@ static json_t *hybrid_json(const struct hybrid_report *r, const struct source *f
                      "stale_bytes", (json_int_t)r->stale_bytes, "files", files);
 }
 
+/* Prints what was built, or would be. */
 static void print_hybrid(const struct hybrid_report *r, const struct source *fp8, const struct hybrid_options *o)
 {
     if (r->state == HYBRID_THERE) {

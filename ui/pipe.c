@@ -62,6 +62,7 @@ static void print(struct pipe *p, const char *text, size_t n)
     buf_free(&safe);
 }
 
+/* Prints a piece of the answer, as Markdown on a terminal. */
 static void print_answer(struct pipe *p, const char *text, size_t n)
 {
     struct buf lines = {0};
@@ -85,6 +86,7 @@ static void end_markdown(struct pipe *p)
     buf_free(&lines);
 }
 
+/* Prints text as it arrives. True if text was printed, so that the cursor of a terminal is within it. */
 static bool text_event(struct reply *a, const struct chat_event *ev)
 {
     struct pipe *p = (struct pipe *)a;
@@ -99,6 +101,7 @@ static bool text_event(struct reply *a, const struct chat_event *ev)
     return shown || (p->terminal && p->printed);
 }
 
+/* Prints the answer, or its code block, if it was held back, and the last newline. */
 static void text_done(struct reply *a, const struct chat_event *ev, int status)
 {
     struct pipe *p = (struct pipe *)a;
@@ -158,6 +161,7 @@ static void submit(struct reply *a, struct buf *prompt)
     buf_free(&resumed);
 }
 
+/* Returns the state of an answer to a pipe, as the options say. */
 static struct pipe make_pipe(struct options *o)
 {
     const char *reasoning = options_text(o, OPT_reasoning);
@@ -365,6 +369,7 @@ static bool has_one_form(const json_t *line, struct err *e)
     return n < 2 || err_set(e, "schema, pattern and choices cannot be combined: an answer has one form");
 }
 
+/* Sets an option from a value of a batch line. False with the reason. */
 static bool set_option(struct batch *b, enum option_id id, const json_t *value, struct err *e)
 {
     char number[64];
@@ -391,6 +396,7 @@ static bool set_list(struct batch *b, enum option_id id, const json_t *list, str
     return ok;
 }
 
+/* Takes a key of a batch line: an option, or one that take_object() reads. False with the reason. */
 static bool take_option(struct batch *b, const char *key, const json_t *value, struct err *e)
 {
     int i = 0;
@@ -406,6 +412,7 @@ static bool take_option(struct batch *b, const char *key, const json_t *value, s
     return json_is_array(value) && !forms_is(id) ? set_list(b, id, value, e) : set_option(b, id, value, e);
 }
 
+/* Attaches the files of a batch line, if --batch-files allows them. */
 static bool take_files(struct batch *b, const json_t *files, struct err *e)
 {
     if (files && !options_on(b->a.o, OPT_batch_files))
@@ -445,6 +452,7 @@ static bool take_messages(struct batch *b, const json_t *messages, struct err *e
     return err_set(e, "messages must be a list that ends with a message of the user");
 }
 
+/* Takes a batch line that is a JSON object: options, files, and the prompt or messages. */
 static bool take_object(struct batch *b, const json_t *j, struct err *e)
 {
     const json_t *prompt = json_object_get(j, "prompt"), *messages = json_object_get(j, "messages");
@@ -475,6 +483,7 @@ static bool is_object(const struct batch *b, const char *line)
     return options_on(b->a.o, OPT_batch_json) || (!b->words->len && *line == '{');
 }
 
+/* Takes a batch line: a JSON object, or text that is the prompt. */
 static bool take_line(struct batch *b, const char *line, size_t n, struct err *e)
 {
     json_error_t why;
@@ -496,6 +505,7 @@ static bool take_line(struct batch *b, const char *line, size_t n, struct err *e
 
 /* --- the lines --------------------------------------------------------------------------------------------------- */
 
+/* Answers one line of a batch; its options end with it. */
 static void one(struct batch *b, const char *line, size_t n)
 {
     struct err e = {0};

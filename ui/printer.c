@@ -44,6 +44,7 @@ void printer_free(struct printer *p)
 
 /* --- looks ------------------------------------------------------------------------------------------------------ */
 
+/* Appends the codes of a colour for a terminal of n colours; base is 30 for the foreground, 40 for the background. */
 static void add_color(struct buf *out, int32_t color, int n, int base)
 {
     if (color < 0 || n <= 0)
@@ -91,6 +92,7 @@ static size_t length(const struct lines *l, const struct line *line)
     return n;
 }
 
+/* Appends a line with its colours and without trailing blanks. */
 static void add_line(const struct printer *p, const struct lines *l, int i, struct buf *out)
 {
     const struct line *line = &l->lines[i];
@@ -143,6 +145,7 @@ static void confirm(struct printer *p, const struct lines *l, int n_final)
     buf_free(&now);
 }
 
+/* Prints the lines that will not change any more. */
 static void print(struct printer *p, struct buf *out)
 {
     const struct lines *l = markdown_lines(p->text);
@@ -249,6 +252,7 @@ static bool is_worth(const struct waiting *w, int64_t ms)
     }
 }
 
+/* Appends what the program waits for, with progress. */
 static void describe(const struct waiting *w, int64_t ms, struct buf *line)
 {
     const struct progress *p = &w->phase.progress;

@@ -58,6 +58,7 @@ int process_print(const struct buf *text, bool safe, int status)
 static int signal_fd = -1;
 static volatile sig_atomic_t waiting, ending, last;
 
+/* Notes a signal and wakes poll(). A second one, if the first was not taken, ends the program. */
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
     (void)context;
@@ -132,6 +133,7 @@ static pid_t waiter;                    /* the parent; 0: there is none */
 static int status_now;
 static struct came { int64_t ms; bool passed_on; } came[MOST_SIGNAL + 1];      /* by signal: when the newest one came */
 
+/* Ends this process by the signal that ended its child, so that the shell sees the same. */
 static void end_by(int sig)
 {
     sigset_t one;
@@ -144,6 +146,7 @@ static void end_by(int sig)
     _exit(EXIT_SIGNAL + sig);
 }
 
+/* Waits in place of the child for its parent: passes signals on, stops with it, and ends as it does. */
 static __attribute__((noreturn)) void serve_child(pid_t child, const sigset_t *all)
 {
     for (;;) {

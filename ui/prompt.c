@@ -104,6 +104,7 @@ static int silent(struct reading *r)
     return EXIT_ANSWERED;
 }
 
+/* Reads standard input to its end; returns EXIT_ANSWERED or the exit status. */
 static int read_all(struct reading *r, struct buf *text)
 {
     struct pollfd fds[2] = {{.fd = 0, .events = POLLIN}, {.fd = interrupt_fd(), .events = POLLIN}};

@@ -71,6 +71,7 @@ static void add_text(struct buf *b, const struct chat_event *ev, bool *new_part)
     buf_add(b, ev->text, ev->n);
 }
 
+/* Collects reasoning, text and calls of an answer. */
 static void collect(struct reply *a, const struct chat_event *ev)
 {
     json_t *call;
@@ -154,6 +155,7 @@ void reply_fail(struct reply *a, const char *why, int status)
     a->status = status;
 }
 
+/* Ends an answer: saves it, writes it in its form, reports what is wrong with it, and sets the exit status. */
 static void finish(struct reply *a, const struct chat_event *ev)
 {
     const struct stats *s = &ev->stats;
@@ -255,6 +257,7 @@ static json_t *text_json(const char *s)
     return json_text(s, strlen(s));
 }
 
+/* Adds end, figures, model and version to the object of an answer. */
 static void add_figures(json_t *j, const struct chat *c, const struct chat_event *done)
 {
     const struct model_info *info = chat_info(c);
@@ -317,6 +320,7 @@ json_t *reply_object(struct reply *a, const struct chat_event *done)
     return j;
 }
 
+/* Prints the answer as one JSON object. */
 static void json_done(struct reply *a, const struct chat_event *ev, int status)
 {
     struct buf text = {0};
@@ -345,6 +349,7 @@ static json_t *event(const struct reply *a, const char *type)
     return json_pack("{s:s, s:i, s:f}", "type", type, "v", EVENTS_VERSION, "t", clock_ms_since(a->start_ns) / 1000);
 }
 
+/* Prints the first line of --jsonl. */
 static void jsonl_begin(struct reply *a)
 {
     json_t *j = event(a, "start");
@@ -357,6 +362,7 @@ static void jsonl_begin(struct reply *a)
     put_json(a, j);
 }
 
+/* Prints an event as a line of JSON. False: the cursor is never within text, since lines are complete. */
 static bool jsonl_event(struct reply *a, const struct chat_event *ev)
 {
     static const char *const types[] = {
@@ -410,6 +416,7 @@ static void put_error(struct reply *a, const char *why, int status)
     put_json(a, j);
 }
 
+/* Prints the last line of --jsonl, after the error if the answer failed. */
 static void jsonl_done(struct reply *a, const struct chat_event *ev, int status)
 {
     if (end_failed(ev->end))

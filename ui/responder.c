@@ -158,6 +158,7 @@ static struct responder *endpoint_again(const struct options *o, struct err *e)
     return r || found == CONTROL_NONE ? r : remote_open(o, e);
 }
 
+/* Opens the server of --endpoint; if that is another q35chat here and ids are needed, attaches to its engine. */
 static struct responder *endpoint_open(const struct options *o, bool whole, struct err *e)
 {
     enum control_found found;

@@ -66,6 +66,7 @@ static bool read_again(struct key_file *f)
     return true;
 }
 
+/* Runs the server until it ends, and says once that it is ready. */
 static enum server_state loop(struct server *s, struct key_file *keys, struct err *e)
 {
     enum server_state state = SERVER_RUNS;
@@ -110,6 +111,7 @@ struct doors {
     const char *path, *address;         /* our own socket, and that of --listen; NULL: not opened */
 };
 
+/* Takes the sockets that systemd has opened. False if there are too many or one is not allowed. */
 static bool take_given(struct doors *d, int n, bool any, struct err *e)
 {
     for (int i = 0; i < n; i++) {
@@ -135,6 +137,7 @@ static bool take_own(struct doors *d, const char *path, struct err *e)
     return true;
 }
 
+/* Opens the sockets to listen on: those of systemd or its own, and the address of --listen. False with *status. */
 static bool doors_open(struct doors *d, const struct args *a, const char *path, int *status, struct err *e)
 {
     const bool any = args_on(a, "i-know");
@@ -206,6 +209,7 @@ static int start_on(const struct args *a, struct options *o, struct doors *d)
     return status;
 }
 
+/* Opens the sockets and runs the server; removes its socket at the end. Returns the exit status. */
 static int start(const struct args *a, struct options *o, const char *path)
 {
     struct err e = {{0}};
@@ -246,6 +250,7 @@ static void add_count(struct buf *out, const char *before, int n, const char *on
     buf_addf(out, "%s%d %s", before, n, n == 1 ? one : more);
 }
 
+/* Prints the state of a running server; returns the exit status. */
 static int tell(const struct control_state *s, const char *socket)
 {
     struct buf out = {0};

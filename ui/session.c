@@ -92,6 +92,7 @@ int session_list(const struct args *a)
 
 /* --- show, export, rm, restore --------------------------------------------------------------------------------------------- */
 
+/* Prints a conversation in a format, or writes it to a file with its pictures; returns the exit status. */
 static int export(const char *name, const char *format, const char *file)
 {
     struct transcript t = {0};
@@ -135,6 +136,7 @@ int session_export(const struct args *a)
     return export(a->words[0], format, file);
 }
 
+/* Moves a conversation to the trash and appends where it is. False with the reason. */
 static bool discard(const char *word, struct buf *told, struct err *e)
 {
     struct buf name = {0}, path = {0};
@@ -162,6 +164,7 @@ int session_rm(const struct args *a)
     return status ? status : printed;
 }
 
+/* Prints the conversations in the trash; returns the exit status. */
 static int list_trash(void)
 {
     struct sessions s;

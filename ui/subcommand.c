@@ -96,6 +96,7 @@ static void add_folded(struct buf *out, size_t line_start, size_t column, const 
     buf_addc(out, '\n');
 }
 
+/* Appends the help of a flag, with its default. */
 static void add_flag(const struct sub_row *flag, struct buf *out)
 {
     struct buf help = {0};
@@ -110,6 +111,7 @@ static void add_flag(const struct sub_row *flag, struct buf *out)
     buf_free(&help);
 }
 
+/* Appends the help of a sub-command. */
 static void help_of_command(const struct sub_row *group, const struct sub_row *command, struct buf *out)
 {
     bool options = sub_next_flag(command, NULL);
@@ -125,6 +127,7 @@ static void help_of_command(const struct sub_row *group, const struct sub_row *c
         add_flag(f, out);
 }
 
+/* Appends the list of a group's commands. */
 static void help_of_group(const struct sub_row *group, struct buf *out)
 {
     buf_addf(out, "Usage: q35chat %s COMMAND ...    %s\n\n", group->name, group->help);
@@ -136,6 +139,7 @@ static void help_of_group(const struct sub_row *group, struct buf *out)
     buf_addf(out, "\nq35chat %s COMMAND --help shows the options.\n", group->name);
 }
 
+/* Appends the list of all groups and short names. */
 static void help_of_all(struct buf *out)
 {
     buf_adds(out, "Usage: q35chat [options] [prompt ...]   chat, or one answer: q35chat --help\n\n");
@@ -182,6 +186,7 @@ static int run(const struct sub_row *group, const struct sub_row *command, int a
 
 /* --- the words that choose -------------------------------------------------------------------------------------- */
 
+/* Reports an unknown word, with the name that may be meant; returns EXIT_USAGE. */
 static int unknown(const struct sub_row *group, const char *word)
 {
     enum { MAX_NAMES = 32 };

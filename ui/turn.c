@@ -55,6 +55,7 @@ static void put(struct turn *t, const struct buf *text, bool dimmed)
     fflush(stdout);
 }
 
+/* Prints a text that is not part of the answer, wrapped on a terminal. */
 static void say(struct turn *t, const char *text, size_t n, bool dimmed)
 {
     struct buf safe = {0}, lines = {0};
@@ -84,6 +85,7 @@ void turn_say(struct turn *t, const char *fmt, ...)
 
 /* --- the parts of an answer ------------------------------------------------------------------------------------- */
 
+/* Ends the line that is being printed, if there is one. */
 static void end_line(struct turn *t)
 {
     waiting_clear(&t->waiting);
@@ -110,6 +112,7 @@ static void end_part(struct turn *t)
     t->thinks_ns = 0;
 }
 
+/* Prints a piece of reasoning or answer as it arrives. */
 static void show_text(struct turn *t, const struct chat_event *ev, enum turn_part part)
 {
     struct buf safe = {0}, lines = {0};
@@ -145,6 +148,7 @@ static size_t beginning(const char *text, size_t n)
     return unicode_complete(text, end);
 }
 
+/* Prints a call or its result, cut to its beginning. */
 static void show_call(struct turn *t, const struct chat_event *ev)
 {
     struct buf line = {0};
@@ -185,6 +189,7 @@ static void approve(struct turn *t, const struct chat_event *ev)
     chat_approve(t->chat, t->ask ? t->ask(t, ev->name, ev->text) : CHAT_NO);
 }
 
+/* Appends the figures of a turn. */
 static void add_figures(struct buf *line, const struct stats *s)
 {
     number_turn(line, s->n_prompt - s->n_cached, s->prefill_ms, s->n_tokens, s->decode_ms);
@@ -222,6 +227,7 @@ static void show_figures(struct turn *t, const struct stats *s)
     buf_free(&line);
 }
 
+/* Returns the line that says why an answer ended early, or NULL. */
 static const char *ended(enum end end)
 {
     switch (end) {
@@ -233,6 +239,7 @@ static const char *ended(enum end end)
     }
 }
 
+/* Prints why the turn ended, if that is not plain, and its figures. */
 static void show_done(struct turn *t, const struct chat_event *ev)
 {
     end_part(t);

@@ -96,7 +96,7 @@ static void encode_int8(const float *y, uint8_t *codes, uint16_t *scale)
     *scale = f32_f16(max);
 }
 
-/* Encodes a rotated row as the nearest levels. The scale restores its product with itself for a key, its length for a value. */
+/* Encodes a rotated row as the nearest levels.  The scale restores its product with itself for a key, its length for a value. */
 static void encode_levels(enum kv_format f, enum kv_role role, const float *y, float square, uint8_t *codes, uint16_t *scale)
 {
     float inv = 16 / sqrtf(square), level[KV_DIM];

@@ -105,7 +105,7 @@ static void pack_scales(const struct source *s, enum weight_format f, void *dst,
             }
 }
 
-/* Packs one matrix, or gate and up as one. False if INT4 weights have zero points other than 8. */
+/* Packs one matrix, or gate and up as one.  False if INT4 weights have zero points other than 8. */
 static bool pack(const struct source *s, int rows, void *dst)
 {
     const struct weight *w = s->w[0];

@@ -155,7 +155,7 @@ static __device__ __forceinline__ void pair_sync(int pair)
     asm volatile("bar.sync %0, 64;" ::"r"(pair + 1) : "memory");
 }
 
-/* Attention where a warp has 16 rows of its own and all 256 columns; tiles of 32 positions are fetched ahead. CODES: one part, merged with those
+/* Attention where a warp has 16 rows of its own and all 256 columns; tiles of 32 positions are fetched ahead.  CODES: one part, merged with those
  * before it. */
 template <bool CODES>
 static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(struct attention_args a, struct kv_expanded x, struct parts part)

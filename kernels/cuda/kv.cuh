@@ -95,7 +95,7 @@ static __device__ __forceinline__ uint32_t nearest(const float *thresholds, int 
     return (uint32_t)(z >= 0 ? half + k : half - 1 - k);
 }
 
-/* Encodes a rotated row, of which each lane has KV_NUMBERS, in format f. Returns the scale as fp16 bits; NaN if the row is not finite. */
+/* Encodes a rotated row, of which each lane has KV_NUMBERS, in format f.  Returns the scale as fp16 bits; NaN if the row is not finite. */
 static __device__ __forceinline__ uint16_t encode(enum kv_format f, int role, const float y[KV_NUMBERS], uint32_t codes[KV_NUMBERS])
 {
     const float square = dot(y, y);

@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(HALVES_THREADS) rmsnorm_gated_product_k
 }
 static_assert(32 * (int)WARPS == (int)HALVES_THREADS, "a token's warps");
 
-/* Writes the result as the halves that the next product reads. False if that product does not take them. */
+/* Writes the result as the halves that the next product reads.  False if that product does not take them. */
 static bool for_product(struct cuda_queue *q, const struct rmsnorm_gated_args *a)
 {
     const int cols = a->next->cols, n = cols / DIM, tokens = n ? a->n_rows / n : 0;

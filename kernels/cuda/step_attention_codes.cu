@@ -515,7 +515,7 @@ template <int R> static __device__ __forceinline__ bool set_of(struct set &s, co
     return true;
 }
 
-/* Attention of a step over one part of the positions: exact rows, or units of codes. Also stores the step's own rows and seals blocks that are full.
+/* Attention of a step over one part of the positions: exact rows, or units of codes.  Also stores the step's own rows and seals blocks that are full.
  * */
 template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1) void step_attention_codes_kernel(struct step_attention_args a)
 {
@@ -667,7 +667,7 @@ template <int R, int KF, int VF> static void launch_parts(struct cuda_queue *q, 
     launch(q, "step_attention", step_attention_codes_kernel<R, KF, VF>, grid, THREADS, shared_bytes<R, KF, VF>(), true, *a);
 }
 
-/* Launches the kernel for this pair of formats. False if the cache has another pair. */
+/* Launches the kernel for this pair of formats.  False if the cache has another pair. */
 template <int KF, int VF> static bool launch_formats(struct cuda_queue *q, const struct step_attention_args *a)
 {
     if ((int)a->kv.k_format != KF || (int)a->kv.v_format != VF)

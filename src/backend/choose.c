@@ -24,7 +24,7 @@ static const struct backend {
     {"cpu",  dev_open_cpu,  always,           confine_none},
 };
 
-/* Returns the backend of this name; NULL: the first one that this machine has. NULL with the reason if there is no such backend. */
+/* Returns the backend of this name; NULL: the first one that this machine has.  NULL with the reason if there is no such backend. */
 static const struct backend *find(const char *name, struct err *e)
 {
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {

@@ -73,7 +73,7 @@ static void cuda_zero(struct dev *d, void *p, size_t bytes)
     note_write(d, "zero", cudaMemsetAsync(p, 0, bytes, queue(d)->stream));
 }
 
-/* Allocates zeroed device memory. NULL if there is no room, which is no fault of the device. */
+/* Allocates zeroed device memory.  NULL if there is no room, which is no fault of the device. */
 static void *cuda_alloc(struct dev *d, size_t bytes)
 {
     void *p = NULL;
@@ -85,7 +85,7 @@ static void *cuda_alloc(struct dev *d, size_t bytes)
     return p;
 }
 
-/* Allocates zeroed memory on the device, or pinned memory of the host that the device reads. NULL if there is no room. */
+/* Allocates zeroed memory on the device, or pinned memory of the host that the device reads.  NULL if there is no room. */
 static void *alloc_in(struct dev *d, bool host, size_t bytes)
 {
     void *p = NULL;
@@ -116,7 +116,7 @@ static void cuda_free(struct dev *d, void *p)
     note(d, "free", host ? cudaFreeHost(p) : cudaFree(p));
 }
 
-/* Allocates zeroed pinned memory, which the device can read, too. NULL if there is no room. */
+/* Allocates zeroed pinned memory, which the device can read, too.  NULL if there is no room. */
 static void *cuda_alloc_host(struct dev *d, size_t bytes)
 {
     (void)d;
@@ -144,7 +144,7 @@ static void cuda_copy_rows(struct dev *d, void *dst, size_t dst_step, const void
     note_write(d, "copy", cudaMemcpy2DAsync(dst, dst_step, src, src_step, bytes, (size_t)n, cudaMemcpyDefault, queue(d)->stream));
 }
 
-/* Makes the scratch memory at least this large; a larger one drops recorded state of the queue. False if there is no room. */
+/* Makes the scratch memory at least this large; a larger one drops recorded state of the queue.  False if there is no room. */
 static bool cuda_reserve(struct dev *d, size_t bytes)
 {
     struct cuda_queue *q = queue(d);
@@ -157,7 +157,7 @@ static bool cuda_reserve(struct dev *d, size_t bytes)
     return q->scratch;
 }
 
-/* Waits for all queued work. False, with the first operation that failed, after any fault so far. */
+/* Waits for all queued work.  False, with the first operation that failed, after any fault so far. */
 static bool cuda_finish(struct dev *d, struct err *e)
 {
     struct cuda_queue *q = queue(d);
@@ -215,7 +215,7 @@ static void cuda_graph_begin(struct dev *d)
     note_write(d, "recording", cudaStreamBeginCapture(queue(d)->stream, cudaStreamCaptureModeThreadLocal));
 }
 
-/* Ends the recording of a graph and returns it. NULL with the fault. */
+/* Ends the recording of a graph and returns it.  NULL with the fault. */
 static struct dev_graph *cuda_graph_end(struct dev *d, struct err *e)
 {
     struct cuda_queue *q = queue(d);

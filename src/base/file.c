@@ -180,7 +180,7 @@ bool file_append(const char *path, const void *bytes, size_t n)
     return ok;
 }
 
-/* Writes a new file beside `path` and renames it to `path`, so that readers see the old or the new bytes. False with errno set. */
+/* Writes a new file beside `path` and renames it to `path`, so that readers see the old or the new bytes.  False with errno set. */
 static bool replace(const char *path, const void *bytes, size_t n, bool synced)
 {
     struct buf fresh = {0};

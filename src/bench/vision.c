@@ -172,7 +172,7 @@ static void measure_operations(struct timing *k, struct seeing *s)
 
 /* ---- the command ---- */
 
-/* Opens the vision tower and makes pixels. False if the model has no tower. */
+/* Opens the vision tower and makes pixels.  False if the model has no tower. */
 static bool open_tower(struct seeing *s, struct subject *b, struct err *e)
 {
     struct model *m = &b->m;

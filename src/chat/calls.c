@@ -44,7 +44,7 @@ static void unknown_call(struct chat *c, const char *name)
     buf_free(&why);
 }
 
-/* Starts a tool for the next call of the answer. A tool that cannot start is answered with the error. */
+/* Starts a tool for the next call of the answer.  A tool that cannot start is answered with the error. */
 static void start_call(struct chat *c, const struct tool *tool, const char *arguments, size_t n)
 {
     struct err e = {0};

@@ -21,7 +21,7 @@ enum command_result command_system(struct typed *c)
     return COMMAND_DONE;
 }
 
-/* Sets an option of this id, or of this key if id is negative; tools, approval, bias and forms are checked by the chat first. False with the reason
+/* Sets an option of this id, or of this key if id is negative; tools, approval, bias and forms are checked by the chat first.  False with the reason
  * in c->e. */
 static bool set_value(struct typed *c, int id, const char *key, const char *text)
 {

@@ -102,7 +102,7 @@ bool chat_file_path(const struct chat *c, int i, int k, struct buf *out, struct 
     return (out->len && !access(out->data, R_OK)) || err_set(e, "%s is no longer there", f->path.p);
 }
 
-/* Reads a picture's file to say its size, bytes and tokens. False if it cannot be attached. */
+/* Reads a picture's file to say its size, bytes and tokens.  False if it cannot be attached. */
 static bool check_picture(const struct chat *c, const char *path, struct chat_file *out, struct err *e)
 {
     struct arena mem = {0};

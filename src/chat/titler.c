@@ -75,7 +75,7 @@ void titler_leave(struct chat *c)
 
 /* --- the request -------------------------------------------------------------------------------------------------- */
 
-/* Requests a title for the conversation, apart from its answers. A refused request is not tried again. */
+/* Requests a title for the conversation, apart from its answers.  A refused request is not tried again. */
 static void begin_request(struct chat *c)
 {
     struct arena mem = {0};

@@ -16,7 +16,7 @@ struct job {
     struct model_config cfg;
 };
 
-/* Waits until the engine is ready. False with the reason if it fails. */
+/* Waits until the engine is ready.  False with the reason if it fails. */
 static bool wait_ready(struct job *j, struct err *e)
 {
     while (!engine_info(j->g)) {

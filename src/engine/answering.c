@@ -132,7 +132,7 @@ static void begin(struct run *r)
         begin_steps(r);
 }
 
-/* Reads the next chunk of the run's prompt, takes a snapshot where one is due, and begins the steps after the last chunk. False on a device fault; a
+/* Reads the next chunk of the run's prompt, takes a snapshot where one is due, and begins the steps after the last chunk.  False on a device fault; a
  * refused picture ends only this run. */
 static bool read_chunk(struct run *r, struct err *fault)
 {
@@ -446,7 +446,7 @@ static void share_drafting_bytes(struct decoder *d, struct run *const *in, int n
         in[i]->out->stats.bytes += each;
 }
 
-/* Takes the result of a step that was run together, for each of its n answers. False on a device fault. */
+/* Takes the result of a step that was run together, for each of its n answers.  False on a device fault. */
 static bool take_results(struct decoder *d, struct run *const *in, struct member *m, int n, struct err *fault)
 {
     for (int i = 0; i < n; i++) {
@@ -461,7 +461,7 @@ static bool take_results(struct decoder *d, struct run *const *in, struct member
     return true;
 }
 
-/* Runs one step for all of the answers that have not ended. False on a device fault. */
+/* Runs one step for all of the answers that have not ended.  False on a device fault. */
 static bool step_together(struct run *const *all, int n, struct err *fault)
 {
     struct decoder *d = all[0]->d;
@@ -504,7 +504,7 @@ static bool end_steps(struct run *r, struct err *fault)
     return pos >= 0;
 }
 
-/* Ends the steps of a run and frees its sequence for the next request. After a failed step the sequence is forgotten. False on a device fault. */
+/* Ends the steps of a run and frees its sequence for the next request.  After a failed step the sequence is forgotten.  False on a device fault. */
 static bool finish(struct run *r, struct err *fault)
 {
     if (r->begun && !end_steps(r, fault))

@@ -244,7 +244,7 @@ static bool take_index(struct checkpoint *c, const char *index, const struct roo
     return ok;
 }
 
-/* Reads the index that the root points to and makes it the current one. False if it is damaged. */
+/* Reads the index that the root points to and makes it the current one.  False if it is damaged. */
 static bool read_root(struct checkpoint *c, const struct root *r, uint64_t size)
 {
     struct index_head h;
@@ -320,7 +320,7 @@ void checkpoint_close(struct checkpoint *c)
     free(c);
 }
 
-/* Opens and locks a checkpoint. NULL if that failed, or with *useless if the file has no contents that this model can use; a missing file leaves `e`
+/* Opens and locks a checkpoint.  NULL if that failed, or with *useless if the file has no contents that this model can use; a missing file leaves `e`
  * empty. */
 static struct checkpoint *open_as(const char *path, struct fingerprint identity, int flags, int lock_as, bool *useless, struct err *e)
 {

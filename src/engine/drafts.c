@@ -311,7 +311,7 @@ void group_init(struct group *g, struct stepper *s, struct price *price, bool be
     *g = (struct group){.s = s, .price = price, .beside = beside};
 }
 
-/* Lists the shares of the members that continue; returns how many. A share makes drafts only if its member does, too. */
+/* Lists the shares of the members that continue; returns how many.  A share makes drafts only if its member does, too. */
 static int shares_of(const struct member *m, int n, struct share all[STEP_ROWS])
 {
     int n_shares = 0;

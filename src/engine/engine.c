@@ -205,7 +205,7 @@ static void on_prefill(void *arg, int done, int total, int cached)
     requests_report(&a->g->requests, a->q, &ev, &a->out.stats);
 }
 
-/* Posts the tokens of a step as an event. False if the request was cancelled, so that they do not count. */
+/* Posts the tokens of a step as an event.  False if the request was cancelled, so that they do not count. */
 static bool on_tokens(void *arg, const struct picks *p)
 {
     struct answering *a = arg;
@@ -225,7 +225,7 @@ static void on_done(void *arg)
     free(a);
 }
 
-/* Begins a request, or puts it back while its sequence is being saved or restored. False on a device fault. */
+/* Begins a request, or puts it back while its sequence is being saved or restored.  False on a device fault. */
 static bool serve_request(struct engine *g, struct work *w, struct err *fault)
 {
     struct request *q = w->request;
@@ -254,7 +254,7 @@ static bool serve_request(struct engine *g, struct work *w, struct err *fault)
     return true;
 }
 
-/* Begins to read a prompt ahead, if the decoder takes it; puts it back while its sequence is being moved. False on a device fault. */
+/* Begins to read a prompt ahead, if the decoder takes it; puts it back while its sequence is being moved.  False on a device fault. */
 static bool serve_ahead(struct engine *g, struct work *w, struct err *fault)
 {
     const struct beginning *b = &w->ahead;

@@ -69,7 +69,7 @@ bool load_takes(const struct dev_caps *caps, const struct kv_recipe *r)
     return caps->kv_dtypes >> r->dtype & 1 && (!kv_recipe_compresses(r) || caps->kv_codes >> KV_PAIR(r->keys, r->values) & 1);
 }
 
-/* Sets the KV recipe by name; NULL and "auto" take the first one that the backend supports. False with the names that it supports. */
+/* Sets the KV recipe by name; NULL and "auto" take the first one that the backend supports.  False with the names that it supports. */
 static bool choose_kv(struct model *m, const char *name, struct err *e)
 {
     struct buf known = {0};

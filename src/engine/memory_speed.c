@@ -110,7 +110,7 @@ static bool figures_of(const char *line, const char *key, struct placement *p)
     return true;
 }
 
-/* Reads the newest figures measured for `key` from the file. False if there are none, or `file` is NULL. */
+/* Reads the newest figures measured for `key` from the file.  False if there are none, or `file` is NULL. */
 static bool read_measured(struct placement *p, const char *key, const char *file)
 {
     struct buf text = {0};

@@ -123,7 +123,7 @@ static bool has_work(const struct job *j)
     return j && (j->stage == OPENING || j->stage == READING || j->stage == CLOSING);
 }
 
-/* One step of the worker: opens the file, reads a section, or closes it, without the lock. Called with the lock. */
+/* One step of the worker: opens the file, reads a section, or closes it, without the lock.  Called with the lock. */
 static int64_t restoring_work(void *arg)
 {
     struct restoring *t = arg;

@@ -34,7 +34,7 @@ static void trim(struct buf *b)
     buf_consume(b, lead);
 }
 
-/* Reads the access token from the environment or the file it is kept in; none is fine. False if it is more than one word. */
+/* Reads the access token from the environment or the file it is kept in; none is fine.  False if it is more than one word. */
 static bool read_token(struct fetch *f, struct err *e)
 {
     enum { LONGEST = 4096 };
@@ -462,7 +462,7 @@ static bool begin_body(void *arg, const struct http_reply *r, struct err *e)
     return is_same_file(b->g, b->url, r, e) && is_range(b->g, r, e);
 }
 
-/* Passes bytes of the reply on, up to the end of the range. False if the taker refuses them, or more bytes came. */
+/* Passes bytes of the reply on, up to the end of the range.  False if the taker refuses them, or more bytes came. */
 static bool take_body(void *arg, const void *bytes, size_t n, struct err *e)
 {
     struct range *g = ((struct body *)arg)->g;

@@ -182,7 +182,7 @@ static void read_status(struct http *h)
     h->r->status = (int)status;
 }
 
-/* Called by libcurl with the reply's bytes: passes them on, or keeps the beginning of a refusal's text. Returning less than n ends the transfer. */
+/* Called by libcurl with the reply's bytes: passes them on, or keeps the beginning of a refusal's text.  Returning less than n ends the transfer. */
 static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
 {
     struct http *h = arg;
@@ -393,7 +393,7 @@ static bool check_authorities(const struct http_request *q, struct err *e)
                    q->ca_file ? "" : " (SSL_CERT_FILE=FILE names another)");
 }
 
-/* Makes a handle for the request. Returns its headers, which the caller frees after the transfer. */
+/* Makes a handle for the request.  Returns its headers, which the caller frees after the transfer. */
 static struct curl_slist *set_up(struct http *h, const struct http_request *q)
 {
     /* A fresh handle, since after a reset libcurl 7.88 still points to the last header of the reply before: a reply that begins with a folded header

@@ -57,6 +57,7 @@ static bool number_of(const struct pyjson *v, struct decimal *d)
     return (v->kind == PY_INT || v->kind == PY_FLOAT) && decimal_read(d, v->text);
 }
 
+/* True if two values are equal as JSON Schema has it: 1 equals 1.0, the order of members does not count. */
 static bool equal(const struct pyjson *a, const struct pyjson *b)
 {
     struct decimal x, y;
@@ -130,6 +131,7 @@ static bool listed(struct document *d, const struct pyjson *list, const struct p
     return false;
 }
 
+/* True if the value has the type; unknown names allow everything. */
 static bool is_type(struct text name, const struct pyjson *v)
 {
     static const struct { const char *name; unsigned kinds; } types[] = {
@@ -172,6 +174,7 @@ static int against(const struct pyjson *schema, const char *keyword, size_t size
     return decimal_compare(&b, &a);
 }
 
+/* Checks bounds and multipleOf; values of other types pass. */
 static bool check_number(const struct pyjson *s, const struct pyjson *v)
 {
     struct decimal x, limit;
@@ -196,6 +199,7 @@ static bool check_number(const struct pyjson *s, const struct pyjson *v)
     return fabs(q - round(q)) < 1e-9 * fmax(1, fabs(q));
 }
 
+/* Checks length, pattern and format. */
 static bool check_string(struct document *d, const struct pyjson *s, const struct pyjson *v)
 {
     const struct pyjson *pattern = pyjson_get(s, "pattern"), *format = pyjson_get(s, "format");
@@ -207,6 +211,7 @@ static bool check_string(struct document *d, const struct pyjson *s, const struc
     return !known || matches(d, text_of(known), v->text);
 }
 
+/* Checks items, their number, uniqueItems and contains. */
 static bool check_array(struct document *d, const struct pyjson *s, const struct pyjson *v)
 {
     const struct pyjson *prefix = pyjson_get(s, "prefixItems"), *items = pyjson_get(s, "items"), *contains = pyjson_get(s, "contains");
@@ -232,6 +237,7 @@ static bool check_array(struct document *d, const struct pyjson *s, const struct
     return (pyjson_get(s, "minContains") ? against(s, "minContains", found) >= 0 : found > 0) && against(s, "maxContains", found) <= 0;
 }
 
+/* Checks one member against properties, patterns, names and additionalProperties. */
 static bool check_member(struct document *d, const struct pyjson *s, struct text key, const struct pyjson *v)
 {
     const struct pyjson *properties = pyjson_get(s, "properties"), *patterns = pyjson_get(s, "patternProperties");
@@ -257,6 +263,7 @@ static bool has_all(const struct pyjson *names, const struct pyjson *v)
     return true;
 }
 
+/* Checks members, their number, required ones and dependencies. */
 static bool check_object(struct document *d, const struct pyjson *s, const struct pyjson *v)
 {
     static const char *const dependencies[] = {"dependencies", "dependentRequired", "dependentSchemas"};
@@ -284,6 +291,7 @@ static size_t accepted(struct document *d, const struct pyjson *list, const stru
     return n;
 }
 
+/* Checks allOf, anyOf, oneOf, not, and if with then and else. */
 static bool check_combined(struct document *d, const struct pyjson *s, const struct pyjson *v)
 {
     const struct pyjson *all = pyjson_get(s, "allOf"), *any = pyjson_get(s, "anyOf"), *one = pyjson_get(s, "oneOf"), *no = pyjson_get(s, "not");

@@ -39,6 +39,7 @@ static void add_anchor(struct document *d, const char *uri, const struct pyjson 
     d->anchor[d->n_anchors++] = (struct anchor){uri, schema};
 }
 
+/* Lists the anchors of a schema; returns the base URI that holds inside it. */
 static const char *identified(struct document *d, const struct pyjson *v, const char *base)
 {
     const struct pyjson *id = pyjson_get(v, "$id"), *ref = pyjson_get(v, "$ref");
@@ -106,6 +107,7 @@ void document_free(struct document *d)
     arena_free(&d->arena);
 }
 
+/* Appends the path of a part, from the root of the document on. */
 static void append_place(const struct document *d, int i, struct buf *out)
 {
     const struct part *p = &d->part[i];

@@ -64,6 +64,7 @@ int decimal_compare(const struct decimal *a, const struct decimal *b)
 /* The digits before the point, "0" if there are none, and those behind it. */
 struct parts { char whole[520], decimals[160]; int n_whole, n_decimals; };
 
+/* Returns the digits before and after the decimal point; the whole part of 0.5 is "0". */
 static struct parts split(const struct decimal *d)
 {
     struct parts p = {.whole = "0", .n_whole = 1};
@@ -131,6 +132,7 @@ static uint32_t decimals_from(struct terms *t, const struct parts *p, bool open)
     return term_cat(t, byte(t, '.'), rest);
 }
 
+/* Decimals of at most (or less than) those of p; with the point, if there are any. */
 static uint32_t decimals_to(struct terms *t, const struct parts *p, bool open)
 {
     if (!p->n_decimals)

@@ -81,6 +81,7 @@ static int compare_ranges(const void *a, const void *b)
     return (x->lo > y->lo) - (x->lo < y->lo);
 }
 
+/* Sorts ranges and joins those that touch. */
 static void merge(struct ranges *l)
 {
     qsort(l->r, (size_t)l->n, sizeof *l->r, compare_ranges);
@@ -93,6 +94,7 @@ static void merge(struct ranges *l)
     l->n = k;
 }
 
+/* Adds all characters that are not in `but`. */
 static void add_all_but(struct parse *p, struct ranges *l, struct ranges *but)
 {
     uint32_t from = 0;
@@ -154,6 +156,7 @@ static uint32_t term_of_ranges(struct parse *p, struct ranges *l)
 
 /* --- Escapes --- */
 
+/* Reads n hexadecimal digits. False, at the same place, if they are not there. */
 static bool hex(struct parse *p, int n, uint32_t *v)
 {
     *v = 0;
@@ -170,6 +173,7 @@ static bool hex(struct parse *p, int n, uint32_t *v)
     return true;
 }
 
+/* Reads the rest of a \\u escape; two surrogates make one character. */
 static uint32_t unicode_escape(struct parse *p)
 {
     uint32_t cp = 0, low = 0;
@@ -244,6 +248,7 @@ static bool class_member(struct parse *p, struct ranges *l, uint32_t *cp)
     return false;
 }
 
+/* Reads a class after its bracket; returns its part. */
 static int character_class(struct parse *p)
 {
     struct ranges *l = memory_zeroed(2, sizeof *l);
@@ -277,6 +282,7 @@ static int character_class(struct parse *p)
 
 static int either(struct parse *p);
 
+/* Reads a group after its parenthesis; returns its part. Look-behind is refused. */
 static int group(struct parse *p)
 {
     enum kind kind = NOTHING;
@@ -304,6 +310,7 @@ static int group(struct parse *p)
     return make(p, (struct part){.kind = kind, .a = inner, .looks = true, .empty = true});
 }
 
+/* Reads a group, class, anchor or character; returns its part. */
 static int atom(struct parse *p)
 {
     struct ranges *l;
@@ -360,6 +367,7 @@ static bool braces(struct parse *p, int *min, int *max)
     return false;
 }
 
+/* Reads an atom and its repetitions; returns its part. */
 static int repeated(struct parse *p)
 {
     int part = atom(p);

@@ -127,6 +127,7 @@ static const struct keyword *keyword_of(struct text name)
 
 static bool is_schema(const struct pyjson *v) { return v->kind == PY_DICT || v->kind == PY_TRUE || v->kind == PY_FALSE; }
 
+/* Returns the types that a name stands for; 0: it is none of JSON's. */
 static unsigned types_named(struct text name)
 {
     static const struct { const char *name; unsigned types; } row[] = {
@@ -139,6 +140,7 @@ static unsigned types_named(struct text name)
     return 0;
 }
 
+/* Returns the type of a value; 1.0 is an integer. */
 static unsigned type_of_value(const struct pyjson *v)
 {
     struct decimal d;
@@ -154,6 +156,7 @@ static unsigned type_of_value(const struct pyjson *v)
     return decimal_read(&d, v->text) && d.n > d.point ? TYPE_FRACTION : TYPE_INTEGER;
 }
 
+/* Restricts the branch to the types that "type" names, or to the others if negated. */
 static bool apply_type(struct shapes *s, struct branch *b, const struct pyjson *schema, const struct pyjson *v, bool negated)
 {
     unsigned types = 0;
@@ -181,6 +184,7 @@ static void apply_enum(struct shapes *s, struct branch *b, const struct pyjson *
     add(s, b, (struct fact){FACT_ENUM, .schema = schema, .value = v, .n = list, .negated = negated});
 }
 
+/* Adds a bound on a count, or its opposite if negated. */
 static bool apply_size(struct shapes *s, struct branch *b, const struct keyword *k, const struct pyjson *schema, const struct pyjson *v, bool negated)
 {
     struct decimal d = {0};
@@ -197,6 +201,7 @@ static bool apply_size(struct shapes *s, struct branch *b, const struct keyword 
     return true;
 }
 
+/* Adds a bound on a number, or its opposite if negated. */
 static bool apply_bound(struct shapes *s, struct branch *b, const struct keyword *k, const struct pyjson *schema, const struct pyjson *v,
                         bool negated)
 {
@@ -273,6 +278,7 @@ static void apply_one_of(struct shapes *s, struct branch *b, const struct pyjson
     }
 }
 
+/* Adds the choice between condition with "then", and its opposite with "else". */
 static void apply_if(struct shapes *s, struct branch *b, const struct pyjson *schema, const struct pyjson *condition)
 {
     const struct pyjson *then = pyjson_get(schema, "then"), *otherwise = pyjson_get(schema, "else");
@@ -289,6 +295,7 @@ static void apply_if(struct shapes *s, struct branch *b, const struct pyjson *sc
     }
 }
 
+/* Adds for each dependency the choice: the member is absent, or what it needs is there. */
 static bool apply_dependencies(struct shapes *s, struct branch *b, const struct pyjson *schema, const struct pyjson *v, const char *name)
 {
     for (size_t i = 0; i < v->n; i++) {
@@ -311,6 +318,7 @@ static bool apply_dependencies(struct shapes *s, struct branch *b, const struct 
     return true;
 }
 
+/* Adds the fact that the schema says something about items, once. */
 static bool apply_items(struct shapes *s, struct branch *b, const struct pyjson *schema, const char *name)
 {
     for (const struct fact *f = b->facts; f; f = f->next)
@@ -323,6 +331,7 @@ static bool apply_items(struct shapes *s, struct branch *b, const struct pyjson 
     return true;
 }
 
+/* Adds the fact that the schema says something about members, once. */
 static bool apply_members(struct shapes *s, struct branch *b, const struct pyjson *schema, const char *name, const struct pyjson *v)
 {
     if (strcmp(name, "additionalProperties") ? v->kind != PY_DICT : !is_schema(v))
@@ -484,6 +493,7 @@ static bool violate(struct shapes *s, struct branch *b, const struct clause *c)
     return !s->failed;
 }
 
+/* Adds the choice of which keyword of the schema is violated. False if it has none. */
 static bool negate(struct shapes *s, struct branch *b, const struct pyjson *schema)
 {
     size_t n = 0;
@@ -511,6 +521,7 @@ static bool same_clause(const struct clause *a, const struct clause *b)
     return a->schema == b->schema && a->negated == b->negated && a->keyword == b->keyword && a->part == b->part;
 }
 
+/* Applies a schema, or its opposite, to the branch, once. False if the branch has no values left. */
 static bool take_clause(struct shapes *s, struct branch *b, const struct clause *c)
 {
     const struct pyjson *v = c->schema;
@@ -583,6 +594,7 @@ static bool is_dead(struct shapes *s, const struct branch *b)
     return false;
 }
 
+/* Appends the shapes of a branch: applies what is left to do, then each option of its choices. False after a failure. */
 static bool solve(struct shapes *s, struct branch b)
 {
     if (--s->steps < 0 || b.depth > N_DEPTH) {

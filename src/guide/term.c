@@ -292,6 +292,7 @@ static int compare_texts(const void *a, const void *b)
     return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 
+/* Returns a hash of n texts. */
 static uint64_t list_hash(const struct text *item, int n)
 {
     uint64_t h = (uint64_t)n;
@@ -405,6 +406,7 @@ static uint32_t join(struct terms *t, enum kind kind, uint32_t *list, int n)
 
 struct ids { uint32_t *id; int n, cap; uint32_t few[32]; };
 
+/* Appends an id; the first 32 take no memory of the heap. */
 static void ids_put(struct ids *l, uint32_t id)
 {
     if (l->n < 32) {
@@ -673,6 +675,7 @@ uint32_t term_multiple(struct terms *t, uint32_t of, int scale)
     return multiple(t, of, 0, scale, NO_DIGIT);
 }
 
+/* Returns what may follow the byte in a number that is a multiple of n.a; n.b is the remainder so far. */
 static uint32_t next_multiple(struct terms *t, struct node n, uint8_t byte)
 {
     const int d = (int)n.d, scale = (int)n.c;
@@ -795,6 +798,7 @@ static uint32_t next_escaped(struct terms *t, struct node s, uint8_t byte)
     return string(t, next_live(t, s.a, (uint8_t)short_bytes[p - short_escapes]), s.b & ~AT_START, PLAIN, 0);
 }
 
+/* Returns what may follow the byte within a JSON string, escapes included. */
 static uint32_t next_string(struct terms *t, struct node s, uint8_t byte)
 {
     const bool key = s.b & IS_KEY;
@@ -858,6 +862,7 @@ static int first_with(const struct text *item, int lo, int hi, uint32_t pos, int
     return lo;
 }
 
+/* Returns what may follow the byte in one of the sorted texts n.b .. n.c - 1, which are the same up to byte n.d. */
 static uint32_t next_one_of(struct terms *t, struct node n, uint8_t byte)
 {
     const struct text *item = t->list[n.a].item;
@@ -878,6 +883,7 @@ static uint32_t next_until(struct terms *t, struct node n, uint8_t byte)
     return until(t, n.a, 0, n.c);
 }
 
+/* Returns the alternative of what follows the byte in each part. */
 static uint32_t next_alt(struct terms *t, uint32_t id, uint8_t byte)
 {
     struct ids parts = {0}, l = {0};
@@ -893,6 +899,7 @@ static uint32_t next_alt(struct terms *t, uint32_t id, uint8_t byte)
     return result;
 }
 
+/* Returns the intersection of what follows the byte in each part. */
 static uint32_t next_and(struct terms *t, uint32_t id, uint8_t byte)
 {
     struct ids parts = {0};
@@ -914,6 +921,7 @@ static uint32_t next_repeat(struct terms *t, struct node n, uint8_t byte)
     return term_cat(t, first, term_repeat(t, n.a, min > 0 ? min - 1 : 0, max == TERM_INFINITE ? max : max - 1));
 }
 
+/* Returns the term for what may follow once `byte` has been read; TERM_NONE: the byte is not allowed. */
 static uint32_t next(struct terms *t, uint32_t id, uint8_t byte)
 {
     const struct node n = *at(t, id);
@@ -1134,6 +1142,7 @@ static uint32_t next_looked_up(struct terms *t, uint32_t a, uint8_t byte)
     return row ? t->row[row - 1][byte] : TERM_NONE;
 }
 
+/* Returns what may follow the colon after a key that a TAKER reads. */
 static uint32_t next_taken(struct terms *t, uint32_t id, struct text key)
 {
     const struct node n = *at(t, id);

@@ -81,6 +81,7 @@ static int item_clauses(struct values *v, const struct shape *h, size_t i, struc
     return n;
 }
 
+/* Collects the facts about an array: counts, prefix, items, contains. NULL if no array can have them. */
 static struct array *build_array(struct values *v, const struct shape *h)
 {
     struct array *a = arena_alloc(v->arena, sizeof *a);
@@ -141,6 +142,7 @@ static bool is_named(const struct object *o, struct text name)
     return false;
 }
 
+/* Adds a member by its name, once. */
 static void add_member(struct values *v, struct object *o, int *cap, const struct shape *h, struct text name)
 {
     struct clause list[N_CLAUSES];
@@ -196,6 +198,7 @@ static uint32_t names_term(struct values *v, const struct shape *h, struct objec
 
 struct patterns { struct text text[N_GROUPS]; uint32_t term[N_GROUPS]; int n; };
 
+/* Collects the patterns of names, each once. */
 static void collect_patterns(struct values *v, const struct shape *h, struct patterns *p)
 {
     for (const struct fact *f = h->facts; f; f = f->next) {
@@ -247,6 +250,7 @@ static int group_clauses(const struct shape *h, const struct patterns *p, unsign
     return kept;
 }
 
+/* Divides the names that are no members into groups, by the set of patterns that they match. */
 static void build_groups(struct values *v, const struct shape *h, struct object *o, uint32_t names)
 {
     struct patterns p = {0};
@@ -274,6 +278,7 @@ static void build_groups(struct values *v, const struct shape *h, struct object 
     }
 }
 
+/* Collects the facts about an object: counts, members, groups of names. NULL if no object can have them. */
 static struct object *build_object(struct values *v, const struct rule *r, const struct shape *h)
 {
     struct object *o = arena_alloc(v->arena, sizeof *o);
@@ -334,6 +339,7 @@ static void refuse_large(struct values *v, const struct rule *r)
     buf_free(&place);
 }
 
+/* Adds the values of a shape to the rule: scalars as a term, arrays and objects by their description. */
 static void compile_shape(struct values *v, int rule, const struct shape *h)
 {
     uint32_t id[6] = {0}, texts;
@@ -363,6 +369,7 @@ static void compile_shape(struct values *v, int rule, const struct shape *h)
     }
 }
 
+/* True if the rule has a value that ends, with the rules known so far to have one. */
 static bool is_productive(const struct values *v, const struct rule *r)
 {
     if (r->scalars != TERM_NONE)

@@ -129,6 +129,7 @@ uint32_t scalar_numbers(struct values *v, const struct shape *h)
 
 static uint32_t value_term(struct values *v, const struct pyjson *one);
 
+/* Returns the term of one list or object, with blanks where they are allowed. */
 static uint32_t container_term(struct values *v, const struct pyjson *one)
 {
     const bool dict = one->kind == PY_DICT;
@@ -148,6 +149,7 @@ static uint32_t container_term(struct values *v, const struct pyjson *one)
     return term_cat(v->t, literal(v, dict ? "{" : "["), id);
 }
 
+/* Returns the term of one value. */
 static uint32_t value_term(struct values *v, const struct pyjson *one)
 {
     switch (one->kind) {

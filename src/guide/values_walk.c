@@ -165,6 +165,7 @@ static uint32_t array_term(struct values *v, uint32_t array, int count, bool fou
     return lazy(v, VALUES_ARRAY, array, (uint32_t)(count < most ? count : most) << 1 | found);
 }
 
+/* Returns what may follow in an array after `place` >> 1 items; bit 0: an item that "contains" asks for is among them. */
 static uint32_t expand_array(struct values *v, uint32_t array, uint32_t place)
 {
     const struct array *a = v->array[array];
@@ -184,6 +185,7 @@ static uint32_t expand_array(struct values *v, uint32_t array, uint32_t place)
     return term_alts(v->t, list, 3);
 }
 
+/* Returns the term of a rule's values: scalars, and the beginnings of its objects and arrays. */
 static uint32_t expand_rule(struct values *v, int rule)
 {
     const struct rule r = v->rule[rule];

@@ -61,7 +61,7 @@ static size_t stored_at(int orientation, int y, int x, int h, int w, int w0)
     return (size_t)row[orientation - 1] * (size_t)w0 + (size_t)column[orientation - 1];
 }
 
-/* Turns a picture upright by its EXIF orientation, 1 to 8. False if there is too little memory. */
+/* Turns a picture upright by its EXIF orientation, 1 to 8.  False if there is too little memory. */
 static bool turn(struct image *im, int orientation, struct err *e)
 {
     if (orientation < 2)

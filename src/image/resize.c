@@ -185,7 +185,7 @@ static bool widen(struct image *im, int w, struct arena *a)
     return true;
 }
 
-/* Resamples a picture to the height h. False if there is too little memory. */
+/* Resamples a picture to the height h.  False if there is too little memory. */
 static bool heighten(struct image *im, int h, struct arena *a)
 {
     if (h == im->h)

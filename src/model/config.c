@@ -121,7 +121,7 @@ static json_t *field(const json_t *obj, const char *key)
     return json_is_null(v) ? NULL : v;
 }
 
-/* Reports that a field is missing or has another value than expected. Returns false. */
+/* Reports that a field is missing or has another value than expected.  Returns false. */
 static bool refuse_field(const struct source *s, const char *key, const json_t *found, const char *expected)
 {
     enum { MOST = 60 };                 /* bytes of the value that are shown */
@@ -419,7 +419,7 @@ static bool read_config(const struct source *s, const json_t *root, struct model
     return true;
 }
 
-/* Parses a JSON object. NULL with the reason; the caller frees it. */
+/* Parses a JSON object.  NULL with the reason; the caller frees it. */
 static json_t *load_object(const char *json, size_t len, const struct source *s)
 {
     json_error_t je;
@@ -458,7 +458,7 @@ static bool read_generation(struct model_config *c, const struct buf *text, cons
     return ok;
 }
 
-/* Reports a folder that does not exist or has no config.json. True if the file is there, or fails to open for another reason. */
+/* Reports a folder that does not exist or has no config.json.  True if the file is there, or fails to open for another reason. */
 static bool refuse_missing(const char *dir, const char *path, struct err *e)
 {
     static const char expected[] = "expected the directory of a checkpoint: config.json, tokenizer.json, *.safetensors";

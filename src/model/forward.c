@@ -165,7 +165,7 @@ size_t forward_step_bytes(const struct model_config *c)
     return cut_step(&u, NULL, c);
 }
 
-/* Allocates the work space of decode steps. False if there is no memory or the model does not fit the GPU's kernels. */
+/* Allocates the work space of decode steps.  False if there is no memory or the model does not fit the GPU's kernels. */
 static bool open_step(struct step_space *u, struct dev *d, const struct model_config *c, struct err *e)
 {
     size_t bytes = forward_step_bytes(c);

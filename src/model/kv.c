@@ -239,7 +239,7 @@ static size_t copy_ranges(const struct kv *k, const struct range list[N_ARRAYS],
     return done;
 }
 
-/* Copies rows from .. to-1 of a slot to `host`, or back if `load`; the MTP block's rows begin one later. Returns the bytes; host NULL: only counts.
+/* Copies rows from .. to-1 of a slot to `host`, or back if `load`; the MTP block's rows begin one later.  Returns the bytes; host NULL: only counts.
  * */
 static size_t copy_range(const struct kv *k, int slot, int from, int to, char *host, bool load)
 {

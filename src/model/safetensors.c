@@ -252,7 +252,7 @@ end:
     return c->p == c->end || expected(c, "nothing after the last }");
 }
 
-/* Builds the hash table of names, at most half full. False if a name is there twice. */
+/* Builds the hash table of names, at most half full.  False if a name is there twice. */
 static bool build_table(struct safetensors *s, struct err *e)
 {
     s->n_slots = 16;

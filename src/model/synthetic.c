@@ -33,7 +33,7 @@ static bool is_called(const char *name, const char *part)
     return at;
 }
 
-/* Returns the known geometry whose name has `name` as a part. NULL, with the names, if there is none. */
+/* Returns the known geometry whose name has `name` as a part.  NULL, with the names, if there is none. */
 static const struct geometry *find_geometry(const char *name, struct err *e)
 {
     struct buf known = {0};

@@ -230,7 +230,7 @@ static void place_head(struct upload_plan *p, struct weight head)
     }
 }
 
-/* Places the embedding, the head and the last norm. A tied head is packed from the embedding's bytes. */
+/* Places the embedding, the head and the last norm.  A tied head is packed from the embedding's bytes. */
 static void place_ends(struct upload_plan *p)
 {
     struct weights *w = p->w;
@@ -542,7 +542,7 @@ static bool wait_for_device(struct upload *u, struct err *e)
     return true;
 }
 
-/* Reads and packs all jobs, with at most IN_FLIGHT blocks under way. False on an error, or if `progress` returns false. */
+/* Reads and packs all jobs, with at most IN_FLIGHT blocks under way.  False on an error, or if `progress` returns false. */
 static bool stream_reads(struct upload *u, bool (*progress)(size_t done, size_t total, void *arg), void *arg, struct err *e)
 {
     const struct upload_plan *p = &u->p;

@@ -292,7 +292,7 @@ static bool check_g_idx(struct binder *b, const char *stem, int cols)
     return ok;
 }
 
-/* Binds the three tensors of an INT4 matrix. A missing tensor is counted, and is no error here; false if one does not fit. */
+/* Binds the three tensors of an INT4 matrix.  A missing tensor is counted, and is no error here; false if one does not fit. */
 static bool bind_int4(struct binder *b, const char *stem, struct weight *w)
 {
     static const char note[] = " (4 bits in groups of 128)";
@@ -310,7 +310,7 @@ static bool bind_int4(struct binder *b, const char *stem, struct weight *w)
     return (w->data = data(b, q)) && (w->zeros = data(b, z)) && (w->scale = data(b, s));
 }
 
-/* Binds an FP8 matrix and its scales. A missing tensor is counted, and is no error here; false if one does not fit. */
+/* Binds an FP8 matrix and its scales.  A missing tensor is counted, and is no error here; false if one does not fit. */
 static bool bind_fp8(struct binder *b, const char *stem, struct weight *w)
 {
     static const char note[] = " (one scale for 128 x 128)";
@@ -325,7 +325,7 @@ static bool bind_fp8(struct binder *b, const char *stem, struct weight *w)
     return (w->data = data(b, q)) && (w->scale = data(b, s));
 }
 
-/* Binds a matrix in floating point. A missing tensor is counted, and is no error here; false if it does not fit. */
+/* Binds a matrix in floating point.  A missing tensor is counted, and is no error here; false if it does not fit. */
 static bool bind_dense(struct binder *b, const char *stem, struct weight *w)
 {
     struct shard_tensor *t = take(b, stem, ".weight");
@@ -349,7 +349,7 @@ static const struct format {
     {WEIGHT_DENSE, "dense", ".weight",          bind_dense},
 };
 
-/* Binds a matrix in the format that its tensors are in. A matrix that does not fit ends it, unless b->say reports all of them. */
+/* Binds a matrix in the format that its tensors are in.  A matrix that does not fit ends it, unless b->say reports all of them. */
 static bool bind_matrix(struct binder *b, const char *stem, const struct matrix_slot *m, struct weight *w)
 {
     int i = 0;
@@ -379,7 +379,7 @@ static bool bind_matrices(struct binder *b, const char *prefix, const struct mat
 
 /* ---- vectors */
 
-/* Reads a vector and converts it to floats, which the store owns. A missing tensor is counted, and is no error here. */
+/* Reads a vector and converts it to floats, which the store owns.  A missing tensor is counted, and is no error here. */
 static bool bind_vector(struct binder *b, const char *prefix, const struct vector_slot *v, const float **out)
 {
     struct shard_tensor *t = take(b, prefix, v->name);

@@ -141,7 +141,7 @@ static bool file_entry(struct reading *r, bool continued, const char *section, c
     return true;
 }
 
-/* Called by inih for each value; sets the option. Returns 0 on an error, as inih expects. */
+/* Called by inih for each value; sets the option.  Returns 0 on an error, as inih expects. */
 static int file_handler(void *arg, const char *section, const char *key, const char *value)
 {
     struct reading *r = arg;
@@ -154,7 +154,7 @@ static int file_handler(void *arg, const char *section, const char *key, const c
     return !r->failed;
 }
 
-/* Sets the options of a config file's text. False with the line of the first error. */
+/* Sets the options of a config file's text.  False with the line of the first error. */
 static bool read_text(struct options *o, struct buf *text, const char *path, struct err *e)
 {
     static const char mark[] = "\xef\xbb\xbf";         /* the byte order mark that some editors write */

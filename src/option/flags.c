@@ -248,7 +248,7 @@ static int take_switch(const struct flags *f, const char *flag, struct err *e)
     return -1;
 }
 
-/* Parses --name, --name=value or --no-name. Returns 1, or -1 with the reason. */
+/* Parses --name, --name=value or --no-name.  Returns 1, or -1 with the reason. */
 static int long_flag(struct flags *f, const char *s, struct err *e)
 {
     const char *equals = strchr(s, '=');
@@ -267,7 +267,7 @@ static int long_flag(struct flags *f, const char *s, struct err *e)
     return !f->off && f->flags[f->found].arg ? take_value(f, f->value, flag, e) : take_switch(f, flag, e);
 }
 
-/* Parses the next letter of a word like -abc; a letter with a value takes the rest. Returns 1, or -1 with the reason. */
+/* Parses the next letter of a word like -abc; a letter with a value takes the rest.  Returns 1, or -1 with the reason. */
 static int short_flag(struct flags *f, struct err *e)
 {
     char letter = *f->letters++, flag[] = {'-', letter, 0};

@@ -84,7 +84,7 @@ static const char *split_revision(const char *what, struct buf *name)
     return at ? at + 1 : NULL;
 }
 
-/* Reports an unknown name together with those that are known. Returns false. */
+/* Reports an unknown name together with those that are known.  Returns false. */
 static bool refuse_name(const char *what, struct err *e)
 {
     struct buf names = {0};

@@ -301,7 +301,7 @@ static bool refuse_many(const struct models *m, const char *given, const int *fo
     return false;
 }
 
-/* Reports that no complete model has the name, and how to get one. Returns false. */
+/* Reports that no complete model has the name, and how to get one.  Returns false. */
 static bool refuse_none(const struct models *m, const char *given, int *found, struct err *e)
 {
     if (candidates(m, given, false, found)) {

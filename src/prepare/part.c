@@ -78,7 +78,7 @@ static uint64_t in_order(const struct part *p)
     return n;
 }
 
-/* Takes the progress of a download from its journal. False if the journal is of another file, or not readable. */
+/* Takes the progress of a download from its journal.  False if the journal is of another file, or not readable. */
 static bool parse_journal(struct part *p, const char *text)
 {
     char hash[DIGEST_HEX], state[DIGEST_HEX];

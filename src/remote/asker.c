@@ -46,7 +46,7 @@ static bool begin(void *arg, const struct http_reply *r, struct err *e)
     return true;
 }
 
-/* Posts each complete line of the reply. False if a line is too long. */
+/* Posts each complete line of the reply.  False if a line is too long. */
 static bool take(void *arg, const void *bytes, size_t n, struct err *e)
 {
     struct asker *a = arg;

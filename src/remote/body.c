@@ -123,7 +123,7 @@ static json_t *messages_of(const struct body *b)
     return list;
 }
 
-/* Returns the tools as a JSON list. NULL with the tool that is no object. */
+/* Returns the tools as a JSON list.  NULL with the tool that is no object. */
 static json_t *tools_of(const struct body *b, struct err *e)
 {
     json_t *list = memory_got(json_array());

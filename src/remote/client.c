@@ -169,7 +169,7 @@ static bool has_no_list(int status)
     return status == 404 || status == 405 || status == 500 || status == 501;
 }
 
-/* Finds the model in the server's list. A server without a list has the model that was named. */
+/* Finds the model in the server's list.  A server without a list has the model that was named. */
 static bool list_models(struct client *c, struct err *e)
 {
     struct transfer t = {.c = c};
@@ -415,7 +415,7 @@ static int64_t client_step(void *arg)
 
 /* ---- the owner's side ---- */
 
-/* Takes the options of a client. False if the address or the dialect is wrong. */
+/* Takes the options of a client.  False if the address or the dialect is wrong. */
 static bool set_up(struct client *c, const struct client_options *o, struct err *e)
 {
     bool local = !strncmp(o->url, "unix:", 5) && o->url[5];

@@ -376,7 +376,7 @@ static bool end_line(struct completion *c, struct err *e)
     return ok;
 }
 
-/* Splits bytes into lines, which end with LF, CR or both. False if an event is too long or wrong. */
+/* Splits bytes into lines, which end with LF, CR or both.  False if an event is too long or wrong. */
 static bool push_bytes(struct completion *c, const char *bytes, size_t n, struct err *e)
 {
     struct events *s = &c->events;

@@ -169,7 +169,7 @@ static bool refuse_wanted(const char *wanted, const struct buf *names, struct er
     return false;
 }
 
-/* Chooses `wanted`, or the only model of the list. False with the names if there are several or it is not there. */
+/* Chooses `wanted`, or the only model of the list.  False with the names if there are several or it is not there. */
 static bool choose(const json_t *list, const char *wanted, struct remote_model *m, struct buf *names, struct err *e)
 {
     if (!json_is_array(list))

@@ -249,7 +249,7 @@ static void stop_endless(struct far *f)
     end_answer(f, END_FAILED, why.msg);
 }
 
-/* Reads a line of the answer's reply: progress of the prompt, a token, figures, the end. A reply that does not end is stopped. */
+/* Reads a line of the answer's reply: progress of the prompt, a token, figures, the end.  A reply that does not end is stopped. */
 static void take_answer(struct far *f, const json_t *v)
 {
     const json_t *reading = json_object_get(v, "reading"), *token = json_object_get(v, "token"), *stats = json_object_get(v, "stats");
@@ -302,7 +302,7 @@ static void take_protocol(struct far *f, int theirs)
                  RELAY_PROTOCOL);
 }
 
-/* Reads a line about the other q35chat itself. The first line has its protocol, without which nothing else is read. */
+/* Reads a line about the other q35chat itself.  The first line has its protocol, without which nothing else is read. */
 static void take_watch(struct far *f, const json_t *v)
 {
     if (!f->watched && !f->left)
@@ -363,7 +363,7 @@ static void take_save_end(struct far *f, const struct asker_event *ev)
     snprintf(told->message, sizeof told->message, "%s", e.msg);
 }
 
-/* Handles the end of a reply. The end of the watch, or of an answer without its last line, means that the other q35chat is gone. */
+/* Handles the end of a reply.  The end of the watch, or of an answer without its last line, means that the other q35chat is gone. */
 static void take_end(struct far *f, const struct asker_event *ev)
 {
     struct err e = {{0}};

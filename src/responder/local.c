@@ -294,7 +294,7 @@ static const struct responder_ops ops = {
     .close = close_local,
 };
 
-/* Opens the engine with the options of the chat. NULL with the reason. */
+/* Opens the engine with the options of the chat.  NULL with the reason. */
 static struct source *load(struct local *l, const struct options *o, struct err *e)
 {
     struct buf machine = {0}, moved = {0};
@@ -354,7 +354,7 @@ static struct local *local_new(void)
     return l;
 }
 
-/* Starts to load the tokenizer. NULL, with the responder closed, if that fails or there is no source of tokens. */
+/* Starts to load the tokenizer.  NULL, with the responder closed, if that fails or there is no source of tokens. */
 static struct responder *finish_open(struct local *l, struct err *e)
 {
     l->base.model = l->dir.data;

@@ -24,7 +24,7 @@ struct view {
 
 /* ---- decoding ---- */
 
-/* Decodes and resizes a picture for the model. False with the reason in to->why. */
+/* Decodes and resizes a picture for the model.  False with the reason in to->why. */
 static bool look(struct view *to, const struct image_limits *limits)
 {
     struct image im = {0};

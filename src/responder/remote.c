@@ -122,7 +122,7 @@ static bool may_have_form(const struct remote *r, const struct form *f, struct e
     return g != NULL;
 }
 
-/* Sends a request to the server; with a prefix it continues that answer. REQUEST_REFUSED, with the reason, if the dialect cannot. */
+/* Sends a request to the server; with a prefix it continues that answer.  REQUEST_REFUSED, with the reason, if the dialect cannot. */
 static enum request_result request(struct responder *base, const struct request *q, struct err *e)
 {
     struct remote *r = own(base);

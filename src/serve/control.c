@@ -107,6 +107,7 @@ static int whole(const json_t *from, const char *key)
     return (int)json_integer_value(json_object_get(from, key));
 }
 
+/* Reads the state of a server from its replies to /v1/models and /health. */
 static void read_state(const struct buf *models, const struct buf *health, struct control_state *s)
 {
     json_t *list = json_loadb(buf_str(models), models->len, 0, NULL), *state = json_loadb(buf_str(health), health->len, 0, NULL);

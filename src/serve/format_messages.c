@@ -112,6 +112,7 @@ static bool add_part(struct rewriter *w, struct pyjson *parts, const struct pyjs
                    (int)(name.n < 40 ? name.n : 40), name.p);
 }
 
+/* Rewrites a tool_result block as a message of the role tool; `number` is its place in the content. */
 static bool add_result(struct rewriter *w, const struct pyjson *block, size_t number)
 {
     const struct pyjson *content = pyjson_given(block, "content");
@@ -166,6 +167,7 @@ static void add_thought(struct buf *to, const struct pyjson *block)
         rewrite_add_kept(pyjson_given(block, "signature"), to);
 }
 
+/* Rewrites an answer of blocks: text, thinking, calls. */
 static bool read_assistant(struct rewriter *w, const struct pyjson *blocks)
 {
     struct pyjson parts = rewrite_list, *m = rewrite_message(w, "assistant");
@@ -184,6 +186,7 @@ static bool read_assistant(struct rewriter *w, const struct pyjson *blocks)
     return ok;
 }
 
+/* Rewrites a message. False with the reason. */
 static bool read_message(struct rewriter *w, const struct pyjson *from)
 {
     const struct pyjson *role = pyjson_given(from, "role"), *content = pyjson_given(from, "content");
@@ -214,6 +217,7 @@ static bool read_tools(struct rewriter *w, const struct pyjson *list)
     return ok;
 }
 
+/* Rewrites tool_choice. */
 static bool read_choice(struct rewriter *w, const struct pyjson *choice)
 {
     if (!choice)
@@ -239,6 +243,7 @@ static void read_thinking(struct rewriter *w, const struct pyjson *top)
         rewrite_set(w, &w->to, "thinking", thinking ? *thinking : (struct pyjson){.kind = PY_FALSE});
 }
 
+/* Rewrites the request as one for chat completions. */
 static bool rewrite(struct rewriter *w, const struct pyjson *top)
 {
     const struct pyjson *messages = pyjson_given(top, "messages"), *format = pyjson_given(pyjson_given(top, "output_config"), "format");
@@ -255,6 +260,7 @@ static bool rewrite(struct rewriter *w, const struct pyjson *top)
     return ok && read_tools(w, pyjson_given(top, "tools")) && read_choice(w, pyjson_given(top, "tool_choice"));
 }
 
+/* Reads a request; `counts`: only its tokens are to be counted, so that max_tokens may be missing. */
 static bool read_request(struct question *q, struct text body, const struct options *o, bool counts, struct err *e)
 {
     static const struct refused_field refused[] = {
@@ -361,6 +367,7 @@ static void add_signature(const struct response *r, struct buf *out)
     rewrite_quote_kept((struct text){buf_str(&r->reasoning), hides ? r->reasoning.len : 0}, out);
 }
 
+/* Ends the open content block, if there is one. */
 static void close_block(struct response *r)
 {
     struct own *own = r->own;
@@ -473,6 +480,7 @@ static void call_end(struct response *r, const struct response_call *call)
     close_block(r);
 }
 
+/* Writes the last events: stop reason and usage. */
 static void end(struct response *r, enum response_finish finish, const struct news *last)
 {
     start(r, last->stats->n_prompt, last->stats->n_cached);
@@ -487,6 +495,7 @@ static void end(struct response *r, enum response_finish finish, const struct ne
     end_event(r);
 }
 
+/* Writes the whole message. A call that was cut off is left out. */
 static void whole(struct response *r, enum response_finish finish, const struct stats *s)
 {
     struct buf *out = &r->out;
@@ -523,6 +532,7 @@ static void whole(struct response *r, enum response_finish finish, const struct 
 
 /* ---- errors ---- */
 
+/* Returns the API's word for an HTTP status. */
 static const char *error_type(int status)
 {
     static const struct { int status; const char *type; } types[] = {

@@ -49,6 +49,7 @@ static bool add_content(struct rewriter *w, struct pyjson *m, const struct pyjso
     return images->kind == PY_LIST || err_set(w->e, "%s: images is no list", w->place);
 }
 
+/* Rewrites a message with its pictures, thinking and calls. */
 static bool read_message(struct rewriter *w, const struct pyjson *from)
 {
     const struct pyjson *role = pyjson_given(from, "role"), *calls = pyjson_given(from, "tool_calls");
@@ -88,6 +89,7 @@ static void read_model(struct rewriter *w, const struct pyjson *top)
     rewrite_set(w, &w->to, "model", name);
 }
 
+/* Rewrites `format`: a schema, or "json". */
 static bool read_format(struct rewriter *w, const struct pyjson *format)
 {
     struct pyjson json = rewrite_object;
@@ -258,6 +260,7 @@ static void end(struct response *r, enum response_finish finish, const struct ne
     add_end(r, finish, last->stats, &r->out);
 }
 
+/* Writes the whole reply. A call that was cut off is left out. */
 static void whole(struct response *r, enum response_finish finish, const struct stats *s)
 {
     struct buf *out = &r->out;

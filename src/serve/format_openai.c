@@ -221,6 +221,7 @@ static void call_piece(struct response *r, const struct response_call *call, str
     add_delta(r, &delta);
 }
 
+/* Writes the last events: finish reason, usage if it is wanted, [DONE]. */
 static void end(struct response *r, enum response_finish finish, const struct news *last)
 {
     struct buf none = {0}, more = {0};
@@ -239,6 +240,7 @@ static void end(struct response *r, enum response_finish finish, const struct ne
 
 /* ---- in one piece ---- */
 
+/* Writes the whole chat completion. */
 static void whole(struct response *r, enum response_finish finish, const struct stats *s)
 {
     struct buf *out = &r->out;

@@ -65,6 +65,7 @@ static void progress(struct response *r, const struct news *it)
     buf_free(&more);
 }
 
+/* Writes the last events: finish reason, usage if it is wanted, [DONE]. */
 static void end(struct response *r, enum response_finish finish, const struct news *last)
 {
     struct buf more = {0};
@@ -83,6 +84,7 @@ static void end(struct response *r, enum response_finish finish, const struct ne
 
 /* ---- in one piece ---- */
 
+/* Writes the whole completion. */
 static void whole(struct response *r, enum response_finish finish, const struct stats *s)
 {
     struct buf *out = &r->out;

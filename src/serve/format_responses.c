@@ -53,6 +53,7 @@ static void read_reasoning(struct rewriter *w, struct turn *t, const struct pyjs
         rewrite_set_buf(w, answer_of(w, t, true), "reasoning_content", &b);
 }
 
+/* Rewrites a message by its role; the text of an answer joins the calls beside it. */
 static bool read_message(struct rewriter *w, struct turn *t, const struct pyjson *item)
 {
     static const char *const roles[] = {"assistant", "user", "system", "developer"};
@@ -98,6 +99,7 @@ static void read_output(struct rewriter *w, struct turn *t, const struct pyjson 
     t->message = NULL;
 }
 
+/* Rewrites an item of the input: message, reasoning, call or output; some kinds are skipped. */
 static bool read_item(struct rewriter *w, struct turn *t, const struct pyjson *item)
 {
     static const char *const results[] = {
@@ -127,6 +129,7 @@ static bool read_item(struct rewriter *w, struct turn *t, const struct pyjson *i
     return true;
 }
 
+/* Rewrites instructions and input: a text, or a list of items. */
 static bool read_input(struct rewriter *w, const struct pyjson *top)
 {
     const struct pyjson *input = pyjson_given(top, "input"), *instructions = pyjson_given(top, "instructions");
@@ -165,6 +168,7 @@ static bool add_custom(struct rewriter *w, const struct pyjson *tool)
     return pyjson_parse(&schema, text_of(parameters), PYJSON_LOADS, w->mem, w->e) && rewrite_tool(w, pyjson_given(tool, "name"), &words, &schema);
 }
 
+/* Rewrites the tools: functions and custom ones; others are skipped. */
 static bool read_tools(struct rewriter *w, const struct pyjson *list)
 {
     bool ok = !list || list->kind == PY_LIST || err_set(w->e, "tools is not a list of tools");
@@ -209,6 +213,7 @@ static bool includes(const struct pyjson *top, const char *word)
     return found;
 }
 
+/* Rewrites the request as one for chat completions. */
 static bool rewrite(struct rewriter *w, const struct pyjson *top)
 {
     static const struct refused_field refused[] = {
@@ -228,6 +233,7 @@ static bool rewrite(struct rewriter *w, const struct pyjson *top)
     return read_input(w, top) && read_tools(w, pyjson_given(top, "tools"));
 }
 
+/* Reads a request and keeps it, because the reply repeats parts of it. */
 static bool read_request(struct question *q, struct text body, const struct options *o, struct err *e)
 {
     static const struct field_type types[] = {
@@ -261,6 +267,7 @@ struct own {
 
 static struct text of(const struct buf *b) { return (struct text){buf_str(b), b->len}; }
 
+/* True if the client has described this tool as a custom one, whose input is text. */
 static bool is_custom(const struct response *r, const struct response_call *call)
 {
     const struct pyjson *tools = pyjson_given(r->question->client, "tools");
@@ -315,6 +322,7 @@ static void add_text_item(const struct response *r, struct buf *out, enum kind k
     buf_addc(out, '}');
 }
 
+/* Appends a call as an item. */
 static void add_call_item(struct buf *out, enum kind kind, const char *id, const struct response_call *call, struct text arguments,
                           const char *status)
 {
@@ -470,6 +478,7 @@ static void close_text(struct response *r, const char *status)
     own->open = ITEM_NONE;
 }
 
+/* Begins a message or a reasoning item, unless one of this kind is open. */
 static void open_text(struct response *r, enum kind kind)
 {
     struct own *own = r->own;
@@ -498,6 +507,7 @@ static void add_tokens(struct response *r)
     buf_free(&b);
 }
 
+/* Sends a piece of text or reasoning. */
 static void add_delta(struct response *r, enum kind kind, struct text t)
 {
     struct own *own = r->own;
@@ -531,6 +541,7 @@ static void add_arguments_delta(struct response *r, struct text t)
     end_event(r);
 }
 
+/* Begins the item of a call. */
 static void call_begin(struct response *r, const struct response_call *call)
 {
     struct own *own = r->own;

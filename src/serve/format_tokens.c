@@ -23,6 +23,7 @@ static bool has_sampling(const struct pyjson *top, struct err *e)
     return true;
 }
 
+/* Reads a request of an attached chat: a prompt of ids with all sampling values. */
 static bool read_request(struct question *q, struct text body, const struct options *o, struct err *e)
 {
     struct pyjson top;
@@ -51,6 +52,7 @@ static void progress(struct response *r, const struct news *it)
         buf_addf(&r->out, "{\"reading\": [%zu,%zu,%zu]}\n", it->done, it->total, it->cached);
 }
 
+/* Sends a token with its alternatives, and once a step the figures. */
 static void token(struct response *r, const struct news *it)
 {
     struct own *own = r->own;

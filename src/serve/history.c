@@ -102,6 +102,7 @@ static void expect_pictures(struct reader *r, struct message *m, size_t n)
     m->pictures = arena_array(r->mem, n, sizeof *m->pictures);
 }
 
+/* Reads part `number` of a content: text, picture or thinking. False with the reason. */
 static bool read_part(struct reader *r, const struct pyjson *part, size_t number, struct message *m, struct buf *out)
 {
     if (part->kind == PY_STR) {
@@ -130,6 +131,7 @@ static bool read_part(struct reader *r, const struct pyjson *part, size_t number
                   type ? type->text.p : "");
 }
 
+/* Reads a content that is a list of parts. */
 static bool read_parts(struct reader *r, const struct pyjson *parts, struct message *m)
 {
     struct buf out = {0};
@@ -156,6 +158,7 @@ static bool read_images(struct reader *r, const struct pyjson *images, const str
     return ok;
 }
 
+/* Reads the content of a message: a text, a list of parts or, for a tool's result, any JSON. */
 static bool read_content(struct reader *r, struct message *m)
 {
     const struct pyjson *v = pyjson_given(r->now, "content"), *images = pyjson_get(r->now, "images");
@@ -177,6 +180,7 @@ static bool read_content(struct reader *r, struct message *m)
     return true;
 }
 
+/* Reads the reasoning of an answer from the first of the fields that servers use for it. */
 static void read_reasoning(struct reader *r, struct message *m)
 {
     static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
@@ -221,6 +225,7 @@ static bool read_call(struct reader *r, const struct pyjson *call, struct messag
     return true;
 }
 
+/* Reads the calls of an answer, of tool_calls or of the former function_call. */
 static bool read_calls(struct reader *r, struct message *m)
 {
     const struct pyjson *calls = pyjson_given(r->now, "tool_calls"), *former = pyjson_given(r->now, "function_call");
@@ -253,6 +258,7 @@ static void add_aside(struct reader *r, const char *tag, struct text t)
     add(r, (struct message){.role = ROLE_USER, .aside = true, .content = wrapped(r, tag, t)});
 }
 
+/* Adds a text of the system: to the system message, or as a reminder once other messages have come. */
 static void add_system(struct reader *r, struct text t)
 {
     if (r->n && t.n)
@@ -265,6 +271,7 @@ static void add_system(struct reader *r, struct text t)
     buf_add(&r->system, t.p, t.n);
 }
 
+/* Finds the role of a message. False with the reason. */
 static bool find_role(const struct reader *r, enum role *role)
 {
     const struct pyjson *v = given_text(r->now, "role");
@@ -276,6 +283,7 @@ static bool find_role(const struct reader *r, enum role *role)
     return refuse_message(r, "%s role, expected system, developer, user, assistant or tool", v ? "unknown" : "it has no");
 }
 
+/* Reads the message r->now and adds it. */
 static bool read_message(struct reader *r)
 {
     struct message m = {0};
@@ -340,6 +348,7 @@ static void mark_asides(struct reader *r)
     }
 }
 
+/* Reads all messages, and puts results in the order of their calls. At least one must be a question. */
 static bool read_messages(struct reader *r, const struct pyjson *list)
 {
     bool asks = false, ok = true;
@@ -382,6 +391,7 @@ bool history_tool(const char *place, const struct pyjson *name, const struct pyj
     return true;
 }
 
+/* Reads tool `number` as JSON text. False if it is no function, or a name cannot be used. */
 static bool read_tool(struct reader *r, const struct pyjson *tool, size_t number, struct text *to)
 {
     const struct pyjson *type = pyjson_given(tool, "type"), *function = pyjson_given(tool, "function");

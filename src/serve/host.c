@@ -51,6 +51,7 @@ static bool goes_beside(const struct host *h)
     return info && info->at_once > 1;
 }
 
+/* Sends a request of the person at this chat; the server's clients wait meanwhile, if both cannot be answered side by side. */
 static enum request_result request(struct responder *r, const struct request *q, struct err *e)
 {
     struct host *h = own(r);
@@ -69,6 +70,7 @@ static void set_timer(struct host *h)
     timerfd_settime(h->timer, 0, ms < 0 ? &(struct itimerspec){{0}} : &at, NULL);
 }
 
+/* Posts the person's news and runs the server. */
 static void drain(struct responder *r)
 {
     struct host *h = own(r);
@@ -223,6 +225,7 @@ static void nothing(const struct news *it, void *arg)
     (void)it, (void)arg;
 }
 
+/* Closes the server and frees the host, but not the person's responder. */
 static void free_host(struct host *h)
 {
     server_close(h->server);
@@ -235,6 +238,7 @@ static void free_host(struct host *h)
     free(h);
 }
 
+/* Ends the chat's own answer, lets those of other clients finish, and closes everything. */
 static void close_host(struct responder *r)
 {
     struct host *h = own(r);
@@ -267,6 +271,7 @@ static struct options *options_of_file(const struct options *o)
     return usual;
 }
 
+/* Listens on the chat's socket for other programs of this user. False with the reason; the guests are closed then. */
 static bool start(struct host *h, struct responder *const *guests, int n, const struct options *o, struct err *e)
 {
     const struct server_options so = {

@@ -73,6 +73,7 @@ static void count_gap(struct metrics *m, struct job *j)
     j->gap_s = 0;
 }
 
+/* Counts the time since the token before; tokens that come together share one. */
 static void count_token(struct metrics *m, struct job *j)
 {
     const int64_t now = clock_ns();
@@ -90,6 +91,7 @@ static void count_token(struct metrics *m, struct job *j)
     j->n_together = 1;
 }
 
+/* Adds an answer that has ended to the metrics. */
 static void count_answer(struct server *s, struct job *j, enum end end)
 {
     struct metrics *m = &s->metrics;
@@ -231,6 +233,7 @@ static void make_plain(struct server *s, struct question *q)
         q->request.prefix.tokens = &q->prefix;
 }
 
+/* Begins the lane's job: sends its request to the responder, or refuses it. */
 static void begin(struct lane *l)
 {
     struct server *s = l->s;

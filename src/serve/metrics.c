@@ -53,6 +53,7 @@ static void add_plain(struct buf *out, const char *name, const char *type, const
     buf_addf(out, "%s %.15g\n", name, value);
 }
 
+/* Appends the counters. */
 static void add_counters(const struct metrics *m, struct buf *out)
 {
     const struct { const char *name, *help; double value; } counters[] = {
@@ -87,6 +88,7 @@ static void add_label(struct buf *out, const char *value)
             buf_addc(out, *value);
 }
 
+/* Appends a histogram. */
 static void add_histogram(struct buf *out, int id, const struct histogram *h, const char *model)
 {
     const double *bounds = histograms[id].bounds + 1;
@@ -134,6 +136,7 @@ static unsigned long long use_of(const struct key_use *u, int which)
     return values[which];
 }
 
+/* Appends the counters of each key. */
 static void add_keys(const struct keys *keys, struct buf *out)
 {
     static const char *const names[] = {"requests_total", "prompt_tokens_total", "prompt_cached_tokens_total", "tokens_total"};

@@ -21,6 +21,7 @@ static bool is_text(const struct pyjson *v, const char *s)
     return v && v->kind == PY_STR && text_is(v->text, s);
 }
 
+/* Reads a number from min to max; *to stays if the field is missing. */
 static bool number(const struct pyjson *top, const char *key, double min, double max, double *to, struct err *e)
 {
     const struct pyjson *v = pyjson_given(top, key);
@@ -226,6 +227,7 @@ static bool set_schema(struct question *q, const char *key, const struct pyjson 
     return true;
 }
 
+/* Sets the texts of which the answer must be one. */
 static bool set_choices(struct question *q, const char *key, const struct pyjson *v, struct err *e)
 {
     enum { MOST = 10000 };
@@ -296,6 +298,7 @@ static const struct pyjson *name_of(const struct pyjson *v)
     return name && name->kind == PY_STR ? name : NULL;
 }
 
+/* True if the request has a tool of this name. */
 static bool has_tool(const struct request *r, const struct pyjson *name, struct arena *mem)
 {
     struct pyjson tool;
@@ -352,6 +355,7 @@ static bool read_choice(struct question *q, const struct pyjson *top, struct err
     return true;
 }
 
+/* Reads messages, tools and the choice between these. */
 static bool read_conversation(struct question *q, const struct pyjson *top, struct err *e)
 {
     struct request *r = &q->request;
@@ -367,6 +371,7 @@ static bool read_conversation(struct question *q, const struct pyjson *top, stru
     return true;
 }
 
+/* Reads whether the last message is an answer that is to be continued. */
 static bool read_continued(struct question *q, const struct pyjson *top, struct err *e)
 {
     bool continues = false, begins = true;
@@ -444,6 +449,7 @@ bool question_add_stop(struct question *q, const struct pyjson *v, struct err *e
     return true;
 }
 
+/* Reads the stop strings; a missing field takes those of the server's options. */
 static bool read_stops(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
 {
     const struct pyjson *v = pyjson_given(top, "stop");
@@ -503,6 +509,7 @@ static bool read_seed(struct question *q, const struct pyjson *top, struct err *
     return true;
 }
 
+/* Reads the sampling values; those that are missing are marked, to be filled in later. */
 static bool read_sampling(struct question *q, const struct pyjson *top, struct err *e)
 {
     struct sampling *s = &q->given;
@@ -518,6 +525,7 @@ static bool read_sampling(struct question *q, const struct pyjson *top, struct e
            read_seed(q, top, e) && read_bias(q, top, e);
 }
 
+/* Reads how many alternatives are wanted; -1: no logprobs at all. */
 static bool read_logprobs(struct question *q, const struct pyjson *top, struct err *e)
 {
     bool wanted = false;

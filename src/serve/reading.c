@@ -43,6 +43,7 @@ static bool read_question(struct reading *rd)
     return make_tokens(rd);
 }
 
+/* Reads a body: as a question, or for a reply that is made at once. Runs on any thread. */
 static void read_body(struct reading *rd)
 {
     if (tokens_too_many(rd->text, rd->most_values))
@@ -65,6 +66,7 @@ static void *run(void *arg)
 
 /* ---- the server's thread ---- */
 
+/* Frees a reading with its job and its copy of the options. */
 static void reading_free(struct reading *rd)
 {
     if (rd->job)
@@ -83,6 +85,7 @@ static struct job *new_job(struct exchange *x)
     return j;
 }
 
+/* Reads a body on this thread and passes the result on. */
 static void read_now(struct readings *l, const struct reading *given, const struct options *o)
 {
     struct reading rd = *given;

@@ -20,6 +20,7 @@ void recall_init(struct recall *l, size_t most_bytes)
     pthread_mutex_init(&l->lock, NULL);
 }
 
+/* Forgets the oldest answer. */
 static void drop_first(struct recall *l)
 {
     struct recalled *a = l->first;
@@ -137,6 +138,7 @@ static bool is_answer(const struct message *m, const struct message *answer)
     return true;
 }
 
+/* Gives a message the ids of the answer that it repeats, if that is remembered. */
 static void apply(const struct recall *l, struct message *m, struct arena *mem)
 {
     const struct recalled *a = l->first;

@@ -57,6 +57,7 @@ static void drop_tokens_before(struct response *r, size_t from)
 
 /* ---- parts of the answer ---- */
 
+/* Adds text to the content, and sends it if the reply is a stream. */
 static void send_text(struct response *r, const struct buf *text)
 {
     if (!text->len)
@@ -97,6 +98,7 @@ static void take_reasoning(struct response *r, struct text t)
         r->format->reasoning(r, t);
 }
 
+/* Begins a call; one without an id gets one. */
 static void begin_call(struct response *r, struct text name, struct text id)
 {
     release_text(r);

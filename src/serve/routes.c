@@ -44,6 +44,7 @@ static const char *origin_of(const struct server *s, const struct exchange *x)
     return NULL;
 }
 
+/* True if the request may be answered: local, or with a valid Host header and key. Else replies with the error. */
 static bool may_ask(struct server *s, struct exchange *x, const char *path)
 {
     if (exchange_is_local(x))
@@ -69,6 +70,7 @@ static bool may_ask(struct server *s, struct exchange *x, const char *path)
 
 /* ---- replies ---- */
 
+/* Replies with the state of the server; 503 until it is ready. */
 static void send_health(struct server *s, struct exchange *x)
 {
     struct buf body = {0};
@@ -85,6 +87,7 @@ static void send_health(struct server *s, struct exchange *x)
     buf_free(&body);
 }
 
+/* Replies with the metrics. */
 static void send_metrics(struct server *s, struct exchange *x)
 {
     static const struct keys none = {0};
@@ -100,6 +103,7 @@ static void send_metrics(struct server *s, struct exchange *x)
     buf_free(&body);
 }
 
+/* Stops the server, if the request came over its Unix socket and the model is not a chat's. */
 static void stop(struct server *s, struct exchange *x)
 {
     if (!exchange_is_local(x)) {
@@ -246,6 +250,7 @@ static void send_models(struct server *s, struct exchange *x)
     buf_free(&body);
 }
 
+/* Replies with the model that the path names, or 404. */
 static void send_model(struct server *s, struct exchange *x)
 {
     struct buf body = {0};
@@ -306,6 +311,7 @@ static bool is_named(const struct server *s, struct exchange *x, struct arena *m
     return is_ours(s, text_ends(t, LATEST) ? (struct text){t.p, t.n - strlen(LATEST)} : t) || refuse_model(s, t, e);
 }
 
+/* Replies with the facts that Ollama's clients ask for. */
 static void send_shown(struct server *s, struct exchange *x)
 {
     const struct model_info *info = s->r->ops->info(s->r);
@@ -445,6 +451,7 @@ size_t routes_begun(void *arg, struct exchange *x)
     return 0;
 }
 
+/* Has the body of a request read, on another thread if it is long. */
 static void read_body(struct server *s, struct exchange *x, const struct route *found)
 {
     const struct reading rd = {
@@ -456,6 +463,7 @@ static void read_body(struct server *s, struct exchange *x, const struct route *
         readings_add(&s->readings, &rd, s->so.o);
 }
 
+/* Replies to a request that needs no body to be read. */
 static void reply_at_once(struct server *s, struct exchange *x, const struct route *found)
 {
     struct outcome to = {0};

@@ -53,6 +53,7 @@ static const char *known_answer(const struct model_info *info)
     return NULL;
 }
 
+/* Compares the answer of the self-check with the known one; c->why says what is wrong. */
 static void check_end(struct selfcheck *c, struct responder *r, const struct news *it)
 {
     const char *want = known_answer(r->ops->info(r));

@@ -32,6 +32,7 @@ static void fail_waiting(const struct queue *q, const char *why)
         job_refuse(j, 503, why, NULL);
 }
 
+/* Refuses all requests, running and waiting, because the model is gone. */
 static void fail_all(struct server *s, const char *why)
 {
     if (s->state == SERVER_FAILED)      /* each lane reports it */
@@ -55,6 +56,7 @@ static void become_ready(struct server *s)
     send_state(s);
 }
 
+/* Takes news of a lane's responder. */
 static void on_news(const struct news *it, void *arg)
 {
     struct lane *l = arg;
@@ -90,6 +92,7 @@ static void on_news(const struct news *it, void *arg)
     }
 }
 
+/* Handles a client that went away: its request is dropped or its answer stopped. */
 static void gone(void *arg, struct exchange *x)
 {
     struct server *s = arg;
@@ -332,6 +335,7 @@ static void watch_readers(struct server *s)
     }
 }
 
+/* Notes since when no client has used the server, and ends it after the time of --keep. */
 static void watch_use(struct server *s)
 {
     bool used = web_n_clients(s->web) || lanes_running(s) || s->waiting.n;

@@ -33,6 +33,7 @@ static bool make_folder(const char *path, struct err *e)
     return ok && unixsocket_folder(path, e);
 }
 
+/* Locks a file beside the socket, so that one program at a time uses it. -1 with the reason. */
 static int lock_beside(const char *path, struct err *e)
 {
     struct buf name = {0};
@@ -72,6 +73,7 @@ static bool is_taken(const struct sockaddr_un *at)
     return taken;
 }
 
+/* Listens on a Unix socket of this user alone, in place of one that nobody uses. -1 with the reason. */
 static int listen_at(const struct sockaddr_un *at, struct err *e)
 {
     if (is_taken(at)) {
@@ -133,6 +135,7 @@ static bool is_loopback(const struct sockaddr *a)
     return a->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
+/* Listens on a TCP address. -1 with the reason. */
 static int listen_on(const struct addrinfo *a, const char *address, struct err *e)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;

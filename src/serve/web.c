@@ -225,6 +225,7 @@ static void set_patience(struct MHD_Connection *connection, int s)
     MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)(s ? s : ANY_TIME_S));
 }
 
+/* Frees an exchange and gives back the bytes reserved for its body. */
 static void exchange_free(struct exchange *x)
 {
     if (x->client->x == x)
@@ -278,6 +279,7 @@ static void add_origin(const struct exchange *x, struct MHD_Response *r)
         MHD_add_response_header(r, "Access-Control-Allow-Private-Network", "true");
 }
 
+/* Queues the reply, from its buffer or as a stream, with its headers. */
 static enum MHD_Result respond(struct exchange *x)
 {
     char retry[16], id[48];
@@ -433,6 +435,7 @@ struct lengths {
     bool differ, chunked, blank;        /* blank: in the name of a field, which others may read as the name without it */
 };
 
+/* Counts the headers that say where the body ends, and notes contradictions between them. */
 static enum MHD_Result add_length(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
 {
     struct lengths *l = arg;
@@ -515,6 +518,7 @@ static enum MHD_Result refuse(struct exchange *x)
     return MHD_NO;
 }
 
+/* Begins an exchange when the head of a request has arrived, and refuses it at once if the head is wrong. */
 static enum MHD_Result begin(struct client *client, struct MHD_Connection *connection, const char *method, const char *path, void **own)
 {
     struct exchange *x = memory_zeroed(1, sizeof *x);
@@ -580,6 +584,7 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
     return MHD_YES;
 }
 
+/* Called by libmicrohttpd at the end of an exchange, complete or broken off: frees it. */
 static void completed(void *arg, struct MHD_Connection *connection, void **own, enum MHD_RequestTerminationCode how)
 {
     struct web *w = arg;
@@ -601,6 +606,7 @@ static void watch(struct web *w, struct watch *it, uint32_t events)
     epoll_ctl(w->epoll, EPOLL_CTL_ADD, it->fd, &ev);
 }
 
+/* Called by libmicrohttpd for a new connection: adds it to the list and watches it. */
 static void client_opened(struct web *w, struct MHD_Connection *connection, void **context)
 {
     struct client *c = memory_zeroed(1, sizeof *c);
@@ -621,6 +627,7 @@ static void client_opened(struct web *w, struct MHD_Connection *connection, void
     *context = c;
 }
 
+/* Takes a closed connection off the list and frees it. */
 static void client_closed(struct client *c)
 {
     epoll_ctl(c->web->epoll, EPOLL_CTL_DEL, c->watch.fd, NULL);
@@ -654,6 +661,7 @@ static bool is_own_user(int fd)
     return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) && peer.uid == geteuid();
 }
 
+/* Accepts a connection, or closes it: of another user, or with 503 if there are too many. */
 static void take_client(struct web *w, int fd, const struct sockaddr *from, socklen_t size)
 {
     const bool local = is_unix(fd);

@@ -331,7 +331,7 @@ static bool make_place(const json_t *r, enum role role, struct transcript *t)
     return true;
 }
 
-/* Reads the record of a message and appends its entry. False if the record is damaged. */
+/* Reads the record of a message and appends its entry.  False if the record is damaged. */
 static bool read_message(const json_t *r, enum role role, struct transcript *t)
 {
     struct text content = field(r, "content"), reasoning = field(r, "reasoning");
@@ -365,7 +365,7 @@ static bool read_message(const json_t *r, enum role role, struct transcript *t)
     return true;
 }
 
-/* Cuts the transcript to the number of entries that the record has, or forgets the last entry. False if the record is damaged. */
+/* Cuts the transcript to the number of entries that the record has, or forgets the last entry.  False if the record is damaged. */
 static bool read_keep(const json_t *r, struct transcript *t)
 {
     int n;
@@ -390,7 +390,7 @@ static bool read_go(const json_t *r, struct transcript *t)
     return true;
 }
 
-/* Reads the mark of an entry or of one of its files. False if the record is damaged. */
+/* Reads the mark of an entry or of one of its files.  False if the record is damaged. */
 static bool read_mark(const json_t *r, struct transcript *t)
 {
     const json_t *file = json_object_get(r, "file");
@@ -440,7 +440,7 @@ static bool add_at(struct buf *b, const json_t *at, struct text more)
     return true;
 }
 
-/* Takes the next part of an answer that was saved while it was written. False if the record is damaged. */
+/* Takes the next part of an answer that was saved while it was written.  False if the record is damaged. */
 static bool read_part(const json_t *r, const struct transcript *t, struct unfinished *u)
 {
     const json_t *at = json_object_get(r, "answering");

@@ -127,7 +127,7 @@ bool jscan_int(struct jscan *j, int64_t *v)
     return true;
 }
 
-/* Moves behind a string, whose opening quote is at the current byte. False if it does not end. */
+/* Moves behind a string, whose opening quote is at the current byte.  False if it does not end. */
 static bool skip_string(struct jscan *j)
 {
     for (j->p++; j->p < j->end && *j->p != '"'; j->p++)

@@ -81,7 +81,7 @@ static bool read_parts(struct reader *r, const struct pyjson *parts, bool system
     return true;
 }
 
-/* Reads the content of a message: a string, or a list of parts. Another type becomes the message's refusal, as in the template. */
+/* Reads the content of a message: a string, or a list of parts.  Another type becomes the message's refusal, as in the template. */
 static bool read_content(struct reader *r, const struct pyjson *content, bool system, struct message *m)
 {
     if (!content || content->kind == PY_NONE)
@@ -111,7 +111,7 @@ static struct text dumped(const struct pyjson *v, struct arena *a)
     return t;
 }
 
-/* Reads the tool calls of a message; everything but a list has none. A string, or a call without a name, is an error. */
+/* Reads the tool calls of a message; everything but a list has none.  A string, or a call without a name, is an error. */
 static bool read_calls(struct reader *r, const struct pyjson *calls, struct message *m)
 {
     /* The template ignores everything but a list here; a string would break it. */
@@ -147,7 +147,7 @@ static bool read_message(struct reader *r, const struct pyjson *v, bool first, s
            (m->role != ROLE_ASSISTANT || read_calls(r, pyjson_get(v, "tool_calls"), m));
 }
 
-/* Reads the list of messages. False with the reason if it is not a list or one is not readable. */
+/* Reads the list of messages.  False with the reason if it is not a list or one is not readable. */
 static bool read_messages(struct reader *r, const struct pyjson *v, struct conversation *c)
 {
     if (!pyjson_truth(v))               /* absent, null or empty: template_render() reports that */

@@ -177,7 +177,7 @@ static bool fits_json(struct text t, unsigned kinds, struct pyjson *v, struct ar
            (kinds & 1u << v->kind);
 }
 
-/* Reads a text as a value of the type. False if it is not one. */
+/* Reads a text as a value of the type.  False if it is not one. */
 static bool fits(enum type type, struct text t, struct pyjson *v, struct arena *a)
 {
     switch (type) {

@@ -515,7 +515,7 @@ static bool take_object(struct stream *s)
 
 /* ---- one step of the parser; false if it needs more input ---- */
 
-/* Skips a <think> at the beginning of the answer. False: needs more input. */
+/* Skips a <think> at the beginning of the answer.  False: needs more input. */
 static bool step_start(struct stream *s)
 {
     static const char *const tags[] = {"<think>", NULL};
@@ -528,7 +528,7 @@ static bool step_start(struct stream *s)
     return true;
 }
 
-/* Takes text up to the next tag, and the tag if it ends the reasoning or begins a call. False: needs more input. */
+/* Takes text up to the next tag, and the tag if it ends the reasoning or begins a call.  False: needs more input. */
 static bool step_text(struct stream *s)
 {
     take_text(s, next_tag(s, s->at) - s->at);
@@ -619,7 +619,7 @@ static bool step_name(struct stream *s)
     return true;
 }
 
-/* Takes the next tag within a call: a parameter, or the end of the call. False: needs more input. */
+/* Takes the next tag within a call: a parameter, or the end of the call.  False: needs more input. */
 static bool step_body(struct stream *s)
 {
     s->at = next_tag(s, s->at);         /* text between parameters is ignored */
@@ -653,7 +653,7 @@ static bool step_body(struct stream *s)
     return true;
 }
 
-/* Takes the name of a parameter. False: needs more input. */
+/* Takes the name of a parameter.  False: needs more input. */
 static bool step_key(struct stream *s)
 {
     size_t end = name_end(s);
@@ -713,7 +713,7 @@ static enum match value_ends(struct stream *s, size_t p)
     return best;
 }
 
-/* Takes the value of a parameter and its closing tag. False: needs more input. */
+/* Takes the value of a parameter and its closing tag.  False: needs more input. */
 static bool step_value(struct stream *s)
 {
     for (s->scan = next_tag(s, s->scan); s->scan < s->in.len; s->scan = next_tag(s, s->scan + 1)) {

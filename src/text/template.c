@@ -86,7 +86,7 @@ static void content(struct out *o, const struct message *m, struct text part)
     plain(o, (struct text){part.p, (size_t)(end - part.p)});
 }
 
-/* Renders the first message: tools, then the system text. Without both it is left out. */
+/* Renders the first message: tools, then the system text.  Without both it is left out. */
 static bool render_system(struct out *o, const struct conversation *c, struct err *e)
 {
     const struct message *m = c->messages[0].role == ROLE_SYSTEM ? &c->messages[0] : NULL;
@@ -149,7 +149,7 @@ static void split_reasoning(struct text *reasoning, struct text *t)
     *t = text_ltrim_char(*t, '\n');
 }
 
-/* Renders a tool call with its arguments as parameters. False if they are not an object. */
+/* Renders a tool call with its arguments as parameters.  False if they are not an object. */
 static bool render_call(struct out *o, const struct call *call, struct err *e)
 {
     struct pyjson args;
@@ -293,7 +293,7 @@ void segments_text(const struct segments *s, struct buf *out)
         buf_add(out, s->items[i].text.p, s->items[i].text.n);
 }
 
-/* Appends the id of a control token. False if the tokenizer does not have it. */
+/* Appends the id of a control token.  False if the tokenizer does not have it. */
 static bool add_control(const struct tokenizer *t, struct text tag, struct ids *out, struct err *e)
 {
     char name[32] = {0};

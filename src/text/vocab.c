@@ -166,7 +166,7 @@ static bool read_vocab(struct load *l, struct jscan *j)
     return jscan_char(j, '}') || bad(l, "model.vocab is cut short or damaged");
 }
 
-/* Builds the index of tokens by their bytes. False if a token is there twice, or a byte has no token. */
+/* Builds the index of tokens by their bytes.  False if a token is there twice, or a byte has no token. */
 static bool index_vocab(struct load *l)
 {
     struct vocab *v = l->v;
@@ -252,7 +252,7 @@ static bool read_merges(struct load *l, struct jscan *j)
     return ok;
 }
 
-/* Builds the index of merges by their pair of ids. False if a pair is there twice. */
+/* Builds the index of merges by their pair of ids.  False if a pair is there twice. */
 static bool index_merges(struct load *l)
 {
     struct vocab *v = l->v;
@@ -328,7 +328,7 @@ static bool check_split(struct load *l, const json_t *pre)
     }
 }
 
-/* Adds a token of added_tokens. False if its id or text belongs to another token. */
+/* Adds a token of added_tokens.  False if its id or text belongs to another token. */
 static bool add_token(struct load *l, int64_t id, const json_t *o)
 {
     struct vocab *v = l->v;
@@ -442,7 +442,7 @@ static bool read_table(struct load *l, struct span s, bool (*read)(struct load *
     return ok;
 }
 
-/* Parses the tokenizer's file without its large tables. NULL with the reason; the caller releases it. */
+/* Parses the tokenizer's file without its large tables.  NULL with the reason; the caller releases it. */
 static json_t *parse(struct load *l, const struct buf *text)
 {
     json_error_t je;

@@ -238,7 +238,7 @@ static struct number atom(struct parser *s)
     return take(s, ')') ? v : fail(s, "a closing parenthesis is missing");
 }
 
-/* Reads signs, an atom and its power. A sign binds less than ^, so that -2^2 is -4. */
+/* Reads signs, an atom and its power.  A sign binds less than ^, so that -2^2 is -4. */
 static struct number sign(struct parser *s)
 {
     bool minus = false;

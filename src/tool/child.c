@@ -157,7 +157,7 @@ static bool read_command(const struct option_tool *c, struct program *p, struct 
     return true;
 }
 
-/* Adds a tool of the config file, with its limits. False with the setting that is wrong. */
+/* Adds a tool of the config file, with its limits.  False with the setting that is wrong. */
 static bool add_program(struct tools *l, const struct option_tool *c, struct err *e)
 {
     long timeout, output;
@@ -589,7 +589,7 @@ static void close_call(struct tool_run *run)
         close(r->fd);
 }
 
-/* Starts the program of a tool with the arguments as its input. NULL with the reason. */
+/* Starts the program of a tool with the arguments as its input.  NULL with the reason. */
 static struct tool_run *start_call(const struct tool *t, const char *arguments, size_t n, struct err *e)
 {
     struct child_run *r = memory_zeroed(1, sizeof *r);
@@ -672,7 +672,7 @@ static void report(const struct child_run *r, struct buf *result)
     buf_free(&text);
 }
 
-/* Reads the output so far and ends the call when the program has ended or run too long. True: the result is complete. */
+/* Reads the output so far and ends the call when the program has ended or run too long.  True: the result is complete. */
 static bool step_call(struct tool_run *run, struct buf *result)
 {
     struct child_run *r = (struct child_run *)run;

@@ -94,7 +94,7 @@ static int clock_of(const char **s)
     return sign * seconds;
 }
 
-/* Skips the name of a zone in a rule. False if there is no name. */
+/* Skips the name of a zone in a rule.  False if there is no name. */
 static bool skip_name(const char **s)
 {
     const char *from = *s;
@@ -133,7 +133,7 @@ static int64_t change_of(const char **s, int64_t year)
     return day + clock_of(s);
 }
 
-/* Finds the offset at time t by a rule like "CET-1CEST,M3.5.0,M10.5.0/3". False if the rule cannot be read. */
+/* Finds the offset at time t by a rule like "CET-1CEST,M3.5.0,M10.5.0/3".  False if the rule cannot be read. */
 static bool rule_offset(const char *s, int64_t t, int *offset)
 {
     int64_t year = year_of(floor_div(t, DAY));
@@ -209,7 +209,7 @@ static int64_t leaps_at(const struct block *b, int64_t t)
     return leaps;
 }
 
-/* Finds the offset from UTC at time t, and the leap seconds before it, in a zone file. False if the file cannot be read. */
+/* Finds the offset from UTC at time t, and the leap seconds before it, in a zone file.  False if the file cannot be read. */
 static bool find_offset(const struct buf *file, int64_t t, int *offset, int64_t *leaps)
 {
     struct cursor c = {.p = buf_str(file), .end = buf_str(file) + file->len};
