@@ -269,7 +269,7 @@ static void banner(struct line *l)
     buf_free(&text);
 }
 
-/* Resumes the saved conversation and shows its end. False, after the reason, if it cannot be read. */
+/* Resumes the saved conversation and shows its end.  False, after the reason, if it cannot be read. */
 static bool resume_session(struct line *l)
 {
     struct buf text = {0};

@@ -150,7 +150,7 @@ static bool follow_size(struct lineedit *l)
     return true;
 }
 
-/* Called by libedit for the next character. Returns 1, 0 at the end of input, -1 to leave the line. */
+/* Called by libedit for the next character.  Returns 1, 0 at the end of input, -1 to leave the line. */
 static int next_key(EditLine *el, wchar_t *c)
 {
     struct lineedit *l;

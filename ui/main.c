@@ -159,7 +159,7 @@ static bool read_system(struct options *o, struct err *e)
     return ok;
 }
 
-/* Reads the options of a chat from the config file, the environment and the command line, in this order. False with the reason. */
+/* Reads the options of a chat from the config file, the environment and the command line, in this order.  False with the reason. */
 static bool read_options(struct options *o, int argc, char **argv, struct buf *prompt, struct err *e)
 {
     /* Reads all options.  The command line is read twice: it names the config file, and overrides it. */

@@ -86,7 +86,7 @@ static void end_markdown(struct pipe *p)
     buf_free(&lines);
 }
 
-/* Prints text as it arrives. True if text was printed, so that the cursor of a terminal is within it. */
+/* Prints text as it arrives.  True if text was printed, so that the cursor of a terminal is within it. */
 static bool text_event(struct reply *a, const struct chat_event *ev)
 {
     struct pipe *p = (struct pipe *)a;
@@ -369,7 +369,7 @@ static bool has_one_form(const json_t *line, struct err *e)
     return n < 2 || err_set(e, "schema, pattern and choices cannot be combined: an answer has one form");
 }
 
-/* Sets an option from a value of a batch line. False with the reason. */
+/* Sets an option from a value of a batch line.  False with the reason. */
 static bool set_option(struct batch *b, enum option_id id, const json_t *value, struct err *e)
 {
     char number[64];
@@ -396,7 +396,7 @@ static bool set_list(struct batch *b, enum option_id id, const json_t *list, str
     return ok;
 }
 
-/* Takes a key of a batch line: an option, or one that take_object() reads. False with the reason. */
+/* Takes a key of a batch line: an option, or one that take_object() reads.  False with the reason. */
 static bool take_option(struct batch *b, const char *key, const json_t *value, struct err *e)
 {
     int i = 0;

@@ -58,7 +58,7 @@ int process_print(const struct buf *text, bool safe, int status)
 static int signal_fd = -1;
 static volatile sig_atomic_t waiting, ending, last;
 
-/* Notes a signal and wakes poll(). A second one, if the first was not taken, ends the program. */
+/* Notes a signal and wakes poll().  A second one, if the first was not taken, ends the program. */
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
     (void)context;

@@ -111,7 +111,7 @@ struct doors {
     const char *path, *address;         /* our own socket, and that of --listen; NULL: not opened */
 };
 
-/* Takes the sockets that systemd has opened. False if there are too many or one is not allowed. */
+/* Takes the sockets that systemd has opened.  False if there are too many or one is not allowed. */
 static bool take_given(struct doors *d, int n, bool any, struct err *e)
 {
     for (int i = 0; i < n; i++) {
@@ -137,7 +137,7 @@ static bool take_own(struct doors *d, const char *path, struct err *e)
     return true;
 }
 
-/* Opens the sockets to listen on: those of systemd or its own, and the address of --listen. False with *status. */
+/* Opens the sockets to listen on: those of systemd or its own, and the address of --listen.  False with *status. */
 static bool doors_open(struct doors *d, const struct args *a, const char *path, int *status, struct err *e)
 {
     const bool any = args_on(a, "i-know");
@@ -209,7 +209,7 @@ static int start_on(const struct args *a, struct options *o, struct doors *d)
     return status;
 }
 
-/* Opens the sockets and runs the server; removes its socket at the end. Returns the exit status. */
+/* Opens the sockets and runs the server; removes its socket at the end.  Returns the exit status. */
 static int start(const struct args *a, struct options *o, const char *path)
 {
     struct err e = {{0}};

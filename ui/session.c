@@ -136,7 +136,7 @@ int session_export(const struct args *a)
     return export(a->words[0], format, file);
 }
 
-/* Moves a conversation to the trash and appends where it is. False with the reason. */
+/* Moves a conversation to the trash and appends where it is.  False with the reason. */
 static bool discard(const char *word, struct buf *told, struct err *e)
 {
     struct buf name = {0}, path = {0};

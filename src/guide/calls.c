@@ -213,7 +213,7 @@ static uint32_t call_term(struct calls *c)
     return id;
 }
 
-/* Reads the list of tools, of which only the allowed ones count. False if there is no tool to call. */
+/* Reads the list of tools, of which only the allowed ones count.  False if there is no tool to call. */
 static bool read_tools(struct calls *c, const struct calls_options *of, struct err *e)
 {
     struct pyjson v;

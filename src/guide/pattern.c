@@ -156,7 +156,7 @@ static uint32_t term_of_ranges(struct parse *p, struct ranges *l)
 
 /* --- Escapes --- */
 
-/* Reads n hexadecimal digits. False, at the same place, if they are not there. */
+/* Reads n hexadecimal digits.  False, at the same place, if they are not there. */
 static bool hex(struct parse *p, int n, uint32_t *v)
 {
     *v = 0;
@@ -282,7 +282,7 @@ static int character_class(struct parse *p)
 
 static int either(struct parse *p);
 
-/* Reads a group after its parenthesis; returns its part. Look-behind is refused. */
+/* Reads a group after its parenthesis; returns its part.  Look-behind is refused. */
 static int group(struct parse *p)
 {
     enum kind kind = NOTHING;

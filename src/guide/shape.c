@@ -493,7 +493,7 @@ static bool violate(struct shapes *s, struct branch *b, const struct clause *c)
     return !s->failed;
 }
 
-/* Adds the choice of which keyword of the schema is violated. False if it has none. */
+/* Adds the choice of which keyword of the schema is violated.  False if it has none. */
 static bool negate(struct shapes *s, struct branch *b, const struct pyjson *schema)
 {
     size_t n = 0;
@@ -521,7 +521,7 @@ static bool same_clause(const struct clause *a, const struct clause *b)
     return a->schema == b->schema && a->negated == b->negated && a->keyword == b->keyword && a->part == b->part;
 }
 
-/* Applies a schema, or its opposite, to the branch, once. False if the branch has no values left. */
+/* Applies a schema, or its opposite, to the branch, once.  False if the branch has no values left. */
 static bool take_clause(struct shapes *s, struct branch *b, const struct clause *c)
 {
     const struct pyjson *v = c->schema;
@@ -594,7 +594,7 @@ static bool is_dead(struct shapes *s, const struct branch *b)
     return false;
 }
 
-/* Appends the shapes of a branch: applies what is left to do, then each option of its choices. False after a failure. */
+/* Appends the shapes of a branch: applies what is left to do, then each option of its choices.  False after a failure. */
 static bool solve(struct shapes *s, struct branch b)
 {
     if (--s->steps < 0 || b.depth > N_DEPTH) {

@@ -81,7 +81,7 @@ static int item_clauses(struct values *v, const struct shape *h, size_t i, struc
     return n;
 }
 
-/* Collects the facts about an array: counts, prefix, items, contains. NULL if no array can have them. */
+/* Collects the facts about an array: counts, prefix, items, contains.  NULL if no array can have them. */
 static struct array *build_array(struct values *v, const struct shape *h)
 {
     struct array *a = arena_alloc(v->arena, sizeof *a);
@@ -278,7 +278,7 @@ static void build_groups(struct values *v, const struct shape *h, struct object 
     }
 }
 
-/* Collects the facts about an object: counts, members, groups of names. NULL if no object can have them. */
+/* Collects the facts about an object: counts, members, groups of names.  NULL if no object can have them. */
 static struct object *build_object(struct values *v, const struct rule *r, const struct shape *h)
 {
     struct object *o = arena_alloc(v->arena, sizeof *o);

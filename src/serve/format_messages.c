@@ -186,7 +186,7 @@ static bool read_assistant(struct rewriter *w, const struct pyjson *blocks)
     return ok;
 }
 
-/* Rewrites a message. False with the reason. */
+/* Rewrites a message.  False with the reason. */
 static bool read_message(struct rewriter *w, const struct pyjson *from)
 {
     const struct pyjson *role = pyjson_given(from, "role"), *content = pyjson_given(from, "content");
@@ -495,7 +495,7 @@ static void end(struct response *r, enum response_finish finish, const struct ne
     end_event(r);
 }
 
-/* Writes the whole message. A call that was cut off is left out. */
+/* Writes the whole message.  A call that was cut off is left out. */
 static void whole(struct response *r, enum response_finish finish, const struct stats *s)
 {
     struct buf *out = &r->out;

@@ -260,7 +260,7 @@ static void end(struct response *r, enum response_finish finish, const struct ne
     add_end(r, finish, last->stats, &r->out);
 }
 
-/* Writes the whole reply. A call that was cut off is left out. */
+/* Writes the whole reply.  A call that was cut off is left out. */
 static void whole(struct response *r, enum response_finish finish, const struct stats *s)
 {
     struct buf *out = &r->out;

@@ -102,7 +102,7 @@ static void expect_pictures(struct reader *r, struct message *m, size_t n)
     m->pictures = arena_array(r->mem, n, sizeof *m->pictures);
 }
 
-/* Reads part `number` of a content: text, picture or thinking. False with the reason. */
+/* Reads part `number` of a content: text, picture or thinking.  False with the reason. */
 static bool read_part(struct reader *r, const struct pyjson *part, size_t number, struct message *m, struct buf *out)
 {
     if (part->kind == PY_STR) {
@@ -271,7 +271,7 @@ static void add_system(struct reader *r, struct text t)
     buf_add(&r->system, t.p, t.n);
 }
 
-/* Finds the role of a message. False with the reason. */
+/* Finds the role of a message.  False with the reason. */
 static bool find_role(const struct reader *r, enum role *role)
 {
     const struct pyjson *v = given_text(r->now, "role");
@@ -348,7 +348,7 @@ static void mark_asides(struct reader *r)
     }
 }
 
-/* Reads all messages, and puts results in the order of their calls. At least one must be a question. */
+/* Reads all messages, and puts results in the order of their calls.  At least one must be a question. */
 static bool read_messages(struct reader *r, const struct pyjson *list)
 {
     bool asks = false, ok = true;
@@ -391,7 +391,7 @@ bool history_tool(const char *place, const struct pyjson *name, const struct pyj
     return true;
 }
 
-/* Reads tool `number` as JSON text. False if it is no function, or a name cannot be used. */
+/* Reads tool `number` as JSON text.  False if it is no function, or a name cannot be used. */
 static bool read_tool(struct reader *r, const struct pyjson *tool, size_t number, struct text *to)
 {
     const struct pyjson *type = pyjson_given(tool, "type"), *function = pyjson_given(tool, "function");

@@ -72,7 +72,7 @@ static bool read_line(struct keys *k, struct text line, int number, const char *
     return true;
 }
 
-/* Reads the lines of a key file. False with the line that is wrong, or if there is no key. */
+/* Reads the lines of a key file.  False with the line that is wrong, or if there is no key. */
 static bool read_lines(struct keys *k, struct text all, const char *path, struct err *e)
 {
     for (int number = 1; all.n; number++) {

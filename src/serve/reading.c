@@ -43,7 +43,7 @@ static bool read_question(struct reading *rd)
     return make_tokens(rd);
 }
 
-/* Reads a body: as a question, or for a reply that is made at once. Runs on any thread. */
+/* Reads a body: as a question, or for a reply that is made at once.  Runs on any thread. */
 static void read_body(struct reading *rd)
 {
     if (tokens_too_many(rd->text, rd->most_values))

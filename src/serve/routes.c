@@ -44,7 +44,7 @@ static const char *origin_of(const struct server *s, const struct exchange *x)
     return NULL;
 }
 
-/* True if the request may be answered: local, or with a valid Host header and key. Else replies with the error. */
+/* True if the request may be answered: local, or with a valid Host header and key.  Else replies with the error. */
 static bool may_ask(struct server *s, struct exchange *x, const char *path)
 {
     if (exchange_is_local(x))
