@@ -22,7 +22,7 @@ enum { MAX_DOORS = 4 };
 
 /* ---- start ---- */
 
-/* Reads the config file, the environment, then the flags that are options of a chat, too. */
+/* Reads the config file, the environment, then the flags that are options of a chat, too.  Returns 0, or the exit status with the reason. */
 static int read_options(struct options *o, const struct args *a, struct err *e)
 {
     static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "draft", "conversations",

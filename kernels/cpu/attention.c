@@ -56,6 +56,7 @@ static void seal_block(const struct kv_rows *kv, enum kv_role role, int kv_head,
     }
 }
 
+/* A unit is one head of one block. */
 void kv_seal_cpu(const struct kv_seal_args *a, int begin, int end)
 {
     for (int u = begin; u < end; u++) {

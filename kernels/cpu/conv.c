@@ -29,6 +29,7 @@ void conv_channels(const struct conv_args *a, int begin, int end)
     slide(a->window, a->x, a->n_tokens, keep, stride, c0, c1);
 }
 
+/* A unit is CONV_CHANNELS channels of all tokens. */
 void conv_cpu(const struct conv_args *a, int begin, int end)
 {
     for (int u = begin; u < end; u++) {

@@ -32,7 +32,7 @@ static void note_rest(const struct chat *c, struct buf *note)
         buf_addf(note, ": /continue%s %s", c->front.screen ? ", or Enter on an empty draft," : "", rests[rest].does);
 }
 
-/* Appends a sentence if another model answers now. */
+/* Appends a sentence if the conversation was held with another model than the one that answers now, whether or not that one is still there. */
 static void note_model(const struct chat *c, const char *name, struct buf *note)
 {
     struct buf model = {0};

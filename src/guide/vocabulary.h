@@ -26,7 +26,7 @@ struct guide_vocabulary_hooks {
 
 /* The tokenizer stays the caller's, and valid as long as the vocabulary. */
 struct guide_vocabulary *guide_vocabulary_of(const struct tokenizer *t);
-/* The vocabulary of n tokens, by id.  think_end: the id of </think>, or -1. */
+/* Makes the vocabulary of n tokens, by id; bytes and hooks are copied.  think_end: the id of </think>, or -1. */
 struct guide_vocabulary *guide_vocabulary_new(const struct guide_token *tokens, int n, int32_t think_end,
                                               const struct guide_vocabulary_hooks *hooks);
 struct guide_vocabulary *guide_vocabulary_retain(struct guide_vocabulary *v);

@@ -467,7 +467,7 @@ static enum match scan_object(struct stream *s)
     return s->ended ? NO : PART;
 }
 
-/* Finds the end of the object of "<tool_call> {"name": ...}" at pos. */
+/* Reads the object of "<tool_call> {"name": ...}" at pos.  YES: it is complete, and in s->object. */
 static enum match opens_object(struct stream *s, size_t pos)
 {
     static const char *const braces[] = {"{", NULL}, *const quotes[] = {"\"", NULL};

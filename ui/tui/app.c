@@ -79,6 +79,7 @@ static void call_user(struct host *h, const struct chat_event *ev)
         bell_call(&h->bell, options_text(h->o, OPT_bell), what, chat_title(h->chat), h->ms);
 }
 
+/* Passes an event of the chat to phase, feed and windows, and hints at why a turn has failed. */
 static void on_event(struct app *a, const struct chat_event *ev)
 {
     struct host *h = &a->host;
@@ -250,6 +251,7 @@ static bool take_mouse_back(struct host *h, const struct key_event *ev)
     return wheel;
 }
 
+/* Handles a click: the window's own, a row of its list, or the second one on a text, for which the terminal gets the mouse. */
 static void click(struct host *h, const struct key_event *ev)
 {
     const enum window_id id = window_active(h);
@@ -272,6 +274,7 @@ static void click(struct host *h, const struct key_event *ev)
 
 /* --- all that comes ----------------------------------------------------------------------------------------------- */
 
+/* Handles a key, a click or text; after the key for literal input the next one is inserted as it is. */
 static void key_or_text(struct host *h, const struct key_event *ev)
 {
     if (h->typing.literal) {
@@ -480,6 +483,7 @@ static void draw_welcome(const struct app *a, struct cells *c, struct area at)
     }
 }
 
+/* Draws the messages that wait, one row each. */
 static void draw_queue(const struct app *a, struct cells *c, struct area at)
 {
     for (int i = 0; i < at.rows; i++) {
@@ -590,6 +594,7 @@ static void draw_cover(struct app *a, struct cells *c, struct area at)
 
 /* --- the whole -------------------------------------------------------------------------------------------------- */
 
+/* Draws the whole screen: divides its rows and columns among transcript, panel, progress, queue, status and input. */
 static void draw_all(struct app *a, struct cells *c)
 {
     int input = input_rows(a, c), status = has_status(a, c), free_rows = c->rows - input - status;

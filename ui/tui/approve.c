@@ -35,6 +35,7 @@ static struct approve *approve(const struct host *h)
     return h->state[WINDOW_approve];
 }
 
+/* Forgets the question that was asked before. */
 static void reset_question(struct approve *q)
 {
     q->seen = false;
@@ -62,6 +63,7 @@ static bool replies(const struct approve *q)
     return q->asks != APPROVE_ASKS;
 }
 
+/* Returns the rows that the question takes at this width. */
 static int rows_for(struct approve *q, int columns)
 {
     enum { INDENT = 2 };
@@ -96,6 +98,7 @@ static const char *fitting(const char *const *texts, int n, int columns)
     return *texts;
 }
 
+/* Draws the row of possible answers, as long as they fit; a yes is offered only when all of the question was seen. */
 static void draw_answers(const struct approve *q, struct cells *c, struct area a, int row)
 {
     static const char *const yes[] = {
@@ -111,6 +114,7 @@ static void draw_answers(const struct approve *q, struct cells *c, struct area a
     c->cursor_col = a.col + (col < a.cols ? col : a.cols - 1);
 }
 
+/* Draws the line in which the user edits the arguments or writes why the tool may not run. */
 static void draw_reply(struct approve *q, struct cells *c, struct area a)
 {
     bool edits = q->asks == APPROVE_EDITS, narrow = a.cols < 60;
@@ -124,6 +128,7 @@ static void draw_reply(struct approve *q, struct cells *c, struct area a)
     editor_draw(q->reply, c, a, "> ");
 }
 
+/* Draws the question, and notes whether all of it was seen; keys are ignored for a moment after it appears. */
 static void draw_question(struct approve *q, struct cells *c, struct area a, int64_t ms)
 {
     if (replies(q)) {
@@ -304,6 +309,7 @@ static void forget_question(struct host *h)
     reset_question(approve(h));
 }
 
+/* Opens the window when a tool asks for approval, and closes it at the end of the turn. */
 static void ask_or_end(struct host *h, const struct chat_event *ev)
 {
     struct buf command = {0};

@@ -72,6 +72,7 @@ static bool is_heading(const struct line *l)
     return k >= 1 && k <= 6 && (l->at + k == l->n || is_blank(l->s[l->at + k]));
 }
 
+/* True if the line is a rule: three or more of -, * or _. */
 static bool is_rule(const struct line *l)
 {
     char c = l->at < l->n ? l->s[l->at] : 0;
@@ -87,6 +88,7 @@ static bool is_rule(const struct line *l)
     return count >= 3;
 }
 
+/* True if the line begins fenced code; fills in mark, length and indent. */
 static bool is_fence(const struct line *l, struct block *b)
 {
     char c = l->at < l->n ? l->s[l->at] : 0;
@@ -143,6 +145,7 @@ static bool is_math(const struct line *l, struct block *b)
 
 struct item { char mark; int content; bool empty, first; };
 
+/* True if the line begins a list item; fills in its mark and the column of its content. */
 static bool is_item(const struct line *l, struct item *it)
 {
     size_t i = l->at;
@@ -185,6 +188,7 @@ static enum block_step verbatim_step(struct block *b, const struct line *l, size
     return holds(l, from, b->end) ? BLOCK_ENDS_AFTER : BLOCK_CONTINUES;
 }
 
+/* Begins the block that a line opens. */
 static enum block_step begin(struct block *b, const struct line *l)
 {
     struct item it;
@@ -218,6 +222,7 @@ static enum block_step begin(struct block *b, const struct line *l)
 
 /* --- lines of an open block --- */
 
+/* True if the line makes a heading of the text above: only - or only =. */
 static bool underlines(const struct line *l)
 {
     char c = l->at < l->n ? l->s[l->at] : 0;
@@ -229,6 +234,7 @@ static bool underlines(const struct line *l)
     return i == l->n;
 }
 
+/* True if the line can be the second one of a table. */
 static bool is_delimiter_row(const struct line *l)
 {
     bool dash = false, pipe = false;
@@ -241,6 +247,7 @@ static bool is_delimiter_row(const struct line *l)
     return dash && pipe && l->indent <= 3;
 }
 
+/* Decides whether a line continues text, a quote or a table; a text becomes a table by its second line. */
 static enum block_step text_step(struct block *b, const struct line *l)
 {
     if (l->at == l->n)
@@ -256,6 +263,7 @@ static enum block_step text_step(struct block *b, const struct line *l)
     return BLOCK_CONTINUES;
 }
 
+/* Decides whether a line continues a list item. */
 static enum block_step list_step(struct block *b, const struct line *l)
 {
     struct item it;
@@ -278,6 +286,7 @@ static bool closes_fence(const struct block *b, const char *line, size_t n)
     return l.indent <= 3 && k >= (size_t)b->count && i == l.n;
 }
 
+/* Decides whether a line continues the block, ends it, or comes after its end. */
 static enum block_step step(struct block *b, const struct line *l)
 {
     switch (b->kind) {

@@ -21,6 +21,7 @@ struct marks {
     bool set[N_MARKS];
 };
 
+/* Goes to a mark; the place before that is kept in the mark BEFORE. */
 static void go(struct marks *m, struct pane *p, int mark, struct buf *told)
 {
     if (!m->set[mark]) {
@@ -375,6 +376,7 @@ void act_branch(struct host *h)
     host_hint(h, "the rest is kept as a branch: Left and Right in view mode, /tree");
 }
 
+/* Shows the next or previous branch of the message that is chosen. */
 static void show_sibling(struct host *h, int step)
 {
     struct err e = {0};

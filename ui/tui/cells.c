@@ -61,6 +61,7 @@ static enum part part(uint32_t cp)
     }
 }
 
+/* Appends a character to a glyph. False if it is full. */
 static bool put(struct glyph *g, uint32_t cp)
 {
     char utf8[4];
@@ -78,6 +79,7 @@ static void set(struct glyph *g, uint32_t cp, int width)
     put(g, cp);
 }
 
+/* Makes the glyph of a control character: a symbol, a blank for a tab, nothing for the \r of a line's end. */
 static void set_control(struct glyph *g, uint32_t cp, bool before_newline)
 {
     if (cp == '\t')
@@ -419,6 +421,7 @@ static bool is_plain(const struct cell *cell)
     return cell->look.style == STYLE_text && !cell->look.marks;
 }
 
+/* Appends a row as letters of styles, for tests; capitals have marks such as bold. */
 static void dump_looks(const struct cell *row, int cols, struct buf *out)
 {
     while (cols > 0 && is_plain(&row[cols - 1]))

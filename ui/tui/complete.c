@@ -57,6 +57,7 @@ static bool line_names(const char *line, size_t n, const char *name, bool is_dir
     return len == n && !memcmp(name, line, n);
 }
 
+/* True if a line of .gitignore names the file. */
 static bool ignored(const struct buf *rules, const char *name, bool is_dir)
 {
     for (size_t at = 0; at < rules->len;) {
@@ -77,6 +78,7 @@ static bool can_be_typed(const char *name)
     return unicode_valid(name, strlen(name)) && !strchr(name, '"');
 }
 
+/* Reads the names of a folder that begin with `base`, at most MAX_SCAN of them, without ignored ones. */
 static void read_names(struct names *names, DIR *d, const char *base, const struct buf *rules)
 {
     int scanned = 0;
@@ -107,6 +109,7 @@ struct path { const char *s; bool attach, quoted; const struct complete_counter 
 
 enum { MOST_SECONDS = 100 * 60 * 60 };  /* longer times are not shown */
 
+/* Writes size and tokens of a file, and how long they take to be read; nothing for a folder. */
 static void describe(int dir, const char *name, const struct path *p, int n_dir, struct buf *note)
 {
     struct stat st;
@@ -132,6 +135,7 @@ static void describe(int dir, const char *name, const struct path *p, int n_dir,
     buf_free(&path);
 }
 
+/* Offers the names; of attached files all are quoted if one has a blank. */
 static void add_names(struct complete *c, const struct path *p, int n_dir, const struct names *names, int dir)
 {
     struct buf word = {0}, note = {0};
@@ -150,6 +154,7 @@ static void add_names(struct complete *c, const struct path *p, int n_dir, const
     buf_free(&note);
 }
 
+/* Offers the files whose paths begin with p->s. */
 static void add_files(struct complete *c, const struct path *p)
 {
     const char *slash = strrchr(p->s, '/'), *base = slash ? slash + 1 : p->s, *home = getenv("HOME");
@@ -205,6 +210,7 @@ static long open_quote(const char *before)
     return !at || strchr(BLANKS "(", before[at - 1]) ? (long)at : -1;
 }
 
+/* Finds the files for the word before the cursor: @path, @"path with blanks", or a word with a slash. */
 static void find_path(struct complete *c, const char *before, const struct complete_counter *counter)
 {
     long quote = open_quote(before);
@@ -228,6 +234,7 @@ static void add_command(const char *word, const char *note, void *arg)
     add(c, word, note ? note : argument, help ? help : "");
 }
 
+/* Finds the beginning that all offered words share. */
 static void find_common(struct complete *c)
 {
     if (c->whole && c->n > 1)
@@ -305,6 +312,7 @@ static void forget_counted(struct suggest *s)
     s->n_counted = 0;
 }
 
+/* Returns the tokens of a file, remembered until it changes; -1 if they were not counted exactly. */
 static int count_file(void *arg, const char *path, const struct stat *st)
 {
     struct suggest *s = arg;
@@ -380,6 +388,7 @@ static const char *value_of(struct suggest *s, const char *word)
     return id < 0 ? NULL : arena_printf(&s->mem, "%.*s%s", (int)n, text, text[n] ? "..." : "");
 }
 
+/* Makes the rows of the list from what was found. */
 static void fill(struct suggest *s, const struct buf *before)
 {
     const char *argument;

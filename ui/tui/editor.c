@@ -73,6 +73,7 @@ static void draft_forget_chips(struct draft *d)
     d->n_chips = 0;
 }
 
+/* Replaces `removed` bytes at `at` by a text. */
 static void splice(struct buf *b, size_t at, size_t removed, const char *text, size_t n)
 {
     CHECK(at + removed <= b->len);
@@ -96,6 +97,7 @@ static struct change *joined(struct draft *d, size_t at, size_t removed, size_t 
     return meets ? c : NULL;
 }
 
+/* Appends a step of undo; steps that were undone are lost. */
 static struct change *add_change(struct draft *d, size_t at, enum step step)
 {
     if (d->n_done == d->cap_changes) {
@@ -136,6 +138,7 @@ static struct edited draft_replace(struct draft *d, size_t at, size_t removed, c
     return (struct edited){at, removed, n};
 }
 
+/* Takes back the last step. False if there is none. */
 static bool draft_undo(struct draft *d, struct edited *what)
 {
     if (!d->n_done)
@@ -147,6 +150,7 @@ static bool draft_undo(struct draft *d, struct edited *what)
     return true;
 }
 
+/* Repeats a step that was undone. False if there is none. */
 static bool draft_redo(struct draft *d, struct edited *what)
 {
     if (d->n_done == d->n_changes)
@@ -530,6 +534,7 @@ static size_t word_left(const struct editor *e, size_t at, bool big)
     return end == at ? at : left_of(e, end);
 }
 
+/* Returns the end of the next word; a chip is a word. */
 static size_t word_right(const struct editor *e, size_t at)
 {
     bool found = false;
@@ -548,6 +553,7 @@ static size_t word_right(const struct editor *e, size_t at)
 
 /* --- changes ---------------------------------------------------------------------------------------------------- */
 
+/* Replaces text; typed characters that follow each other are one step of undo. */
 static void change(struct editor *e, size_t at, size_t removed, const char *with, size_t n, enum step step)
 {
     static const enum last joins[] = {[STEP_TYPED] = LAST_TYPED, [STEP_BACKSPACE] = LAST_BACKSPACE, [STEP_DELETE] = LAST_DELETE};
@@ -569,6 +575,7 @@ static bool cut(struct editor *e, size_t from, size_t to, enum step step)
     return true;
 }
 
+/* Cuts text to the ring of kills; kills that follow each other are joined. False if there is nothing to cut. */
 static bool kill(struct editor *e, size_t from, size_t to)
 {
     if (from == to)
@@ -592,6 +599,7 @@ static bool kill(struct editor *e, size_t from, size_t to)
     return cut(e, from, to, STEP_OTHER);
 }
 
+/* Inserts a kill in place of `removed` bytes. False if there is none. */
 static bool yank(struct editor *e, int which, size_t at, size_t removed)
 {
     if (!e->n_kills)
@@ -621,6 +629,7 @@ static bool transpose(struct editor *e)
     return true;
 }
 
+/* Replaces the chip at the cursor, or the one before it, by its text. False if there is none. */
 static bool unfold(struct editor *e)
 {
     struct buf full = {0};
@@ -657,6 +666,7 @@ static bool move(struct editor *e, size_t to)
     return moved;
 }
 
+/* Moves the cursor up or down a row of the screen, in the column in which it began. False at the edge. */
 static bool vertical(struct editor *e, int by)
 {
     int row = rows_find(&e->rows, e->draft.cursor);
@@ -668,6 +678,7 @@ static bool vertical(struct editor *e, int by)
     return true;
 }
 
+/* Carries out an editing action. False if it changed nothing. */
 static bool act(struct editor *e, enum edit what)
 {
     size_t at = e->draft.cursor, start = line_start(e, at), end = line_end(e, at);
@@ -700,6 +711,7 @@ static bool act(struct editor *e, enum edit what)
     return false;
 }
 
+/* Returns what the action counts as for the next one, for joining kills and steps of undo. */
 static enum last last_of(enum edit what)
 {
     switch (what) {
@@ -887,6 +899,7 @@ static int scroll(struct editor *e, int row, int shown)
     return e->top;
 }
 
+/* Draws a row of the draft, with chips as their labels. */
 static void draw_row(const struct editor *e, struct cells *c, struct area a, int screen_row, int row)
 {
     size_t at = e->rows.start[row], end = rows_end(&e->rows, &e->draft, row), n;

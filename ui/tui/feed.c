@@ -141,6 +141,7 @@ static int expect_text(struct walk *w, enum item_kind kind, int message, const c
     return item;
 }
 
+/* Makes sure that the transcript shows call k of message i, with its result. */
 static void expect_call(struct walk *w, int i, int k)
 {
     struct pane *p = w->f->pane;
@@ -179,6 +180,7 @@ void feed_pictures(struct feed *f)
     }
 }
 
+/* Makes sure that the transcript shows a message of the user with its files and pictures. */
 static void expect_user(struct walk *w, int i, const char *text)
 {
     struct feed *f = w->f;
@@ -202,6 +204,7 @@ static void expect_user(struct walk *w, int i, const char *text)
     }
 }
 
+/* Makes sure that the transcript shows message i, unless it is the output of a tool. */
 static void expect_message(struct walk *w, int i)
 {
     struct feed *f = w->f;
@@ -275,6 +278,7 @@ static void begin_message(struct feed *f)
     f->call = f->pane->items.n;
 }
 
+/* Ends the reasoning that is shown, with its time and tokens in its head. */
 static void end_reasoning(struct feed *f, int64_t ms)
 {
     char head[64];
@@ -294,6 +298,7 @@ static void close_answer(struct feed *f)
     f->answer = -1;
 }
 
+/* Appends reasoning, in an item that is folded if the user does not want to see it. */
 static void on_reasoning(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     begin_message(f);
@@ -316,6 +321,7 @@ static void on_text(struct feed *f, const struct chat_event *ev, int64_t ms)
     pane_append(f->pane, f->answer, ev->text, ev->n);
 }
 
+/* Shows a call below the answer so far. */
 static void on_call(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     begin_message(f);
@@ -337,6 +343,7 @@ static bool find_call(struct feed *f)
     return f->call < f->pane->items.n;
 }
 
+/* Ends a call with its result, of which the output so far is shown already, and its time. */
 static void on_result(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     char head[TOOL_OUTCOME + 16], outcome[TOOL_OUTCOME];
@@ -380,6 +387,7 @@ void feed_decided(struct feed *f, bool taken)
     feed_say(f, ITEM_NOTE, taken ? "summary accepted; /undo reverts it" : "summary discarded; nothing has changed");
 }
 
+/* Ends the turn on the screen: notes why it ended early, or that a summary waits to be accepted. */
 static void on_done(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     end_reasoning(f, ms);

@@ -145,6 +145,7 @@ static const char *enter_now(struct summary *sum)
     }
 }
 
+/* Returns the hint at keys for the status line, long form and short form apart by a tab. */
 static const char *keys_now(struct summary *sum)
 {
     const struct window *w = sum->host->windows[window_active(sum->host)];
@@ -157,6 +158,7 @@ static const char *keys_now(struct summary *sum)
     return sum->host->phase.kind == PHASE_DEAD ? "/export, /quit" : enter_now(sum);
 }
 
+/* Returns the word for what the program does, for the status line. */
 static const char *state(struct summary *sum)
 {
     const struct window *w = sum->host->windows[window_active(sum->host)];
@@ -178,6 +180,7 @@ static void add_sign(struct buf *signs, bool on, const char *sign)
         buf_addf(signs, signs->len ? " %s" : "%s", sign);
 }
 
+/* Returns the signs of unusual settings, or NULL. */
 static const char *signs(struct summary *sum)
 {
     static const char *const heat[] = {"", "HEAT", "HEAT"};
@@ -297,6 +300,7 @@ static void put_branch(struct summary *sum, struct panel *p)
     p->branch = sum->branch;
 }
 
+/* Fills in the speeds of the panel: now, and over the turn. */
 static void put_speeds(struct summary *sum, struct panel *p, const struct stats *t)
 {
     const struct stats *now = &sum->figures->recent;

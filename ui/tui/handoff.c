@@ -23,6 +23,7 @@ enum { MAX_FILE = 64 << 20, NOT_FOUND = 127 };
 
 /* --- the file ---------------------------------------------------------------------------------------------------- */
 
+/* Makes a temporary file; fills in its path. -1 if no place allows it. */
 static int make_file(struct buf *path, const char *suffix)
 {
     const char *const places[] = {getenv("XDG_RUNTIME_DIR"), "/tmp"};
@@ -36,6 +37,7 @@ static int make_file(struct buf *path, const char *suffix)
     return fd;
 }
 
+/* Writes a text to a new temporary file. False with the reason. */
 static bool put_file(struct buf *path, const char *suffix, const char *text, size_t n, struct err *e)
 {
     int fd = make_file(path, suffix);
@@ -121,6 +123,7 @@ static int run_in_terminal(const char *command, const char *path)
     return rc ? -1 : status;
 }
 
+/* True if a program ended with status 0; else says how it ended. */
 static bool ended_well(int status, const char *name, struct err *e)
 {
     if (status == -1)
@@ -273,6 +276,7 @@ static bool tmux_passes_on(void)
     return sscanf(digits, "%d.%d", &major, &minor) != 2 || major > 3 || (major == 3 && minor >= 2);
 }
 
+/* Copies to the buffer of tmux, which may pass it on to the terminal. False without tmux. */
 static bool to_tmux(const char *text, size_t n, const char **where)
 {
     static const char *const both[] = {"tmux", "load-buffer", "-w", "-", NULL};
@@ -284,6 +288,7 @@ static bool to_tmux(const char *text, size_t n, const char **where)
     return run(passes_on ? both : buffer, text, n, NULL, 0);
 }
 
+/* Copies by the program of the desktop. False if there is none, or over ssh. */
 static bool to_desktop(const char *text, size_t n, const char **where)
 {
     static const struct program {
@@ -309,6 +314,7 @@ static void count_bytes(size_t n, struct buf *message)
     buf_adds(message, n == 1 ? " byte" : " bytes");
 }
 
+/* Writes the text to a file in place of a clipboard, and says where. */
 static bool into_file(const char *text, size_t n, const char *why, struct buf *message)
 {
     struct buf path = {0};

@@ -86,6 +86,7 @@ static int open_locked(const char *path)
     }
 }
 
+/* Appends an entry to the file, under its lock. False with errno set. */
 static bool append(struct history *h, const char *text)
 {
     struct buf line = {0};
@@ -111,7 +112,7 @@ static bool append(struct history *h, const char *text)
     return ok;
 }
 
-/* Returns where the part of a file that is kept begins. */
+/* Returns where the last `lines` lines of a file begin, or fewer so that they are at most MAX_KEPT bytes. */
 static size_t tail(const struct buf *file, int lines)
 {
     size_t at = file->len;
@@ -151,6 +152,7 @@ static void compact_if_long(struct history *h)
         compact(h);
 }
 
+/* Reads the file; if it cannot be used, entries are kept only in memory. */
 static void load(struct history *h)
 {
     struct stat st;

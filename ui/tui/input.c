@@ -65,6 +65,7 @@ void act_prompt_done(struct host *h)
     buf_free(&text);
 }
 
+/* Draws a question for a line of text, with the hit it has found, or its explanation, above. */
 static void draw_prompt(struct host *h, struct cells *c, struct area at)
 {
     static const struct look text = {STYLE_text, 0}, dim = {STYLE_dim, 0};
@@ -613,6 +614,7 @@ static void note_draft(struct host *h)
     input(h)->drafted = true;
 }
 
+/* Handles a click: in the draft, in the list of completions, or on a fold of the transcript. */
 static bool click_draft(struct host *h, int row, int col)
 {
     if (area_has(h->at.input, row, col))
@@ -642,6 +644,7 @@ static bool close_completions(struct host *h, bool escape)
     return true;
 }
 
+/* Gives a message without an answer back to the editor, unless another one follows; holds the queue after an interrupt or a failure. */
 static void take_back(struct host *h, const struct chat_event *ev)
 {
     struct buf both = {0};
@@ -659,6 +662,7 @@ static void take_back(struct host *h, const struct chat_event *ev)
     buf_free(&both);
 }
 
+/* Frees the input with history, queue and drafts. */
 static void free_input(struct host *h)
 {
     struct input *in = input(h);

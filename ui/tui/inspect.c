@@ -26,6 +26,7 @@ static int tokens_of(const struct host *h, int message)
     return message < chat_n_messages(h->chat) ? message : -1;
 }
 
+/* Fills in the token under inspection, moved into the range that there is. False if there is none. */
 static bool current_token(struct host *h, struct chat_token *t)
 {
     struct inspect *s = inspect(h);
@@ -79,6 +80,7 @@ static bool is_blank(const struct chat_token *t)
     return i == t->n;
 }
 
+/* Opens the inspector at the first token of a message's answer. */
 static void inspect_message(struct host *h, int message)
 {
     struct chat_token t;
@@ -155,6 +157,7 @@ void act_branch_token(struct host *h)
 
 /* --- drawing ---------------------------------------------------------------------------------------------------- */
 
+/* Returns how a token came about, in words. */
 static const char *name_of_source(enum token_source source)
 {
     static const char *const names[] = {
@@ -166,6 +169,7 @@ static const char *name_of_source(enum token_source source)
     return names[source];
 }
 
+/* Draws an alternative with its probability and a bar. */
 static void draw_choice(struct cells *c, struct area a, int row, bool chosen, const char *text, size_t n, float prob)
 {
     enum { PROB_COLUMNS = 8, BAR_COLUMNS = 24 };
@@ -185,6 +189,7 @@ static void draw_choice(struct cells *c, struct area a, int row, bool chosen, co
         cells_puts(c, a, row, name + PROB_COLUMNS + i, BAR, "#");
 }
 
+/* Chooses the alternative that was clicked. True if it was chosen already, which counts as Enter. */
 static bool click_choice(struct host *h, int row, int col)
 {
     struct chat_token t;
@@ -202,6 +207,7 @@ static bool turn_wheel(struct host *h, int rows)
     return true;
 }
 
+/* Draws the token, its alternatives and the keys. */
 static void draw_tokens(struct host *h, struct cells *c, struct area at)
 {
     struct chat_token t;

@@ -247,6 +247,7 @@ static void layout_own(struct item *it, size_t from, int columns)
         add_source_line(it, it->wrapped, end, columns);
 }
 
+/* Lays out an answer as Markdown. */
 static void layout_answer(struct item *it, const struct item_view *v)
 {
     if (!it->md) {
@@ -393,6 +394,7 @@ static void add_message_head(struct item *it, int columns)
     add_frame(it, columns, 0, "", (struct part){"", 0, 0, dim}, (struct part){it->head, strlen(it->head), LINES_NO_SOURCE, dim});
 }
 
+/* Lays out a message of the user; a long one is folded. */
 static void rows_of_user(struct item *it, const struct item_view *v)
 {
     bool beside = head_is_beside(it, v->measure);
@@ -413,6 +415,7 @@ static void rows_of_user(struct item *it, const struct item_view *v)
     buf_free(&text);
 }
 
+/* Lays out reasoning or a file: its head, and its text or picture if it is open. Live reasoning shows its last lines. */
 static void rows_of_fold(struct item *it, const struct item_view *v)
 {
     const char *text = it->head ? it->head : it->live ? "thinking" : "thought";
@@ -440,6 +443,7 @@ static void rows_of_fold(struct item *it, const struct item_view *v)
     }
 }
 
+/* Lays out a call: its head, and its output if it is open. A live one shows its last lines. */
 static void rows_of_call(struct item *it, const struct item_view *v)
 {
     struct buf right = {0};
@@ -509,6 +513,7 @@ static int item_rows(const struct item *it)
     return it->n_head + it->n_body + it->n_foot;
 }
 
+/* Returns the lines that hold a row of the item, and which of them it is. */
 static const struct lines *line_at(struct item *it, int row, int *line)
 {
     CHECK(row >= 0 && row < item_rows(it));
@@ -587,6 +592,7 @@ static struct walk walk_line(const struct lines *l, int line)
     return (struct walk){.lines = l, .run = at->first, .end = at->first + at->n_runs, .col = at->indent};
 }
 
+/* Moves to the next glyph of a line. False at its end. */
 static bool walk_next(struct walk *w)
 {
     while (w->run < w->end && w->i >= w->lines->runs[w->run].n) {
@@ -642,6 +648,7 @@ static struct cell *cell_at(struct cells *c, struct area a, int row, int col)
     return in ? &c->at[(size_t)(a.row + row) * c->cols + a.col + col] : NULL;
 }
 
+/* Colours hits, tints and selection over a line that was drawn. */
 static void draw_over(struct item *it, const struct lines *l, int line, const struct item_over *over, struct cells *c, struct area a, int at_row)
 {
     if (!it->hits.n && !it->n_tints && !over->n)
@@ -792,6 +799,7 @@ struct spot items_end(struct items *s, int rows)
     return (struct spot){i, left < 0 ? -left : 0};
 }
 
+/* Returns about how many rows a block of items takes, without laying them out. */
 static long guess_block(struct items *s, int block)
 {
     struct guess *g = &s->guesses[block];

@@ -78,6 +78,7 @@ static bool next_line(const struct jsontext *t, const char *s, size_t n, struct 
     return complete;
 }
 
+/* Adds a line of JSON, indented by its depth. */
 static void add(const char *s, const struct piece *o, struct sheet *to)
 {
     enum { STEP = 2 };

@@ -52,6 +52,7 @@ ACT(keys_down, scroll_list(h, 1))
 ACT(keys_page_up, scroll_list(h, -list_page(h)))
 ACT(keys_page_down, scroll_list(h, list_page(h)))
 
+/* Writes the keys of the window below, or what was pressed while keys are tested. */
 static void put_help(struct host *h, struct buf *out)
 {
     const struct window *below = h->windows[window_below(h, WINDOW_keys)];
@@ -91,6 +92,7 @@ void keyhelp_sent(struct host *h, const char *bytes, size_t n)
         buf_add(&keyhelp(h)->sent, bytes, n);
 }
 
+/* Writes the bytes that a key sent, readably. */
 static void put_bytes(struct buf *out, const struct buf *sent)
 {
     for (size_t i = 0; i < sent->len; i++) {
@@ -124,6 +126,7 @@ static const char *meaning(struct host *h, const struct key_event *ev)
     return ev->code == 'x' && ev->mods == MOD_CTRL ? "begins other keys" : b ? b->action : "nothing here";
 }
 
+/* While keys are tested, writes what was pressed and what it does. True: the key does nothing else. */
 static bool tell_pressed(struct host *h, const struct key_event *ev)
 {
     bool escape = ev->kind == KEYS_KEY && ev->code == KEY_ESCAPE, stop = ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL;

@@ -307,6 +307,7 @@ static bool csi_report(struct keys *k, const struct csi *c)
     return true;
 }
 
+/* Reports the key of a CSI sequence, in the forms of xterm, rxvt and the protocols that report all keys. */
 static void emit_csi(struct keys *k, const struct csi *c, bool alt)
 {
     static const char rxvt[] = "$^@";           /* after a number: Shift, Ctrl, both */
@@ -465,6 +466,7 @@ static bool fast_control(struct keys *k, const char *s, size_t n)
     return true;
 }
 
+/* Takes a control character; returns the bytes taken. */
 static size_t control(struct keys *k, const char *s, size_t n, int64_t ms)
 {
     if (fast_control(k, s, n))
@@ -489,6 +491,7 @@ static size_t character(struct keys *k, const char *s, size_t n)
     return took;
 }
 
+/* Takes characters up to the next control character; returns the bytes taken. */
 static size_t text(struct keys *k, const char *s, size_t n)
 {
     size_t i = 0, took;

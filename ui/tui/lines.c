@@ -181,6 +181,7 @@ static size_t source_of(const struct fill *f, struct place p)
     return LINES_NO_SOURCE;
 }
 
+/* Ends a line at this place and copies its runs, after the margin. */
 static void emit(struct fill *f, struct place end)
 {
     struct line *line = lines_begin(f->out, source_of(f, f->from));
@@ -197,6 +198,7 @@ static void emit(struct fill *f, struct place end)
     f->begun = true;
 }
 
+/* Begins the next line at this place, with the room that the margin leaves. */
 static void begin_at(struct fill *f, struct place p)
 {
     f->from = f->here = p;
@@ -291,6 +293,7 @@ static void break_line(struct fill *f)
     begin_at(f, next);
 }
 
+/* Takes the next glyph into the line, or breaks the line before it. */
 static void fill_step(struct fill *f)
 {
     const struct run *r = run_at(f, f->here);

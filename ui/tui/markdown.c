@@ -109,6 +109,7 @@ void markdown_raw(struct markdown *m, bool raw)
 
 /* --- blocks --- */
 
+/* True if the line before this place is blank. */
 static bool blank_before(const struct markdown *m, size_t at)
 {
     size_t end = at, from;
@@ -136,6 +137,7 @@ static void verbatim_line(struct markdown *m, const struct block *b, size_t at, 
     sheet_code_line(&m->sheet, s + skip, n - skip, at + skip, (struct lines_margin){0});
 }
 
+/* Begins a block at the current line: a gap, and for code its first line. */
 static void begin_block(struct markdown *m, struct progress *p, size_t n)
 {
     const char *line = m->source.data + p->scan;
@@ -222,6 +224,7 @@ static bool may_become_table(const struct markdown *m, const struct progress *p,
     return p->block.kind == BLOCK_TEXT && p->block.n_lines == 1 && p->block.header && (n || s[p->open] == '|') && only(line, n, "|-: \t");
 }
 
+/* Takes the unfinished line below a table: as source if it may become a row. */
 static void take_open_table(struct markdown *m, struct progress *p, size_t n)
 {
     struct block next = p->block;
@@ -358,6 +361,7 @@ static size_t doubt_in(struct scan *s, const struct run *r)
     return LINES_NO_SOURCE;
 }
 
+/* Returns the first place of a text that more bytes may change. */
 static size_t first_doubt(struct scan *s)
 {
     const struct lines *l = &s->sheet->lines;
@@ -386,6 +390,7 @@ static size_t first_word(const struct scan *s, int line)
     return i;
 }
 
+/* Returns how many lines of a text more bytes cannot change. */
 static int text_lines(const struct sheet *sheet, const char *source, size_t to)
 {
     struct scan s = {.sheet = sheet, .source = source, .from = sheet->leaf.source, .seen = sheet->leaf.source, .to = to};
@@ -429,6 +434,7 @@ static void note_settled(struct markdown *m, int n)
     m->n_settled = n > m->n_settled ? n : m->n_settled;
 }
 
+/* Shows the unfinished last line of the source, as what it is most likely to become. */
 static void take_open_line(struct markdown *m)
 {
     struct progress p = m->done;
@@ -487,6 +493,7 @@ static bool settle_json(struct markdown *m)
     return !m->json.over;
 }
 
+/* Lays out the lines that have come since the last call, and the unfinished last line again. */
 static void settle(struct markdown *m)
 {
     struct progress *p = &m->done;
@@ -508,6 +515,7 @@ static void settle(struct markdown *m)
 
 /* --- the source as it is --- */
 
+/* Wraps the source as it is, for the raw view: the lines that have come since, and the unfinished last line again. */
 static void settle_raw(struct markdown *m)
 {
     struct progress *p = &m->raw_done;

@@ -18,6 +18,7 @@ static void search_item(struct pane_search *s, struct item *it)
         hits_update(&it->hits, &s->find, buf_str(&it->source), it->source.len, marks);
 }
 
+/* Searches all items for a text; returns the number of hits. */
 static long search_set(struct pane_search *s, struct items *items, const char *what)
 {
     long n = 0;
@@ -36,6 +37,7 @@ static long search_set(struct pane_search *s, struct items *items, const char *w
     return n;
 }
 
+/* Moves to the next or previous hit, around the ends; returns its number from 1, or 0 without hits. */
 static long search_step(struct pane_search *s, struct items *items, int direction, struct pane_place from)
 {
     long which = 1;
@@ -195,6 +197,7 @@ static struct spot spot_of(struct pane *p, struct pane_place place)
     return (struct spot){place.item, gap + item_row(&p->items.at[place.item], place.at, place.sub > 0 ? place.sub : 0)};
 }
 
+/* Returns the place in the transcript of a row, which stays right when the width changes. */
 static struct pane_place place_of(struct pane *p, struct spot s)
 {
     struct pane_place place = {.item = s.item};
@@ -237,6 +240,7 @@ static bool in_view(struct pane *p, struct spot s, int *at)
     return *at < p->area.rows;
 }
 
+/* Scrolls so that a place of an item is visible; opens its fold if it is hidden there. */
 static void bring_into_view(struct pane *p, int item, size_t at)
 {
     struct item *it = item_at_index(p, item);
@@ -262,6 +266,7 @@ static int first_row_in_view(struct pane *p, int item)
     return row > 0 ? row : 0;
 }
 
+/* Draws a row of an item with hits, selection and choice. */
 static void draw_row(struct pane *p, struct spot s, struct cells *c, struct area a, int at_row)
 {
     struct item *it = &p->items.at[s.item];

@@ -101,6 +101,7 @@ void progress_bar(struct buf *out, const struct progress *p, int columns)
     buf_addc(out, ']');
 }
 
+/* Draws a word and a bar of at most `most` columns; returns the column after it. */
 static int draw_bar(const struct progress *p, struct cells *c, struct area a, const char *what, int most)
 {
     struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};

@@ -49,6 +49,7 @@ static struct picker *picker(const struct host *h)
 
 /* --- rows ------------------------------------------------------------------------------------------------------- */
 
+/* Appends a row for an item of this name or number. */
 static struct popup_row *add_row(struct picker *p, const char *name, int id)
 {
     if (p->n == p->cap) {
@@ -69,6 +70,7 @@ static const char *first_line(struct picker *p, int indent, const char *sign, co
     return arena_printf(&p->mem, "%*s%s%.*s", indent, "", sign, (int)(n < LINE ? n : unicode_complete(text, LINE)), text);
 }
 
+/* Frees the list. */
 static void empty_list(struct picker *p)
 {
     arena_free(&p->mem);
@@ -97,6 +99,7 @@ static void end_list(struct picker *p, int chosen)
     popup_settle(&p->popup);
 }
 
+/* Lists the saved conversations. False with the reason. */
 static bool put_sessions(struct picker *p, const struct chat *c, int64_t now_s, struct err *e)
 {
     struct sessions s = {0};
@@ -126,6 +129,7 @@ static bool put_sessions(struct picker *p, const struct chat *c, int64_t now_s, 
     return true;
 }
 
+/* Lists the user's messages, newest first. */
 static void put_messages(struct picker *p, const struct chat *c)
 {
     begin_list(p, PICK_MESSAGE, "edit an earlier message", "Enter edits it; sending it creates a branch  Esc closes");
@@ -160,6 +164,7 @@ static struct link *link_nodes(const struct chat *c, int n)
     return l;
 }
 
+/* Appends a message of the tree, indented by its depth; outputs of tools are left out. */
 static void add_node(struct picker *p, const struct chat *c, int k, int depth)
 {
     struct chat_node node = chat_node(c, k);
@@ -177,6 +182,7 @@ static void add_node(struct picker *p, const struct chat *c, int k, int depth)
 }
 
 
+/* Lists all branches of the conversation. */
 static void put_tree(struct picker *p, const struct chat *c)
 {
     int n = chat_n_nodes(c);
@@ -196,6 +202,7 @@ static void put_tree(struct picker *p, const struct chat *c)
     end_list(p, p->popup.chosen);
 }
 
+/* Lists the addresses of a text, each once. */
 static void put_urls(struct picker *p, const char *text, size_t n)
 {
     size_t at = 0, len;
@@ -226,6 +233,7 @@ static const char *part_note(struct picker *p, const struct chat_part *part)
     return text;
 }
 
+/* Returns the title with the tokens used. */
 static const char *context_title(struct picker *p, struct chat *c)
 {
     struct buf title = {0};
@@ -241,6 +249,7 @@ static const char *context_title(struct picker *p, struct chat *c)
     return text;
 }
 
+/* Lists the parts of the context. */
 static void put_parts(struct picker *p, struct chat *c)
 {
     const struct chat_part *parts;
@@ -387,6 +396,7 @@ void act_urls(struct host *h)
     }
 }
 
+/* Opens a saved conversation and shows it, or the reason why it cannot be read. */
 static void load_session(struct host *h, const char *name)
 {
     struct buf note = {0};
@@ -515,6 +525,7 @@ void act_picker_preview(struct host *h)
         picker(h)->preview = !picker(h)->preview;
 }
 
+/* Gives the chosen conversation another title. */
 static void rename_chosen(struct host *h, const char *title)
 {
     struct picker *p = picker(h);
@@ -578,6 +589,7 @@ static struct popup *picker_list(struct host *h)
     return &p->popup;
 }
 
+/* Draws the end of the chosen conversation as a preview. */
 static void draw_said(struct host *h, struct cells *c, struct area at)
 {
     struct picker *p = picker(h);
@@ -649,6 +661,7 @@ static bool is_disturbed(const struct host *h)
     return !host_busy(h) && (window_active(h) != WINDOW_input || !editor_empty(h->line[WINDOW_input]));
 }
 
+/* Opens the list of models when one of them must be chosen, unless the user is busy. */
 static void take_models(struct host *h, const struct chat_event *ev)
 {
     const char *const *names;

@@ -115,6 +115,7 @@ int popup_height(const struct popup *p, int rows)
 /* The rows of title, list and help; title and help are left out first. */
 struct layout { bool title, help; int list; };
 
+/* Divides the rows among title, list and help. */
 static struct layout lay_out(const struct popup *p, int rows)
 {
     struct layout l = {.title = p->title || p->filter, .help = p->help != NULL};
@@ -135,6 +136,7 @@ static int place_of(const struct popup *p, int row)
     return n;
 }
 
+/* Scrolls so that the chosen row is visible. */
 static void keep_in_view(struct popup *p, int list)
 {
     int n = popup_listed(p), at = p->chosen >= 0 ? place_of(p, p->chosen) : p->top;
@@ -163,6 +165,7 @@ static void draw_count(const struct popup *p, struct cells *c, struct area a, in
     buf_free(&count);
 }
 
+/* Draws title and filter, with the cursor after the filter. */
 static void draw_title(const struct popup *p, struct cells *c, struct area a)
 {
     int col = cells_puts(c, a, 0, 1, bold, p->title ? p->title : "");
@@ -184,6 +187,7 @@ static int columns_of(const char *text)
 /* The columns where texts begin, after the marks, and notes (0: at the right edge); equal for all rows. */
 struct stops { int text, note; };
 
+/* Returns the columns at which texts and notes begin. */
 static struct stops stops_of(const struct popup *p, int columns)
 {
     struct stops s = {2, 0};
@@ -198,6 +202,7 @@ static struct stops stops_of(const struct popup *p, int columns)
     return s;
 }
 
+/* Draws row i: text, further text and note, as far as they fit. */
 static void draw_row(const struct popup *p, int i, struct stops stops, struct cells *c, struct area a, int at)
 {
     const struct popup_row *row = &p->rows[i];

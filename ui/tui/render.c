@@ -74,6 +74,7 @@ static bool in_quote(const struct render *r)
     return false;
 }
 
+/* Returns the look of text inside all spans that are open. */
 static struct look look_of(const struct render *r)
 {
     struct look l = in_quote(r) ? quoted : plain;
@@ -187,6 +188,7 @@ static struct lines_margin begin_leaf(struct render *r, size_t at, bool text)
 
 /* --- text --- */
 
+/* Draws a horizontal rule. */
 static void rule(struct render *r, int columns, struct lines_margin margin)
 {
     struct lines line = {0};
@@ -224,6 +226,7 @@ static void flush_text(struct render *r)
     lines_reset(t);
 }
 
+/* Begins a paragraph or heading, if none is open; a heading keeps its marks. */
 static void begin_text(struct render *r, size_t source)
 {
     if (r->in_table || r->text.n)
@@ -348,6 +351,7 @@ static size_t entity_text(const char *s, size_t n, char out[4])
     return unicode_encode((uint32_t)cp, out);
 }
 
+/* Adds an entity as the character that it stands for, or as written. */
 static void add_entity(struct render *r, struct look look, const char *s, size_t n)
 {
     char text[4];
@@ -364,6 +368,7 @@ static void add_entity(struct render *r, struct look look, const char *s, size_t
         r->cursor = source + n;
 }
 
+/* Adds the text of an attribute, such as a link's target. */
 static void add_attribute(struct render *r, const MD_ATTRIBUTE *a)
 {
     for (int i = 0; a->text && a->substr_offsets[i] < a->size; i++) {
@@ -397,6 +402,7 @@ static void add_target(struct render *r, const MD_ATTRIBUTE *url, const MD_ATTRI
 
 /* --- quotes and lists --- */
 
+/* Opens a quote or list item; returns its box. */
 static struct box *push_box(struct render *r)
 {
     if (r->n_boxes == r->cap_boxes) {
@@ -426,6 +432,7 @@ static size_t mark_at(const struct render *r, size_t at, const struct list *l)
     return i < r->to && r->source[i] == l->mark && (!l->ordered || i > at) ? i + 1 - at : 0;
 }
 
+/* Opens a list item with its marker as written, or the next number. */
 static void enter_item(struct render *r, const MD_BLOCK_LI_DETAIL *d)
 {
     struct list *l = &r->lists[r->n_lists - 1];
@@ -453,6 +460,7 @@ static void enter_item(struct render *r, const MD_BLOCK_LI_DETAIL *d)
         b->source = at;
 }
 
+/* Closes a list item; an empty one still shows its marker. */
 static void leave_item(struct render *r)
 {
     struct box *b = &r->boxes[r->n_boxes - 1];
@@ -471,6 +479,7 @@ static void leave_item(struct render *r)
 
 /* --- code, rules, tables --- */
 
+/* Opens a code block with its info string. */
 static void enter_code(struct render *r, const MD_BLOCK_CODE_DETAIL *d)
 {
     size_t at = upcoming(r);
@@ -483,6 +492,7 @@ static void enter_code(struct render *r, const MD_BLOCK_CODE_DETAIL *d)
     r->in_code = true;
 }
 
+/* Closes a code block and passes its closing fence in the source. */
 static void leave_code(struct render *r, const MD_BLOCK_CODE_DETAIL *d)
 {
     size_t at;
@@ -497,6 +507,7 @@ static void leave_code(struct render *r, const MD_BLOCK_CODE_DETAIL *d)
         r->cursor = line_end(r, at);
 }
 
+/* Adds a piece of code; md4c sends lines in pieces, some of them not from the source. */
 static void code_text(struct render *r, const char *s, size_t n)
 {
     size_t at = place_of(r, s, n);
@@ -527,6 +538,7 @@ static void enter_table(struct render *r, const MD_BLOCK_TABLE_DETAIL *d)
     table_begin(&r->table, (int)d->col_count);
 }
 
+/* Lays out the table that has ended, or shows its source if it has no room. */
 static void leave_table(struct render *r)
 {
     int first = r->out->lines.n;
@@ -568,6 +580,7 @@ static void leave_row(struct render *r)
 
 /* --- callbacks of md4c --- */
 
+/* Called by md4c at the beginning of a block; -1 ends the parse. */
 static int enter_block(MD_BLOCKTYPE type, void *detail, void *arg)
 {
     struct render *r = arg;
@@ -619,6 +632,7 @@ static int enter_block(MD_BLOCKTYPE type, void *detail, void *arg)
     return r->too_large ? -1 : 0;       /* ends the parse */
 }
 
+/* Called by md4c at the end of a block. */
 static int leave_block(MD_BLOCKTYPE type, void *detail, void *arg)
 {
     struct render *r = arg;
@@ -660,6 +674,7 @@ static int leave_block(MD_BLOCKTYPE type, void *detail, void *arg)
     return 0;
 }
 
+/* Counts the spans of each kind that are open. */
 static void count_span(struct render *r, MD_SPANTYPE type, int step)
 {
     switch (type) {
@@ -684,6 +699,7 @@ static void count_span(struct render *r, MD_SPANTYPE type, int step)
     }
 }
 
+/* Called by md4c at the beginning of a span. */
 static int enter_span(MD_SPANTYPE type, void *detail, void *arg)
 {
     struct render *r = arg;
@@ -697,6 +713,7 @@ static int enter_span(MD_SPANTYPE type, void *detail, void *arg)
     return 0;
 }
 
+/* Called by md4c at the end of a span; adds the target of a link. */
 static int leave_span(MD_SPANTYPE type, void *detail, void *arg)
 {
     struct render *r = arg;
@@ -713,6 +730,7 @@ static bool is_break_tag(const char *s, size_t n)
     return (n == 4 && !memcmp(s, "<br>", 4)) || (n == 5 && !memcmp(s, "<br/>", 5)) || (n == 6 && !memcmp(s, "<br />", 6));
 }
 
+/* Called by md4c with a piece of text. */
 static int text(MD_TEXTTYPE type, const MD_CHAR *s, MD_SIZE n, void *arg)
 {
     struct render *r = arg;

@@ -38,6 +38,7 @@ static struct paste *paste(const struct host *h)
     return h->state[WINDOW_paste];
 }
 
+/* Collects a paste; at its end inserts it, or asks what to do with a large one. */
 static void take_paste(struct host *h, const struct key_event *ev)
 {
     bool asks = h->open[WINDOW_paste];
@@ -88,6 +89,7 @@ static long count_lines(const struct buf *text)
     return lines;
 }
 
+/* Draws the question about a large paste, with its size and whether it fits. */
 static void draw_paste(struct host *h, struct cells *c, struct area at)
 {
     static const struct look plain = {STYLE_text, 0};
@@ -223,6 +225,7 @@ enum { SPLIT_ALT_MS = 150 };            /* Esc, then Enter within this time is a
 
 /* --- commands ---------------------------------------------------------------------------------------------------- */
 
+/* Shows the output of a command, from its beginning if it is longer than the screen. */
 static void show_output(struct host *h, const struct buf *out)
 {
     if (!out->len)
@@ -236,6 +239,7 @@ static void show_output(struct host *h, const struct buf *out)
         pane_go(h->pane, (struct pane_place){.item = h->pane->items.n - 1});
 }
 
+/* Shows keys: a list, all actions, or the test of keys. */
 static void show_keys(struct host *h, const char *which)
 {
     struct buf all = {0};
@@ -262,6 +266,7 @@ static void do_on_screen(struct host *h, const char *name, const char *argument)
         host_hint(h, "theme %s", argument);      /* the next frame has it */
 }
 
+/* Does what a command wants of the screen. */
 static void take_result(struct host *h, enum command_result r, const char *message, struct buf *out)
 {
     if (!host_busy(h) && (r == COMMAND_DONE || r == COMMAND_MOVED || r == COMMAND_EDIT))
@@ -319,6 +324,7 @@ static bool opens_list(struct host *h, const char *text)
     return true;
 }
 
+/* Runs what was typed: a command, or a message to send. */
 static void run_typed(struct host *h, const char *text)
 {
     const char *message;

@@ -165,6 +165,7 @@ static int string_here(const struct lexer *l)
     return -1;
 }
 
+/* True if a line comment begins here. */
 static bool comment_here(const struct lexer *l)
 {
     const char *list = l->of->line_comments;
@@ -179,6 +180,7 @@ static bool comment_here(const struct lexer *l)
     return false;
 }
 
+/* Takes a word and colours it if it is a keyword or a constant. */
 static void word(struct lexer *l)
 {
     size_t from = l->at;
@@ -191,6 +193,7 @@ static void word(struct lexer *l)
         colour(l, STYLE_number, from);
 }
 
+/* Takes and colours a number, with its exponent. */
 static void number(struct lexer *l)
 {
     size_t from = l->at;
@@ -250,6 +253,7 @@ static void line_start(struct lexer *l)
     colour(l, STYLE_keyword, from);
 }
 
+/* Takes the next comment, string, tag, word, number or other character. */
 static void step(struct lexer *l)
 {
     size_t from = l->at;
@@ -331,6 +335,7 @@ void sheet_free(struct sheet *s)
     *s = (struct sheet){0};
 }
 
+/* Draws the first line of code as in the source. */
 static void fence(struct sheet *s, const char *info, size_t n, size_t source, struct lines_margin margin)
 {
     struct lines line = {0};
@@ -342,6 +347,7 @@ static void fence(struct sheet *s, const char *info, size_t n, size_t source, st
     lines_free(&line);
 }
 
+/* Draws the label above code: language and number of the block. */
 static void label(struct sheet *s, const char *info, size_t n, size_t source, struct lines_margin margin)
 {
     struct look dim = {STYLE_dim, 0};
@@ -486,6 +492,7 @@ void table_free(struct table *t)
 
 /* --- widths --- */
 
+/* Returns the columns of the longest word of a line. */
 static int longest_word(const struct lines *l, int line)
 {
     const struct line *p = &l->lines[line];
@@ -504,6 +511,7 @@ static int longest_word(const struct lines *l, int line)
 
 struct widths { int *natural, *least, *given; };
 
+/* Finds the natural and the least width of each column. */
 static void measure(const struct table *t, struct widths *w)
 {
     for (int i = 0; i < t->n_cells; i++) {
@@ -520,6 +528,7 @@ static void measure(const struct table *t, struct widths *w)
     }
 }
 
+/* Returns the sum of the widths when no column is wider than `level`, beyond its least width; fills in the widths. */
 static long fill_to(const struct widths *w, int n, int level, int *given)
 {
     long sum = 0;
@@ -621,6 +630,7 @@ static void rule(const struct table *t, const int *given, struct lines *out, str
     }
 }
 
+/* Draws the table as a grid of these column widths. */
 static void grid(const struct table *t, const int *given, struct lines *out, struct lines_margin margin)
 {
     struct lines broken = {0};

@@ -74,6 +74,7 @@ static void say_long_and_short(struct saying *it, const char *both)
     buf_adds(&it->less, tab ? tab + 1 : "");
 }
 
+/* Adds the state, with time and percent. */
 static void say_state(struct row *r, const struct status *s)
 {
     const char *state = s->state ? s->state : "";
@@ -90,6 +91,7 @@ static void say_state(struct row *r, const struct status *s)
     say_text(r, 2, s->note);
 }
 
+/* Adds speed, acceptance, tokens a step and traffic. */
 static void say_speed(struct row *r, const struct status *s)
 {
     double rate = s->read_tok_s > 0 ? s->read_tok_s : s->tok_s;
@@ -132,6 +134,7 @@ static void say_context(struct row *r, const struct status *s, int columns)
     buf_addc(&bar->text, ']');
 }
 
+/* Adds cost, sampling, memory, warnings, temperature, power and formats. */
 static void say_machine(struct row *r, const struct status *s, int columns)
 {
     double gib = 1 << 30;
@@ -164,6 +167,7 @@ static void say_machine(struct row *r, const struct status *s, int columns)
     }
 }
 
+/* Adds how far the view is above the end, and the search. */
 static void say_view(struct row *r, const struct status *s)
 {
     if (s->below > 0) {
@@ -177,6 +181,7 @@ static void say_view(struct row *r, const struct status *s)
     say_text(r, 1, s->search);
 }
 
+/* Adds the items at the right: title, signs, queue, hint. */
 static void say_right(struct row *r, const struct status *s)
 {
     int first = r->n;
@@ -289,6 +294,7 @@ static int put(struct cells *c, struct area a, int col, const struct saying *s, 
     return col;
 }
 
+/* Draws the items; columns that are left over go to those that were cut. */
 static void draw(struct row *r, struct cells *c, struct area a)
 {
     int room = a.cols - width(r, LEAST_SESSION), used = 0, cut = room < 0 ? -room : 0, take[MAX_ITEMS] = {0};
@@ -354,6 +360,7 @@ static void section(struct pen *p, const char *name)
     p->figures = NULL;
 }
 
+/* Draws the heading of a section in a row of its own. */
 static void heading_alone(struct pen *p)
 {
     p->row += p->row > 0;
@@ -414,6 +421,7 @@ static void draw_recipe(struct pen *p, const char *recipe)
     }
 }
 
+/* Draws the section about the conversation. */
 static void draw_session(struct pen *p, const struct panel *d)
 {
     section(p, "SESSION");
@@ -428,6 +436,7 @@ static void draw_session(struct pen *p, const struct panel *d)
     draw_recipe(p, d->recipe);
 }
 
+/* Draws the bar of the context used. */
 static void draw_bar(struct pen *p, int used, int total)
 {
     char text[64];
@@ -447,6 +456,7 @@ static void draw_bar(struct pen *p, int used, int total)
 
 enum { LABEL = 8, NOTE = 6 };           /* where a part's label begins, as in other rows; columns of its note */
 
+/* Draws a part of the context with its tokens. */
 static void draw_part(struct pen *p, const struct panel_part *part)
 {
     struct buf tokens = {0};
@@ -496,6 +506,7 @@ static void draw_parts(struct pen *p, const struct panel *d, int room)
     buf_free(&rest);
 }
 
+/* Draws the section about the context, with as many parts as there is room for. */
 static void draw_context(struct pen *p, const struct panel *d, int room)
 {
     struct buf figures = {0}, text = {0};
@@ -522,6 +533,7 @@ static void draw_context(struct pen *p, const struct panel *d, int room)
 
 enum { NOW = 19, TURN = 28 };           /* where the columns of speeds end */
 
+/* Draws a figure that ends at this column; "--" if it is not known. */
 static void figure(struct pen *p, int row, int end, double value, const char *fmt)
 {
     struct buf text = {0};
@@ -545,6 +557,7 @@ static void pair_row(struct pen *p, const char *name, struct panel_pair v, const
     figure(p, row, TURN, v.turn, fmt);
 }
 
+/* Draws the share of accepted drafts, now and over the turn. */
 static void share_row(struct pen *p, const char *name, struct draft_count now, struct draft_count turn)
 {
     struct buf text = {0};
@@ -583,6 +596,7 @@ static void draw_steps(struct pen *p, const struct panel *d)
     }
 }
 
+/* Draws the section about the machine. */
 static void draw_machine(struct pen *p, const struct panel *d)
 {
     struct buf text = {0};
@@ -606,6 +620,7 @@ static void draw_machine(struct pen *p, const struct panel *d)
     buf_free(&text);
 }
 
+/* Draws the section about the turn. */
 static void draw_turn(struct pen *p, const struct panel *d)
 {
     struct buf text = {0};
@@ -628,6 +643,7 @@ static void draw_turn(struct pen *p, const struct panel *d)
     buf_free(&text);
 }
 
+/* Draws the section about snapshots. */
 static void draw_snapshots(struct pen *p, const struct panel *d)
 {
     struct buf figures = {0}, text = {0};

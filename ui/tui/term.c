@@ -210,6 +210,7 @@ void osc_call(struct buf *out, enum osc_notice form, const char *text)
         add_string(out, begin[form], text);
 }
 
+/* Appends bytes in base64. */
 static void add_base64(struct buf *out, const char *bytes, size_t n)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -332,6 +333,7 @@ static bool start_curses(struct term *t, const char *name)
     return true;
 }
 
+/* Opens the file in memory into which curses draws. */
 static bool open_canvas(struct term *t, struct err *e)
 {
     t->memory = memfd_create("screen", MFD_CLOEXEC);
@@ -352,6 +354,7 @@ static void set_mouse(struct term *t)
         append(t, t->mouse == TERM_MOUSE_OFF ? WHEEL_KEYS_OFF : WHEEL_KEYS_ON);
 }
 
+/* Starts curses and finds out what the terminal can do. False with the reason. */
 static bool open_screen(struct term *t, const struct term_options *o, struct err *e)
 {
     const char *asked = getenv("TERM"), *name = look_is_plain(asked) ? NULL : known_type(t->tty.out);
@@ -447,6 +450,7 @@ const char *term_note(const struct term *t)
 
 /* --- looks ------------------------------------------------------------------------------------------------------ */
 
+/* Returns the attributes of curses for marks such as bold. */
 static attr_t attributes(int marks)
 {
     static const struct { int mark; attr_t attr; } map[] = {
@@ -548,6 +552,7 @@ static bool has_moved(struct term *t, const struct cells *c, int r)
         && cells_same_row(t->shown.at + (size_t)(r + t->moved) * c->cols, c->at + (size_t)r * c->cols, c->cols);
 }
 
+/* Draws a row of the screen if it has changed. */
 static void draw_row(struct term *t, const struct cells *c, int r)
 {
     const struct cell *row = c->at + (size_t)r * c->cols;

@@ -66,6 +66,7 @@ void tty_give_back_now(void)
     errno = kept;
 }
 
+/* Gives the terminal back before a signal ends the program. */
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
     (void)context;
@@ -112,6 +113,7 @@ void tty_close(struct tty *t)
     buf_free(&t->late);
 }
 
+/* Makes the terminal raw: bytes come at once and unchanged. */
 static void make_raw(int fd, struct termios raw)
 {
     raw.c_iflag &= ~(tcflag_t)(IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON);

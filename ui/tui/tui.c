@@ -146,6 +146,7 @@ static int64_t frame_wait(const struct tui *t, int64_t ms)
     return wait > 0 ? wait : 0;
 }
 
+/* Draws a frame, if something has changed and the terminal can take it. */
 static void draw(struct tui *t, int64_t ms)
 {
     struct buf title = {0};
@@ -182,6 +183,7 @@ static void print_safe(const char *text, size_t n)
     buf_free(&safe);
 }
 
+/* Prints the whole conversation on the usual screen and waits for Enter. */
 static void print_all(struct tui *t)
 {
     struct buf text = {0};
@@ -203,6 +205,7 @@ static void print_all(struct tui *t)
     buf_free(&text);
 }
 
+/* Opens the draft in the user's editor. */
 static void hand_off(struct tui *t)
 {
     struct editor *draft = t->app.host.line[WINDOW_input];
@@ -227,6 +230,7 @@ static void to_terminal(void *arg, const char *text, size_t n)
     term_clipboard(arg, text, n);
 }
 
+/* Does what windows have requested of the terminal: copying, printing, paging, suspending. */
 static void grant_wishes(struct tui *t)
 {
     struct host *h = &t->app.host;
@@ -273,6 +277,7 @@ static void grant_wishes(struct tui *t)
 
 /* --- what happens ----------------------------------------------------------------------------------------------- */
 
+/* Passes a key on, or a report of the terminal. */
 static void on_key(void *arg, const struct key_event *ev)
 {
     struct tui *t = arg;
@@ -285,6 +290,7 @@ static void on_key(void *arg, const struct key_event *ev)
     t->dirty = t->typed = true;
 }
 
+/* Reads what was typed; the end of the terminal ends the program. */
 static void read_terminal(struct tui *t)
 {
     char bytes[4096];
@@ -297,6 +303,7 @@ static void read_terminal(struct tui *t)
         t->ending = SIGHUP;
 }
 
+/* Handles signals and lines of other threads. */
 static void read_wake(struct tui *t)
 {
     struct buf lines = {0};
@@ -327,6 +334,7 @@ static void shorten(int *timeout, int64_t ms)
         *timeout = (int)ms;
 }
 
+/* Returns the milliseconds until something is due; -1: nothing is. */
 static int timeout(const struct tui *t)
 {
     int64_t ms = clock_ms();
@@ -344,6 +352,7 @@ static int timeout(const struct tui *t)
     return shortest;
 }
 
+/* Runs the screen until the user leaves or a signal ends it. */
 static void loop(struct tui *t)
 {
     while (!t->ending && !(t->app.host.wishes & WISH_LEAVE)) {
@@ -384,6 +393,7 @@ static void stop_and_save(struct tui *t)
     input_keep(&t->app.host);
 }
 
+/* Prints the messages from `from` on, for the usual screen after the end. */
 static void print_exchange(const struct chat *c, int from)
 {
     for (int i = from; i < chat_n_messages(c); i++) {
@@ -417,6 +427,7 @@ static void print_farewell(const struct tui *t)
 
 /* --- the beginning ---------------------------------------------------------------------------------------------- */
 
+/* Resumes a saved conversation; --resume without a name opens the list of them. */
 static bool resume(struct tui *t, struct err *e)
 {
     struct buf note = {0};
@@ -435,6 +446,7 @@ static bool resume(struct tui *t, struct err *e)
     return ok;
 }
 
+/* Opens the chat and begins its input. False with the reason. */
 static bool open_chat(struct tui *t, struct err *e)
 {
     static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .inspects = true, .screen = true,
@@ -456,6 +468,7 @@ static const struct thumb *find_thumb(void *tui, uint32_t number)
     return t->app.host.chat ? chat_thumb_find(t->app.host.chat, number) : NULL;
 }
 
+/* Opens terminal, signals and keys, and draws the first frame. False with the reason. */
 static bool open_screen(struct tui *t, struct err *e)
 {
     struct buf history = {0};
@@ -505,6 +518,7 @@ static bool open_screen(struct tui *t, struct err *e)
     return true;
 }
 
+/* Closes the terminal and restores the signals. */
 static void close_screen(struct tui *t)
 {
     term_close(t->term);

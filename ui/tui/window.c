@@ -66,6 +66,7 @@ static void pass_help(struct actions *a, const struct binding *gone)
     }
 }
 
+/* Removes a key of a context; its help passes to another key of the action. */
 static void unbind(struct actions *a, enum context context, const struct binding *key)
 {
     for (int i = 0; i < a->n; i++) {
@@ -80,6 +81,7 @@ static void unbind(struct actions *a, enum context context, const struct binding
     }
 }
 
+/* Binds a key to an action, in place of what it did before. */
 static void bind(struct actions *a, enum context context, struct binding b, const struct key_row *row)
 {
     unbind(a, context, &b);
@@ -104,6 +106,7 @@ static bool can_be_key(enum context context, const struct binding *key)
     return !plain || !contexts[context].typed;
 }
 
+/* Parses the name of a key. False with the reason. */
 static bool take_key(struct actions *a, char **words, int n, struct binding *b, struct err *e)
 {
     b->behind_ctrl_x = n == 2 && !strcasecmp(words[0], "Ctrl-X");
@@ -164,6 +167,7 @@ bool actions_bind(struct actions *a, const char *text, struct err *e)
 
 /* --- what a key means ------------------------------------------------------------------------------------------- */
 
+/* Returns the action of a key in the first context that has one, or NULL. */
 static action_fn *look_up(const struct actions *a, const struct contexts *where, uint32_t code, uint8_t mods, bool behind_ctrl_x)
 {
     for (int k = 0; k < where->n; k++)
@@ -190,6 +194,7 @@ action_fn *actions_find(const struct actions *a, const struct contexts *where, u
 
 /* --- help ------------------------------------------------------------------------------------------------------- */
 
+/* Appends a row of help: the keys of an action, as many as fit, and what it does. */
 static void help_row(const struct actions *a, const struct binding *b, struct buf *out)
 {
     enum { KEYS_COLUMNS = 22 };
@@ -246,6 +251,7 @@ const struct binding *actions_meaning(const struct actions *a, const struct cont
 
 /* --- how the transcript is shown ----------------------------------------------------------------------------------- */
 
+/* Chooses the colour of a token by its probability or its source. False: it keeps its own. */
 static bool style_of(enum heat heat, const struct chat_token *t, enum style *style)
 {
     const float sure = 0.9f, unsure = 0.6f, doubtful = 0.3f;
