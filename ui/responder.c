@@ -65,8 +65,8 @@ static bool is_same(const struct options *o, const struct control_state *s, cons
 
 static struct responder *attach_to(const struct options *o, bool whole, const char *socket, const char *dir, struct err *e)
 {
-    const bool tells = (isatty(0) && isatty(2)) || options_on(o, OPT_verbose);
-    return needs_tokens(o, whole) ? local_attach(socket, dir, tells, e) : remote_attach(o, socket, dir, tells, e);
+    const bool with_note = (isatty(0) && isatty(2)) || options_on(o, OPT_verbose);
+    return needs_tokens(o, whole) ? local_attach(socket, dir, with_note, e) : remote_attach(o, socket, dir, with_note, e);
 }
 
 /* Asks whether to load a second model if a server of the user does not answer: it takes as much memory again. */

@@ -338,7 +338,8 @@ static bool take_event(struct completion *c, struct text data, struct err *e)
     return ok;
 }
 
-/* Takes the field of s->line, "field: value"; only "data" counts.  One space after the colon is not part of the value.  A line that begins with a colon is a comment. */
+/* Takes the field of s->line, "field: value"; only "data" counts.  One space after the colon is not part of the value.  A line that begins
+ * with a colon is a comment. */
 static void take_field(struct events *s)
 {
     struct text line = {buf_str(&s->line), s->line.len};

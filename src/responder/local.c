@@ -68,7 +68,7 @@ static void tell_if_ready(struct local *l)
         return;
     l->ready = true;
     set_sight(l);
-    if (l->tells)
+    if (l->with_note)
         tell_text(l, NEWS_NOTE, "attached to the model that another q35chat has loaded");
     tell_text(l, NEWS_READY, "");
 }
@@ -377,10 +377,10 @@ struct responder *local_open(const struct options *o, struct err *e)
     return finish_open(l, e);
 }
 
-struct responder *local_attach(const char *socket, const char *dir, bool tells, struct err *e)
+struct responder *local_attach(const char *socket, const char *dir, bool with_note, struct err *e)
 {
     struct local *l = local_new();
-    l->tells = tells;
+    l->with_note = with_note;
     buf_adds(&l->dir, dir);
     l->source = source_far(socket, e);
     return finish_open(l, e);

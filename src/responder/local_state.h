@@ -62,7 +62,7 @@ struct local {
     bool   known;                       /* info is filled */
     bool   ready;                       /* and the tokenizer is there */
     bool   dead;
-    bool   tells;                       /* when it is ready, a note says that the model is another program's */
+    bool   with_note;                   /* when it is ready, a note says that the model is another program's */
     bool   gone;                        /* NEWS_GONE was reported */
 
     uint64_t        conversation;       /* of the answer */

@@ -408,13 +408,13 @@ struct responder *remote_open(const struct options *o, struct err *e)
     return made;
 }
 
-struct responder *remote_attach(const struct options *o, const char *socket, const char *dir, bool tells, struct err *e)
+struct responder *remote_attach(const struct options *o, const char *socket, const char *dir, bool with_note, struct err *e)
 {
     struct remote *r = remote_new(o);
     struct buf url = {0};
     buf_addf(&url, "unix:%s", socket);
     buf_adds(&r->name, dir);
-    r->attached = tells;
+    r->attached = with_note;
     struct responder *made = finish_open(r, &(struct client_options){.url = url.data, .dialect = "q35chat"}, e);
     buf_free(&url);
     return made;

@@ -61,7 +61,7 @@ static enum part part(uint32_t cp)
     }
 }
 
-/* Appends a character to a glyph. False if it is full. */
+/* Appends a character to a glyph.  False if it is full. */
 static bool put(struct glyph *g, uint32_t cp)
 {
     char utf8[4];

@@ -138,7 +138,7 @@ static struct edited draft_replace(struct draft *d, size_t at, size_t removed, c
     return (struct edited){at, removed, n};
 }
 
-/* Takes back the last step. False if there is none. */
+/* Takes back the last step.  False if there is none. */
 static bool draft_undo(struct draft *d, struct edited *what)
 {
     if (!d->n_done)
@@ -150,7 +150,7 @@ static bool draft_undo(struct draft *d, struct edited *what)
     return true;
 }
 
-/* Repeats a step that was undone. False if there is none. */
+/* Repeats a step that was undone.  False if there is none. */
 static bool draft_redo(struct draft *d, struct edited *what)
 {
     if (d->n_done == d->n_changes)
@@ -575,7 +575,7 @@ static bool cut(struct editor *e, size_t from, size_t to, enum step step)
     return true;
 }
 
-/* Cuts text to the ring of kills; kills that follow each other are joined. False if there is nothing to cut. */
+/* Cuts text to the ring of kills; kills that follow each other are joined.  False if there is nothing to cut. */
 static bool kill(struct editor *e, size_t from, size_t to)
 {
     if (from == to)
@@ -599,7 +599,7 @@ static bool kill(struct editor *e, size_t from, size_t to)
     return cut(e, from, to, STEP_OTHER);
 }
 
-/* Inserts a kill in place of `removed` bytes. False if there is none. */
+/* Inserts a kill in place of `removed` bytes.  False if there is none. */
 static bool yank(struct editor *e, int which, size_t at, size_t removed)
 {
     if (!e->n_kills)
@@ -629,7 +629,7 @@ static bool transpose(struct editor *e)
     return true;
 }
 
-/* Replaces the chip at the cursor, or the one before it, by its text. False if there is none. */
+/* Replaces the chip at the cursor, or the one before it, by its text.  False if there is none. */
 static bool unfold(struct editor *e)
 {
     struct buf full = {0};
@@ -666,7 +666,7 @@ static bool move(struct editor *e, size_t to)
     return moved;
 }
 
-/* Moves the cursor up or down a row of the screen, in the column in which it began. False at the edge. */
+/* Moves the cursor up or down a row of the screen, in the column in which it began.  False at the edge. */
 static bool vertical(struct editor *e, int by)
 {
     int row = rows_find(&e->rows, e->draft.cursor);
@@ -678,7 +678,7 @@ static bool vertical(struct editor *e, int by)
     return true;
 }
 
-/* Carries out an editing action. False if it changed nothing. */
+/* Carries out an editing action.  False if it changed nothing. */
 static bool act(struct editor *e, enum edit what)
 {
     size_t at = e->draft.cursor, start = line_start(e, at), end = line_end(e, at);

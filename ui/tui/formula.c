@@ -193,7 +193,7 @@ static void add_bracketed(struct buf *out, const struct buf *text, bool bare)
 
 /* --- commands with arguments --- */
 
-/* Writes \frac as a/b, in parentheses where something is joined to it. False if it cannot be read. */
+/* Writes \frac as a/b, in parentheses where something is joined to it.  False if it cannot be read. */
 static bool fraction(struct tex *t, struct buf *out)
 {
     struct buf above = {0}, below = {0};
@@ -211,7 +211,7 @@ static bool fraction(struct tex *t, struct buf *out)
     return ok;
 }
 
-/* Writes \binom as (n choose k). False if it cannot be read. */
+/* Writes \binom as (n choose k).  False if it cannot be read. */
 static bool binomial(struct tex *t, struct buf *out)
 {
     struct buf above = {0}, below = {0};
@@ -258,7 +258,7 @@ static bool script(struct tex *t, struct buf *out, bool above)
     return ok;
 }
 
-/* Writes a root with its degree. False if the degree has no characters of its own. */
+/* Writes a root with its degree.  False if the degree has no characters of its own. */
 static bool root(struct tex *t, struct buf *out)
 {
     struct buf degree = {0}, text = {0};
@@ -280,7 +280,7 @@ static bool root(struct tex *t, struct buf *out)
     return ok;
 }
 
-/* Writes a double-struck letter. False if there is none. */
+/* Writes a double-struck letter.  False if there is none. */
 static bool blackboard(struct tex *t, struct buf *out)
 {
     static const struct { char letter; const char *text; } letters[] = {
@@ -384,7 +384,7 @@ struct grid {
     int n_cells[ROWS_MAX], n_rows, n_columns;
 };
 
-/* Reads the cells of an environment up to its \end. False if there are too many. */
+/* Reads the cells of an environment up to its \end.  False if there are too many. */
 static bool read_grid(struct tex *t, struct grid *g)
 {
     for (g->n_rows = 0; g->n_rows < ROWS_MAX; ) {
@@ -462,7 +462,7 @@ static void add_grid(struct buf *out, const struct grid *g, const struct form *f
     buf_adds(out, lines ? "" : f->close);
 }
 
-/* Writes an environment such as a matrix or cases, on lines of its own if it may. False if it is not known. */
+/* Writes an environment such as a matrix or cases, on lines of its own if it may.  False if it is not known. */
 static bool environment(struct tex *t, struct buf *out)
 {
     struct buf name = {0}, end = {0};

@@ -37,7 +37,7 @@ static int make_file(struct buf *path, const char *suffix)
     return fd;
 }
 
-/* Writes a text to a new temporary file. False with the reason. */
+/* Writes a text to a new temporary file.  False with the reason. */
 static bool put_file(struct buf *path, const char *suffix, const char *text, size_t n, struct err *e)
 {
     int fd = make_file(path, suffix);
@@ -276,7 +276,7 @@ static bool tmux_passes_on(void)
     return sscanf(digits, "%d.%d", &major, &minor) != 2 || major > 3 || (major == 3 && minor >= 2);
 }
 
-/* Copies to the buffer of tmux, which may pass it on to the terminal. False without tmux. */
+/* Copies to the buffer of tmux, which may pass it on to the terminal.  False without tmux. */
 static bool to_tmux(const char *text, size_t n, const char **where)
 {
     static const char *const both[] = {"tmux", "load-buffer", "-w", "-", NULL};
@@ -288,7 +288,7 @@ static bool to_tmux(const char *text, size_t n, const char **where)
     return run(passes_on ? both : buffer, text, n, NULL, 0);
 }
 
-/* Copies by the program of the desktop. False if there is none, or over ssh. */
+/* Copies by the program of the desktop.  False if there is none, or over ssh. */
 static bool to_desktop(const char *text, size_t n, const char **where)
 {
     static const struct program {

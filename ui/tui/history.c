@@ -86,7 +86,7 @@ static int open_locked(const char *path)
     }
 }
 
-/* Appends an entry to the file, under its lock. False with errno set. */
+/* Appends an entry to the file, under its lock.  False with errno set. */
 static bool append(struct history *h, const char *text)
 {
     struct buf line = {0};

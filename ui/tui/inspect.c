@@ -26,7 +26,7 @@ static int tokens_of(const struct host *h, int message)
     return message < chat_n_messages(h->chat) ? message : -1;
 }
 
-/* Fills in the token under inspection, moved into the range that there is. False if there is none. */
+/* Fills in the token under inspection, moved into the range that there is.  False if there is none. */
 static bool current_token(struct host *h, struct chat_token *t)
 {
     struct inspect *s = inspect(h);
@@ -189,7 +189,7 @@ static void draw_choice(struct cells *c, struct area a, int row, bool chosen, co
         cells_puts(c, a, row, name + PROB_COLUMNS + i, BAR, "#");
 }
 
-/* Chooses the alternative that was clicked. True if it was chosen already, which counts as Enter. */
+/* Chooses the alternative that was clicked.  True if it was chosen already, which counts as Enter. */
 static bool click_choice(struct host *h, int row, int col)
 {
     struct chat_token t;

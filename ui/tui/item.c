@@ -415,7 +415,7 @@ static void rows_of_user(struct item *it, const struct item_view *v)
     buf_free(&text);
 }
 
-/* Lays out reasoning or a file: its head, and its text or picture if it is open. Live reasoning shows its last lines. */
+/* Lays out reasoning or a file: its head, and its text or picture if it is open.  Live reasoning shows its last lines. */
 static void rows_of_fold(struct item *it, const struct item_view *v)
 {
     const char *text = it->head ? it->head : it->live ? "thinking" : "thought";
@@ -443,7 +443,7 @@ static void rows_of_fold(struct item *it, const struct item_view *v)
     }
 }
 
-/* Lays out a call: its head, and its output if it is open. A live one shows its last lines. */
+/* Lays out a call: its head, and its output if it is open.  A live one shows its last lines. */
 static void rows_of_call(struct item *it, const struct item_view *v)
 {
     struct buf right = {0};
@@ -592,7 +592,7 @@ static struct walk walk_line(const struct lines *l, int line)
     return (struct walk){.lines = l, .run = at->first, .end = at->first + at->n_runs, .col = at->indent};
 }
 
-/* Moves to the next glyph of a line. False at its end. */
+/* Moves to the next glyph of a line.  False at its end. */
 static bool walk_next(struct walk *w)
 {
     while (w->run < w->end && w->i >= w->lines->runs[w->run].n) {

@@ -126,7 +126,7 @@ static const char *meaning(struct host *h, const struct key_event *ev)
     return ev->code == 'x' && ev->mods == MOD_CTRL ? "begins other keys" : b ? b->action : "nothing here";
 }
 
-/* While keys are tested, writes what was pressed and what it does. True: the key does nothing else. */
+/* While keys are tested, writes what was pressed and what it does.  True: the key does nothing else. */
 static bool tell_pressed(struct host *h, const struct key_event *ev)
 {
     bool escape = ev->kind == KEYS_KEY && ev->code == KEY_ESCAPE, stop = ev->kind == KEYS_KEY && ev->code == 'c' && ev->mods == MOD_CTRL;

@@ -99,7 +99,7 @@ static void end_list(struct picker *p, int chosen)
     popup_settle(&p->popup);
 }
 
-/* Lists the saved conversations. False with the reason. */
+/* Lists the saved conversations.  False with the reason. */
 static bool put_sessions(struct picker *p, const struct chat *c, int64_t now_s, struct err *e)
 {
     struct sessions s = {0};

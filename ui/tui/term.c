@@ -354,7 +354,7 @@ static void set_mouse(struct term *t)
         append(t, t->mouse == TERM_MOUSE_OFF ? WHEEL_KEYS_OFF : WHEEL_KEYS_ON);
 }
 
-/* Starts curses and finds out what the terminal can do. False with the reason. */
+/* Starts curses and finds out what the terminal can do.  False with the reason. */
 static bool open_screen(struct term *t, const struct term_options *o, struct err *e)
 {
     const char *asked = getenv("TERM"), *name = look_is_plain(asked) ? NULL : known_type(t->tty.out);

@@ -446,7 +446,7 @@ static bool resume(struct tui *t, struct err *e)
     return ok;
 }
 
-/* Opens the chat and begins its input. False with the reason. */
+/* Opens the chat and begins its input.  False with the reason. */
 static bool open_chat(struct tui *t, struct err *e)
 {
     static const struct chat_front front = {.can_ask = true, .keeps = true, .attaches = true, .inspects = true, .screen = true,
@@ -468,7 +468,7 @@ static const struct thumb *find_thumb(void *tui, uint32_t number)
     return t->app.host.chat ? chat_thumb_find(t->app.host.chat, number) : NULL;
 }
 
-/* Opens terminal, signals and keys, and draws the first frame. False with the reason. */
+/* Opens terminal, signals and keys, and draws the first frame.  False with the reason. */
 static bool open_screen(struct tui *t, struct err *e)
 {
     struct buf history = {0};

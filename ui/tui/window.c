@@ -106,7 +106,7 @@ static bool can_be_key(enum context context, const struct binding *key)
     return !plain || !contexts[context].typed;
 }
 
-/* Parses the name of a key. False with the reason. */
+/* Parses the name of a key.  False with the reason. */
 static bool take_key(struct actions *a, char **words, int n, struct binding *b, struct err *e)
 {
     b->behind_ctrl_x = n == 2 && !strcasecmp(words[0], "Ctrl-X");
@@ -251,7 +251,7 @@ const struct binding *actions_meaning(const struct actions *a, const struct cont
 
 /* --- how the transcript is shown ----------------------------------------------------------------------------------- */
 
-/* Chooses the colour of a token by its probability or its source. False: it keeps its own. */
+/* Chooses the colour of a token by its probability or its source.  False: it keeps its own. */
 static bool style_of(enum heat heat, const struct chat_token *t, enum style *style)
 {
     const float sure = 0.9f, unsure = 0.6f, doubtful = 0.3f;
