@@ -92,7 +92,7 @@ static __device__ __noinline__ void fp8_block(const struct pack_piece *p, int bl
     pack_fp8_block(p, block, max, (int)threadIdx.x, PACK_THREADS);
 }
 
-/* Like pack_int4_best(), for the numbers of a warp. */
+/* Returns the scale that pack_int4_best() would choose for the 128 numbers of a warp, four a lane. */
 static __device__ uint16_t int4_scale(const float x[4])
 {
     uint32_t key = 0;

@@ -174,7 +174,7 @@ __device__ __forceinline__ void choose(const struct step_choice &j, int row, str
         *expert = (*expert + 41 * row) % j.n_experts;
 }
 
-/* Whether a row has experts. */
+/* True if a row chooses experts. */
 __device__ __forceinline__ bool chooses(const struct step_choice &j, int row)
 {
     if (!j.last_of)
@@ -598,7 +598,7 @@ struct matrices matrices_of(const struct weight &w, size_t stride)
             inverse(pack_tiles(w.rows))};
 }
 
-/* From one expert's matrix to the next, in bytes. */
+/* Returns the bytes from one expert's matrix to the next. */
 size_t distance(const struct weight &a, const struct weight &b) { return (size_t)((const char *)b.data - (const char *)a.data); }
 
 /* Blocks for the shared expert: those by its bytes, or so many more or fewer that the slowest block, in whole tiles, has less to do, when

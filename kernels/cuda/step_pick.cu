@@ -45,7 +45,7 @@ __device__ __forceinline__ void copy_words(void *dst, const void *src, int bytes
         ((uint32_t *)dst)[i] = ((const uint32_t *)src)[i];
 }
 
-/* Whether the draft of a position is made the token, for measurements. */
+/* True if the draft of a position is made the token, for measurements. */
 __device__ __forceinline__ bool lucky(const struct step_sampling *how, int pos)
 {
     return (float)(uint32_t)(splitmix((uint64_t)(pos + 1) * SPLITMIX_STEP) >> 40) * 0x1p-24f < how->trial[pos / how->trial_tokens % 2];
@@ -156,7 +156,7 @@ __device__ void finish_step(const struct step_pick_args &a, struct walk *k, cons
     }
 }
 
-/* Whether this block is the last of n to come here; everything that the others wrote is seen then. */
+/* True for the last of n blocks to come here, which then sees everything that the others wrote. */
 __device__ bool last_of(unsigned *counter, int n)
 {
     __shared__ bool last;
@@ -172,7 +172,7 @@ __device__ bool last_of(unsigned *counter, int n)
     return last;
 }
 
-/* Whether the mass of all ids counts. */
+/* True if sampling needs the mass of all ids. */
 __device__ __forceinline__ bool needs_mass(const struct step_sampling *how, int n_ids)
 {
     return how->temperature > 0 && (how->top_k <= 0 || how->top_k >= n_ids);

@@ -266,7 +266,7 @@ __device__ __forceinline__ struct about about_of(const struct job &j, int id)
     const float2 a = __half22float2(*(const __half2 *)&v.x), b = __half22float2(*(const __half2 *)&v.y);
     return {a.x, a.y, b.x, b.y};
 }
-/* How far the bound on a logit is above its estimate. */
+/* Returns how far the bound on a logit is above its estimate. */
 __device__ __forceinline__ float margin(const struct about &a, const struct facts &f)
 {
     return __fmul_rn(STEP_DEVIATIONS * a.scale * a.spread, f.length);
@@ -574,7 +574,7 @@ __device__ bool greatest_bounds(struct best *s, const struct job &j, const struc
     return true;
 }
 
-/* Their INT8 logits into s->logit, and into s->plain. */
+/* Stores the INT8 logit of best id i: after penalties in s->logit, before them in s->plain. */
 __device__ __forceinline__ void put_best(struct best *s, const struct job &j, const struct step_row &r, int i, float sum)
 {
     s->plain[i] = __fmul_rn(sum, scale_of(j, s->id[i]));
@@ -665,7 +665,7 @@ struct range {
     int      n;
 };
 
-/* Whether an id's INT8 logit is needed; `b` is the bound before bias and penalties. */
+/* True if an id's INT8 logit is needed; `b` is the bound before bias and penalties. */
 __device__ __forceinline__ bool reaches(const struct job &j, const struct facts &f, float b, float greatest_of_tile, int id, const struct step_row &r)
 {
     return !(b < f.least_plain) || (!(greatest_of_tile < f.least) && !(penalised(j, b, id, r) < f.least));

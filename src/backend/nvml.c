@@ -22,7 +22,7 @@ struct nvml {
     int (*memory)(void *device, struct memory_info *m);
 };
 
-/* Whatever kind of function it is. */
+/* Sets a function pointer of any type to the library's function, or NULL. */
 static void find(const struct nvml *n, const char *name, void *function)
 {
     *(void **)function = dlsym(n->library, name);

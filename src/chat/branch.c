@@ -24,7 +24,7 @@ bool chat_undo(struct chat *c, struct buf *taken_back, struct err *e)
     return true;
 }
 
-/* Puts one message and its answer back, or the rest of an answer. */
+/* Redoes one step of undo: shows a message with its answer again, or the rest of an answer. */
 bool chat_redo(struct chat *c, struct err *e)
 {
     if (!state_usable(c, e))

@@ -248,7 +248,7 @@ void persist_mark(struct chat *c, struct entry *m, int file, enum mark mark)
     put_record(c, &line);
 }
 
-/* After the whole file was written: it has the given beginning of an answer under way; the next drain writes the rest. */
+/* Notes that the whole file was written.  It has the beginning of an answer under way; the next drain writes the rest. */
 static void all_written(struct chat *c)
 {
     c->persist.unsaved = false;
@@ -270,7 +270,7 @@ void persist_model(struct chat *c)
     c->persist.early = false;
 }
 
-/* After a failure: writes the whole file.  False: writing still fails. */
+/* Writes the whole file after a failure.  False if writing still fails. */
 static bool write_again(struct chat *c, struct err *e)
 {
     bool written = c->persist.session ? rewrite_session(c, e) : (c->persist.session = create_session(c, e)) != NULL;

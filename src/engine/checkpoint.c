@@ -79,7 +79,7 @@ static int by_place(const void *a, const void *b)
     return x->from < y->from ? -1 : x->from > y->from;
 }
 
-/* All parts of the file that are in use, by offset. */
+/* Returns all parts of the file that are in use, by offset. */
 static struct extents taken(const struct checkpoint *c)
 {
     struct extents all = {0};
@@ -117,7 +117,7 @@ static void give_back(struct checkpoint *c)
     (void)!ftruncate(c->fd, (off_t)end);
 }
 
-/* After reading or writing a root: makes `held` the parts that it refers to, and `fresh` empty. */
+/* Makes `held` the parts that the root refers to, and `fresh` empty.  Called after a root was read or written. */
 static void hold(struct checkpoint *c)
 {
     c->held.n = c->fresh.n = 0;
@@ -184,7 +184,7 @@ static bool read_header(struct checkpoint *c, struct err *e)
     return true;
 }
 
-/* Whether the section lies within the file and its rows follow those of the sections before, *n_rows positions. */
+/* True if the section lies within the file and its rows follow those of the sections before, which end at *n_rows. */
 static bool section_ok(const struct checkpoint_section *s, uint64_t size, int32_t *n_rows)
 {
     bool ok = checkpoint_is_rows(s) ? s->from == *n_rows && s->end > s->from && s->end <= s->to : s->from == s->to && s->end == s->to && s->from > 0;

@@ -106,7 +106,7 @@ static const struct proposer proposers[DRAFT_SOURCES] = {
     [DRAFT_GUIDE]  = {.needs = NEEDS_GUIDE, .learn = forced_learn, .propose = forced_propose, .ids = forced_ids, .chances = forced_chances},
 };
 
-/* After a result: all proposers learn, then those propose that have their drafts at once.  was_step: it was a step, not the first pick. */
+/* Lets all proposers learn from a result, and those propose that need no device for their drafts.  was_step: a step, not the first pick. */
 static void after_result(struct drafter *d, const struct step_result *r, bool was_step)
 {
     for (int i = 0; i < DRAFT_SOURCES; i++) {
@@ -148,7 +148,7 @@ void drafter_begin(struct drafter *d, int depth, int room, bool looks, struct sp
     gate_begin(&d->gate);
 }
 
-/* How many drafts to make before waiting for them, when one takes draft_ms. */
+/* Returns how many drafts to make before waiting for them, when one takes draft_ms. */
 static int at_a_time(bool beside, double draft_ms)
 {
     return beside && draft_ms > 0 && draft_ms < one_by_one_ms ? ENGINE_MAX_DEPTH : 1;

@@ -99,7 +99,7 @@ static int find_gap(const struct gallery *g, int n, int *at)
     return -1;
 }
 
-/* Gives up the least recently used picture that was last used before `before` and that the tower does not work on.  False: there is none. */
+/* Evicts the least recently used picture that was last used before `before` and that the tower does not work on.  False if there is none. */
 static bool give_up_one(struct gallery *g, uint64_t before)
 {
     int oldest = -1;
@@ -133,7 +133,7 @@ static bool take_place(struct gallery *g, const struct picture *p, uint64_t now,
 
 static float *rows_at(const struct gallery *g, int row) { return g->memory + (size_t)row * (size_t)g->hidden; }
 
-/* Lets the tower work on its picture for a while.  False when the device failed. */
+/* Runs the tower on its picture for about SLICE_MS.  False on a device fault. */
 static bool work(struct gallery *g, int *n_computed, struct err *fault)
 {
     const int64_t start = clock_ns();

@@ -67,7 +67,7 @@ static double belief_chance(const struct belief *b)
     return sum;
 }
 
-/* For i below n, all[i] becomes the chance that the next i events all happen. */
+/* Sets all[i], for i below n, to the chance that the next i events all happen. */
 static void belief_chances(const struct belief *b, double *all, int n)
 {
     double left[GATE_RATES];
@@ -183,7 +183,7 @@ static double best_rate(const struct gate *g)
     return best;
 }
 
-/* How many of n drafts of the MTP block to verify. */
+/* Returns how many of n drafts of the MTP block to verify. */
 static int verify_made(const struct gate *g, const float *prob, int n)
 {
     if (!price_known(g->price) || price_one_is_due(g->price))         /* everything else is compared with a step of one row */
@@ -202,7 +202,7 @@ static int verify_made(const struct gate *g, const float *prob, int n)
     return best_n;
 }
 
-/* How many more drafts to make, at most `lot`, when n were made.  The chance of those to come is that of any draft. */
+/* Returns how many more drafts to make, at most `lot`, when n were made.  Each draft to come is given the chance of any draft. */
 static int make_more(const struct gate *g, const float *prob, int n, int lot)
 {
     if (!n && price_one_is_due(g->price))
@@ -355,7 +355,7 @@ static int n_making(const struct share *all, int n)
     return making;
 }
 
-/* Most drafts of an answer for which drafts are made. */
+/* Returns the largest number of drafts that any answer with drafts may have. */
 static int max_drafts(const struct share *all, int n)
 {
     int most = 0;

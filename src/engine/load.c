@@ -196,7 +196,7 @@ static bool plan_host(struct model *m, struct err *e)
     return make_plan(m, &q, e);
 }
 
-/* For weights whose formats are known and of which only headers have been read. */
+/* Returns the request for the memory plan of a GPU; the headers of the weights have been read, so that their formats are known. */
 static struct memplan_request request_gpu(const struct model *m, size_t available, bool discrete)
 {
     const struct model_config *c = &m->cfg;

@@ -49,7 +49,7 @@ static void rehash(struct lookup *l, int bits)
         insert(l, i);
 }
 
-/* How many ids before position i + 1 are equal to those before j + 1. */
+/* Returns how many ids up to position i are equal to those up to j, at most COMPARED. */
 static int alike(const struct lookup *l, int i, int j)
 {
     int n = 0;

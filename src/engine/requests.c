@@ -224,7 +224,8 @@ void requests_saved(struct requests *q)
     lock_release(&q->lock, LOCK_REQUESTS);
 }
 
-/* Under the lock, while nothing is answered.  False: there is none. */
+/* Takes work that may be done while no request is answered: a check, a save, rows to write, a read-ahead.  Called under the lock.  False if there is
+ * none. */
 static bool take_rest(struct requests *q, requests_may_begin *may, void *arg, struct work *w)
 {
     w->recheck = q->recheck;

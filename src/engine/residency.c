@@ -32,7 +32,8 @@ static bool is_others_only(const struct seat *all, int n_all, int i, const struc
     return true;
 }
 
-/* How unwelcome it is to take a place, before its price: 0 not at all, 1 against the shares, 2 the side place. */
+/* Returns a rank that comes before the price of taking a place: 0 no objection, 1 it is the only dear conversation of another client, 2
+ * it is the side place. */
 static int objection(const struct seat *all, int n_all, int i, const struct newcomer *who)
 {
     const bool side = n_all > 2 && who->n >= RESIDENCY_LONG && all[i].n < RESIDENCY_LONG && n_long(all, n_all) >= n_all - 1;

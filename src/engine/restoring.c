@@ -191,7 +191,7 @@ static bool copy_states(struct job *j, const struct checkpoint_section *s)
     return true;
 }
 
-/* Gives the place the tokens of the file, after all sections were copied. */
+/* Sets timeline and states to the last position of the file that a snapshot has, after all sections were copied. */
 static void become(struct job *j)
 {
     const struct resident *r = &j->out.of;

@@ -446,7 +446,7 @@ static void enter(struct saving *s, struct job *j)
     job_close(old);
 }
 
-/* Gives a piece to the thread that writes when SAVING_HELD has room for it; a piece larger than that is taken when there is no other one. */
+/* Hands a piece to the thread that writes, and waits until SAVING_HELD has room for it; a larger piece waits until no other is held. */
 static void hand_over(struct saving *s, struct job *j, struct piece *p)
 {
     worker_lock(&s->worker);

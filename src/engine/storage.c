@@ -110,7 +110,7 @@ static void note_content(struct storage *s, uint64_t name, const char *path, con
     lock_release(&s->lock, LOCK_HOMES);
 }
 
-/* How many of the content's first tokens the file has.  *whole: it has all of them, and the states. */
+/* Returns how many of the content's first tokens the file has.  *whole: it has all of them, and the states. */
 static int content_there(struct storage *s, uint64_t name, const struct content *c, bool *whole)
 {
     int n = 0;

@@ -129,7 +129,7 @@ static bool read_tool(struct calls *c, const struct pyjson *v, const struct call
     return true;
 }
 
-/* All texts in which one of `list` occurs, with blanks of any number for each blank in them. */
+/* Returns the term of all texts that contain one of `list`; any number of blanks stands for each blank in these. */
 static uint32_t containing(struct calls *c, const char *const *list)
 {
     const uint32_t all = term_not(c->t, TERM_NONE);

@@ -375,7 +375,7 @@ static struct grammar_state usual_next(struct guide *g, const struct grammar_sta
     return to;
 }
 
-/* How many characters of the free bytes, and beyond ASCII, may follow at *s whatever they are; at most `most`. */
+/* Returns how many characters, of the free bytes or beyond ASCII, may follow at *s in any order; at most `most`. */
 static int free_length(struct guide *g, const struct grammar_state *s, const uint64_t free_bytes[2], int most)
 {
     struct grammar_state at = *s;

@@ -659,7 +659,7 @@ static bool pattern_matches(struct shapes *s, const struct pyjson *schema, struc
     return false;
 }
 
-/* Puts the clauses that one schema has for a member. */
+/* Appends the clauses that one schema has for a member to the n in the list; returns how many the list then has. */
 static int put_member(struct shapes *s, const struct pyjson *schema, struct text name, struct clause *list, int n, int max)
 {
     const struct pyjson *properties = pyjson_get(schema, "properties"), *patterns = pyjson_get(schema, "patternProperties");

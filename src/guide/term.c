@@ -428,7 +428,7 @@ static void ids_free(struct ids *l)
         free(l->id);
 }
 
-/* Puts the parts of a term of this kind, or the term itself. */
+/* Appends the parts of a term of this kind to `l`, or the term itself if it is of another kind. */
 static void put_parts(const struct terms *t, struct ids *l, enum kind kind, uint32_t id)
 {
     for (; at(t, id)->kind == kind; id = at(t, id)->b)

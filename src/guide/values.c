@@ -58,7 +58,7 @@ static int rule_of(struct values *v, const struct clause *list, int n)
 
 /* --- Arrays --- */
 
-/* Puts the clauses for item i, -1 if there may be none. */
+/* Lists the clauses for item i; returns how many, or -1 if there may be no such item. */
 static int item_clauses(struct values *v, const struct shape *h, size_t i, struct clause *list)
 {
     int n = 0;
@@ -218,7 +218,7 @@ static void collect_patterns(struct values *v, const struct shape *h, struct pat
     }
 }
 
-/* Puts the clauses for the keys that match the patterns of a set and no others; -1 if there must be no such key. */
+/* Lists the clauses for the keys that match exactly the patterns of a set; returns how many, or -1 if there must be no such key. */
 static int group_clauses(const struct shape *h, const struct patterns *p, unsigned set, struct clause *list)
 {
     bool evaluated = set != 0;

@@ -82,7 +82,7 @@ static bool turn(struct image *im, int orientation, struct err *e)
 
 /* ---- decoding ---- */
 
-/* False with the reason as the end of a sentence. */
+/* Decodes the picture by its kind.  False with the reason as the end of a sentence, whose subject is the name. */
 static bool decode(struct decode *d, struct err *e)
 {
     const int i = kind_of(d->bytes, d->n);

@@ -17,7 +17,7 @@ enum {
 
 /* ---- limits ---- */
 
-/* False if `file` is there and its sizes are none. */
+/* Reads the limits from a file of the checkpoint.  False if it cannot be read, or if its sizes are no limits. */
 static bool read_limits(struct image_limits *l, const char *path, struct err *e)
 {
     struct buf text = {0};

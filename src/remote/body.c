@@ -304,7 +304,7 @@ static void set_member(json_t *o, const char *path, json_t *value)
     buf_free(&field);
 }
 
-/* False: the schema is not JSON. */
+/* Sets the form of the answer, in the field that the dialect has for it.  False if the schema is not JSON. */
 static bool set_form(json_t *o, const struct body *b, struct err *e)
 {
     const struct form *f = b->form;

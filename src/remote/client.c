@@ -500,7 +500,7 @@ const struct client_event *client_drain(struct client *c, int *n)
     return c->taken;
 }
 
-/* With the lock held. */
+/* Gives the worker an order, in place of one that it has not begun, and takes over `with`.  Called with the lock held. */
 static void give_order(struct client *c, int order, struct buf *with)
 {
     buf_free(&c->ordered);

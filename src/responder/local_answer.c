@@ -55,7 +55,7 @@ static void speech_begin(struct speech *s, const struct tokenizer *tok, const st
     s->stream = stream_open(tools, n_tools, thinking, report_delta, s);
 }
 
-/* Gives the decoded piece to the parser, or reports it as text. */
+/* Passes the decoded piece to the parser, or reports it as text. */
 static void push_piece(struct speech *s)
 {
     const struct text piece = {s->piece.data, s->piece.len};
@@ -494,7 +494,7 @@ int local_used(const struct responder *r)
     return l->prompt.ids.n + sights_extra(&l->sights, l->prompt.ids.data, l->prompt.ids.n, l->pad) + l->speech.ids.n;
 }
 
-/* Gives the engine the beginning of the next prompt when its pictures are decoded. */
+/* Sends the beginning of the next prompt to the engine, to be read ahead, once its pictures are decoded. */
 static void read_early(struct local *l)
 {
     struct placed p;

@@ -9,7 +9,7 @@
 
 /* ---- what is wanted */
 
-/* How the answer is guided.  False: it is not. */
+/* Finds how the answer is guided.  False if it is not. */
 static bool kind_of(const struct request *q, enum guide_kind *kind)
 {
     const bool calls = q->n_tools && !q->no_calls, any = q->form.kind == FORM_ANY;

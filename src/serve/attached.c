@@ -50,7 +50,7 @@ void attached_send(struct attached_list *l, const struct buf *lines)
         send_lines(l->all[i].x, lines);
 }
 
-/* From now on the q35chat of this name, and no other one, gets the news of the conversation's checkpoint.  False: there is none of this name. */
+/* Makes the q35chat of this name the only one that is sent news of the conversation's checkpoint.  False if no q35chat has the name. */
 static bool claim(struct attached_list *l, struct text name, uint64_t conversation)
 {
     bool there = false;

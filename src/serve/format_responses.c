@@ -339,7 +339,8 @@ static void add_call_item(struct buf *out, enum kind kind, const char *id, const
 
 static const char *status_of(enum response_finish finish) { return finish == RESPONSE_LENGTH ? "incomplete" : "completed"; }
 
-/* Why it is incomplete: the format has no word for an interrupt, or for a call that the model broke off, so the server's own word stands there. */
+/* Returns why the reply is incomplete.  The format has no word for an interrupt, or for a call that the model broke off; the server's own words
+ * are used for these. */
 static const char *reason_of(const struct response *r)
 {
     static const struct { const char *cut, *reason; } all[] = {

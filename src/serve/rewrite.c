@@ -139,7 +139,7 @@ void rewrite_quote_kept(struct text reasoning, struct buf *out)
 
 /* ---- the whole request ---- */
 
-/* Gives the sentence of a refusal the client's names, for those of the chat completion that it begins with. */
+/* Replaces the name at the beginning of a refusal, which is that of a chat completion, by the client's own. */
 static void rename_refusal(const struct rewriter *w)
 {
     const struct err was = *w->e;

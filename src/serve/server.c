@@ -47,7 +47,7 @@ static void fail_all(struct server *s, const char *why)
     fail_waiting(&s->unread, why);
 }
 
-/* From now on requests are answered. */
+/* Begins to answer requests, and sends the new state to those who watch it. */
 static void become_ready(struct server *s)
 {
     s->ready = true;

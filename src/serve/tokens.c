@@ -43,7 +43,7 @@ bool tokens_too_many(struct text body, size_t most)
     return n > most;
 }
 
-/* Puts as many pads into the place of each as its picture has tokens. */
+/* Replaces each picture's pad by as many pads as the picture has tokens. */
 static void spread_pads(struct responder *r, const struct request *q, struct ids *ids)
 {
     const struct image_limits limits = {r->least_pixels, r->most_pixels};

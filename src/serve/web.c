@@ -675,7 +675,7 @@ static void take_client(struct web *w, int fd, const struct sockaddr *from, sock
     }
 }
 
-/* Those that wait for longer are accepted in the next round. */
+/* Accepts up to AT_ONCE connections; more of them are accepted in the next round. */
 static void accept_clients(struct web *w, int listener)
 {
     for (int i = 0; i < AT_ONCE; i++) {

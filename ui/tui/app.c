@@ -436,7 +436,7 @@ void act_heat(struct host *h)
         host_hint(h, "colours off");
 }
 
-/* While the model reasons: starts the answer now.  Else: switches reasoning for the next answer. */
+/* Starts the answer now, while the model reasons; otherwise switches reasoning for the next answer. */
 void act_think(struct host *h)
 {
     struct err e = {0};

@@ -645,7 +645,7 @@ void keys_feed(struct keys *k, const char *bytes, size_t n, int64_t ms, void (*f
     buf_consume(&k->in, at);
 }
 
-/* How long pending bytes may stay undecided after the last one, in ms; -1: no bytes are pending. */
+/* Returns how many ms pending bytes may stay undecided after the last one; -1 if none are pending. */
 static int patience(const struct keys *k)
 {
     if (k->in_paste)

@@ -200,7 +200,7 @@ static void rule(struct render *r, int columns, struct lines_margin margin)
     lines_free(&line);
 }
 
-/* Puts out the paragraph or heading collected so far, if there is one. */
+/* Lays out the paragraph or heading collected so far, if there is one. */
 static void flush_text(struct render *r)
 {
     struct lines *t = &r->text;
