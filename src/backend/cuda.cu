@@ -144,7 +144,7 @@ static void cuda_copy_rows(struct dev *d, void *dst, size_t dst_step, const void
     note_write(d, "copy", cudaMemcpy2DAsync(dst, dst_step, src, src_step, bytes, (size_t)n, cudaMemcpyDefault, queue(d)->stream));
 }
 
-/* Makes the scratch memory at least this large; a larger one drops recorded state of the queue.  False if there is no room. */
+/* Makes the scratch memory at least this large; enlarging it loses its contents and what the queue knew of them.  False if there is no room. */
 static bool cuda_reserve(struct dev *d, size_t bytes)
 {
     struct cuda_queue *q = queue(d);

@@ -173,7 +173,7 @@ static bool hex(struct parse *p, int n, uint32_t *v)
     return true;
 }
 
-/* Reads the rest of a \\u escape; two surrogates make one character. */
+/* Reads the rest of a \u escape; two surrogates make one character. */
 static uint32_t unicode_escape(struct parse *p)
 {
     uint32_t cp = 0, low = 0;

@@ -103,7 +103,7 @@ static bool is_free(const uint64_t free_bytes[2], const char *p, uint32_t n)
     return utf8_valid(p, n);
 }
 
-/* Returns id and bytes of a token of UTF-8 text, with its number of characters and the length of an unfinished one at its end. */
+/* Returns id, bytes and characters of a token, and its bytes from the last character beyond ASCII on. */
 static struct slice_token slice_token(int32_t id, const uint8_t *p, uint32_t n)
 {
     struct slice_token t = {.id = id, .bytes = (uint8_t)n};

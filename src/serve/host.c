@@ -271,7 +271,8 @@ static struct options *options_of_file(const struct options *o)
     return usual;
 }
 
-/* Listens on the chat's socket for other programs of this user.  False with the reason; the guests are closed then. */
+/* Listens on the chat's socket for other programs of this user.  Owns the guests, also when it fails.  False with
+ * the reason. */
 static bool start(struct host *h, struct responder *const *guests, int n, const struct options *o, struct err *e)
 {
     const struct server_options so = {

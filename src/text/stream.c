@@ -405,7 +405,7 @@ static struct pyjson read_value(struct stream *s, size_t end)
     return schema_value(schema_param(s->schema, s->key), v, &s->call);
 }
 
-/* Sets the argument s->key, whose value ends at `end`. A name that comes twice ends the pieces delivered so far. */
+/* Sets the argument s->key, whose value ends at `end`.  After a name that comes twice no more pieces of the call are delivered. */
 static void set_argument(struct stream *s, size_t end)
 {
     if (s->key.n && pyjson_item(&s->args, s->key)) {
