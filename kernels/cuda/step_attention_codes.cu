@@ -515,8 +515,7 @@ template <int R> static __device__ __forceinline__ bool set_of(struct set &s, co
     return true;
 }
 
-/* Attention of a step over one part of the positions: exact rows, or units of codes.  Also stores the step's own rows and seals blocks that are full.
- * */
+/* Attention of a step over one part of the positions: exact rows, or units of codes.  Also stores the step's rows and seals full blocks. */
 template <int R, int KF, int VF> static __global__ __launch_bounds__(THREADS, 1) void step_attention_codes_kernel(struct step_attention_args a)
 {
     extern __shared__ __align__(1024) char smem[];

@@ -24,6 +24,7 @@ extern char **environ;
 static const char passed[] = "PATH,HOME,TMPDIR,DISPLAY,XAUTHORITY,WAYLAND_DISPLAY,XDG_RUNTIME_DIR";
 enum { N_PASSED = 7, LOOK_MS = 100 };
 
+/* Lists the variables that a child gets: those of `passed`, and a UTF-8 locale; NULL ends the list. */
 static void fill_environment(char *env[N_PASSED + 2])
 {
     int n = 0;

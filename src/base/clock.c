@@ -37,6 +37,7 @@ int64_t clock_waited_ns(void)
 
 /* ---- times for people ---- */
 
+/* Appends a time in the local zone; nothing if it is not known. */
 static void add_time(struct buf *out, const char *format, int64_t then_s)
 {
     char text[32];

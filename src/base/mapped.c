@@ -50,6 +50,7 @@ void mapped_drop(const void *at)
     pthread_mutex_unlock(&lock);
 }
 
+/* Returns the file that is mapped at this address. */
 static const char *path_of(uintptr_t p)
 {
     for (int i = 0; i < ROWS; i++)

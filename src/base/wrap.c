@@ -22,6 +22,7 @@ static int columns_of(const struct buf *b, int column)
     return column - start;
 }
 
+/* Writes the text of `b`, advances the column and empties `b`. */
 static void give(struct wrap *w, struct buf *b, int columns, struct buf *out)
 {
     w->column += columns_of(b, w->column);
@@ -59,6 +60,7 @@ static void give_word(struct wrap *w, int columns, struct buf *out)
     give(w, &w->word, columns, out);
 }
 
+/* Ends the line; blanks at its end are dropped where the terminal would wrap them. */
 static void end_line(struct wrap *w, int columns, struct buf *out)
 {
     if (w->verbatim || columns <= 0 || w->column + columns_of(&w->blanks, w->column) < columns)

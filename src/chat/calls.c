@@ -35,6 +35,7 @@ static void refuse_call(struct chat *c, const char *why)
     answer_call(c, why, strlen(why));
 }
 
+/* Answers a call of a tool that there is not, with the names of those that there are. */
 static void unknown_call(struct chat *c, const char *name)
 {
     struct buf why = {0};
@@ -93,6 +94,7 @@ static void end_call(struct chat *c)
     attach_free(&files);
 }
 
+/* Closes the tool that has run and ends its call with the result. */
 static void end_run(struct chat *c, const struct buf *result)
 {
     tool_close(c->calls.run);

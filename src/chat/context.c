@@ -48,6 +48,7 @@ bool context_counts(const struct chat *c, const struct entry_file *f)
     return f->picture ? c->responder->most_pixels > 0 : c->responder->can.count && f->text.n < COUNTED;
 }
 
+/* Returns the tokens of an attached file, estimated while they cannot be counted. */
 static int file_tokens(struct chat *c, struct entry_file *f)
 {
     if (f->picture)                     /* may change when the model is ready */

@@ -146,6 +146,7 @@ static size_t same_beginning(const struct buf *now, struct text before)
     return n;
 }
 
+/* Returns how many ids are the same from the beginning on. */
 static int same_ids(const struct ids *now, const struct ids *before)
 {
     int n = 0;
@@ -395,6 +396,7 @@ void checkpointer_due(struct chat *c)
     c->checkpoint.due = true;
 }
 
+/* Has the responder write its checkpoint of this conversation, if it keeps any. */
 static void save_checkpoint(struct chat *c)
 {
     c->checkpoint.due = false;

@@ -142,6 +142,7 @@ static void on_text(struct chat *c, const struct news *it)
     titler_stop(c);
 }
 
+/* Takes the title at the end of its request; after a failure no other one is requested. */
 static void on_done(struct chat *c, const struct news *it)
 {
     c->title.under_way = false;

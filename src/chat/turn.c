@@ -17,6 +17,7 @@
 
 /* --- a turn ends ------------------------------------------------------------------------------------------------ */
 
+/* Returns the energy used so far, or 0. */
 static double joules(struct chat *c)
 {
     struct machine_figures m = {0};
@@ -474,6 +475,7 @@ void chat_stats_now(const struct chat *c, struct stats *s)
     s->wall_ms = clock_ms_since(c->turn.start_ns);
 }
 
+/* Adds the figures of a request to the turn and ends its answer. */
 static void news_done(struct chat *c, const struct news *it)
 {
     end_beginning(c);

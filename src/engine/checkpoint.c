@@ -129,6 +129,7 @@ static void hold(struct checkpoint *c)
 
 /* --- reading and writing ------------------------------------------------------------------------------------------- */
 
+/* Writes bytes at this place of the file and counts them. */
 static bool put(struct checkpoint *c, const void *from, uint64_t bytes, uint64_t at, struct err *e)
 {
     if (!file_write_at(c->fd, from, bytes, at))
@@ -414,6 +415,7 @@ bool checkpoint_read(const struct checkpoint *c, const struct checkpoint_section
     return err_set(e, "%s is damaged: the checksum of its %s %d is wrong", c->path, checkpoint_is_rows(s) ? "rows from" : "states at", s->from);
 }
 
+/* Drops the sections for which goes() is true. */
 static void keep_sections(struct checkpoint *c, bool (*goes)(const struct checkpoint_section *s, int pos), int pos)
 {
     int n = 0;

@@ -42,6 +42,7 @@ static void mtp_chances(const struct drafter *d, int n, double right[GATE_ROWS])
     gate_chances(&d->gate, d->made.prob, n, right);
 }
 
+/* Reports to the gate how many of the tokens found in the text were right. */
 static void lookup_learn(struct drafter *d, const struct step_result *r)
 {
     const int n_known = least(r->n, d->n_found);
@@ -52,6 +53,7 @@ static void lookup_learn(struct drafter *d, const struct step_result *r)
         gate_learn_found(&d->gate, d->match, n_right, n_known);
 }
 
+/* Adds the new tokens to the text and finds the next drafts in it, as far as the guide admits them. */
 static void lookup_propose(struct drafter *d, const struct step_result *r)
 {
     for (int i = 0; i < r->n; i++)
@@ -73,6 +75,7 @@ static void lookup_chances(const struct drafter *d, int n, double right[GATE_ROW
     gate_chances_found(&d->gate, d->match, right);
 }
 
+/* Reports to the gate how many of the forced tokens were right. */
 static void forced_learn(struct drafter *d, const struct step_result *r)
 {
     const int n_known = least(r->n, d->n_forced);

@@ -47,6 +47,7 @@ struct engine {
 
 /* ---- loading, on the engine thread ---- */
 
+/* Posts progress of loading, not too often. False: stop loading, the engine is being closed. */
 static bool on_loading(size_t done, size_t total, void *arg)
 {
     struct engine *g = arg;
@@ -148,6 +149,7 @@ static void recall_prices(struct engine *g)
     buf_free(&path);
 }
 
+/* Stores the measured prices of steps for the next start, if they are known. */
 static void remember_prices(struct engine *g)
 {
     struct buf key = {0}, path = {0};
@@ -417,6 +419,7 @@ uint32_t engine_submit(struct engine *g, uint64_t sequence, struct spans prompt,
     return requests_add(&g->requests, r);
 }
 
+/* Queues a request about the checkpoint file of a sequence. */
 static void add_file_request(struct engine *g, int kind, uint64_t sequence, const char *path)
 {
     struct request *r = memory_zeroed(1, sizeof *r);

@@ -78,6 +78,7 @@ bool gallery_check(const struct gallery *g, struct spans prompt, struct err *e)
 
 /* ---- places ---- */
 
+/* Returns the picture if its rows are in memory or are being computed, else NULL. */
 static struct held *find_held(struct gallery *g, const struct picture *p)
 {
     for (int i = 0; i < g->n_held; i++)

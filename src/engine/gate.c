@@ -37,6 +37,7 @@ static void doubt(struct belief *b, double share)
         b->weight[i] = (float)((1 - share) * (double)b->weight[i] / sum + share * ((1 - unusual) * (double)b->usual[i] + unusual * p[i]));
 }
 
+/* Sets a belief to its prior, around the rate `middle`. */
 static void belief_init(struct belief *b, double middle)
 {
     double p[GATE_RATES];
@@ -108,6 +109,7 @@ void gate_init(struct gate *g, int most, const struct price *price)
 
 /* ---- chances ---- */
 
+/* Returns the bin of a draft's probability. */
 static int bin_of(float prob)
 {
     int i = 0;
@@ -147,6 +149,7 @@ bool gate_is_idle(const struct gate *g)
     return g->idle >= IDLE;
 }
 
+/* Returns the bin of a match's length. */
 static int bin_of_length(int length)
 {
     int i = GATE_LENGTHS - 1;
@@ -396,6 +399,7 @@ static double shared_rate(const struct price *p, const struct share *all, int n,
     return best;
 }
 
+/* Returns the best expected tokens per ms over all numbers of new drafts that may be made. */
 static double best_shared_rate(const struct price *p, const struct share *all, int n, int most_rows)
 {
     double best = shared_rate(p, all, n, most_rows, 0);
@@ -427,6 +431,7 @@ static bool may_pay(const struct price *p, int n, int n_makes, int most_rows)
     return false;
 }
 
+/* True if an answer that may have drafts has none now and had none for a while. */
 static bool any_idle(const struct share *all, int n)
 {
     for (int a = 0; a < n; a++)
@@ -435,6 +440,7 @@ static bool any_idle(const struct share *all, int n)
     return false;
 }
 
+/* True if no answer has drafts of the MTP block yet. */
 static bool none_made(const struct share *all, int n)
 {
     for (int a = 0; a < n; a++)

@@ -29,6 +29,7 @@ static uint32_t hash_of(const struct lookup *l, int i)
     return h >> (32 - l->bits);
 }
 
+/* Enters the trigram that ends at position i into the table, before earlier ones like it. */
 static void insert(struct lookup *l, int i)
 {
     l->earlier[i] = -1;

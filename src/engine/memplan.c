@@ -268,6 +268,7 @@ bool memplan_make(struct memory_plan *m, const struct memplan_request *q, struct
     return true;
 }
 
+/* True if the plan may choose this KV recipe. */
 static bool can_choose(const struct memplan_request *q, const struct kv_recipe *r)
 {
     for (int i = 0; kv_recipe_at(i); i++)

@@ -51,6 +51,7 @@ void requests_post(struct requests *q, const struct event *ev)
     mailbox_post(&q->events, ev);
 }
 
+/* Posts the last event of a request. */
 static void post_done(struct requests *q, uint32_t serial, const struct outcome *o)
 {
     struct event ev = {.kind = EV_DONE, .serial = serial, .finish = o->finish, .stats = o->stats};

@@ -13,6 +13,7 @@ static bool is_dear(const struct seat *s)
     return residency_price(s) >= RESIDENCY_LONG;
 }
 
+/* Returns how many sequences in memory are long. */
 static int n_long(const struct seat *all, int n_all)
 {
     int n = 0;

@@ -100,6 +100,7 @@ static void close_file(struct job *j)
     j->out.deleted = j->useless && !unlink(j->path);
 }
 
+/* Opens the job's file and makes room for it. False: it cannot be used. */
 static bool open_file(struct job *j)
 {
     j->file = checkpoint_open(j->path, j->identity, &j->useless, &j->out.refused);
@@ -288,6 +289,7 @@ void restoring_begin(struct restoring *t, uint64_t name, const char *path, struc
     worker_unlock(&t->worker);
 }
 
+/* Returns the stage of the first job, or -1. */
 static int stage_of_first(struct restoring *t)
 {
     worker_lock(&t->worker);
@@ -296,6 +298,7 @@ static int stage_of_first(struct restoring *t)
     return stage;
 }
 
+/* Sets the stage of the first job and wakes the worker. */
 static void set_stage(struct restoring *t, int stage)
 {
     worker_lock(&t->worker);

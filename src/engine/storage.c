@@ -27,6 +27,7 @@ enum { BRING_BACK_MS = 5 };             /* time for slices between two steps; a 
 
 /* ---- homes ---- */
 
+/* Forgets a file, and deletes it if it is the storage's own. */
 static void forget(struct home *h)
 {
     if (h->bytes)
@@ -129,6 +130,7 @@ static int content_there(struct storage *s, uint64_t name, const struct content 
     return n;
 }
 
+/* Notes that a sequence is being written or read, or is no longer. */
 static void note_moving(struct storage *s, uint64_t name, bool moving)
 {
     lock_take(&s->lock, LOCK_HOMES);
@@ -138,6 +140,7 @@ static void note_moving(struct storage *s, uint64_t name, bool moving)
     lock_release(&s->lock, LOCK_HOMES);
 }
 
+/* Notes that the file of a sequence cannot be used. */
 static void note_refused(struct storage *s, uint64_t name)
 {
     lock_take(&s->lock, LOCK_HOMES);
@@ -158,6 +161,7 @@ bool storage_moving(struct storage *s, uint64_t name)
 
 /* ---- outcomes ---- */
 
+/* Posts an event about the file of a sequence, unless the sequence has no name of its owner's. */
 static void post(const struct storage *s, enum event_kind kind, uint64_t name, size_t done, size_t total, const struct err *why)
 {
     struct event ev = {.kind = kind, .sequence = name, .done = done, .total = total};

@@ -239,8 +239,8 @@ static size_t copy_ranges(const struct kv *k, const struct range list[N_ARRAYS],
     return done;
 }
 
-/* Copies the rows of positions from .. to-1 of a slot to `host`, of the MTP block those of from-1 .. to-2, or back if `load`.  Returns the bytes; host
- * NULL: only counts. */
+/* Copies the rows of positions from .. to-1 of a slot to `host`, of the MTP block those of from-1 .. to-2, or back if `load`.  Returns the bytes;
+ * host NULL: only counts. */
 static size_t copy_range(const struct kv *k, int slot, int from, int to, char *host, bool load)
 {
     const int n_full = k->shape.cfg->n_full, n_mtp = kv_n_layers(k->shape.cfg) - n_full;

@@ -211,6 +211,7 @@ static void encode(const struct responder *r, struct text t, bool controls, stru
     tokenizer_encode(own_const(r)->tok, t.p ? t.p : "", t.n, controls, out);
 }
 
+/* Returns the number of tokens of a text. */
 static int count(const struct responder *r, struct text t)
 {
     struct ids ids = {0};
@@ -258,6 +259,7 @@ static const char *given(const struct options *o, enum option_id id)
     return *options_text(o, id) ? options_text(o, id) : NULL;
 }
 
+/* Takes a guest off its host's list. */
 static void leave(struct local *l)
 {
     struct local **at = &l->host->guests;

@@ -23,6 +23,7 @@ static struct local *own(struct responder *r)
 
 /* --- tokens as news ------------------------------------------------------------------------------------------------- */
 
+/* Reports a part of the parsed answer as news. */
 static void report_delta(const struct delta *d, void *arg)
 {
     static const enum news_kind kinds[] = {
@@ -182,6 +183,7 @@ static struct conversation conversation_of(const struct request *q)
     };
 }
 
+/* Adds an id that ends the answer, once. */
 static void add_stop(struct sampling *s, int32_t id)
 {
     for (int i = 0; i < s->n_stop; i++)

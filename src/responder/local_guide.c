@@ -77,6 +77,7 @@ static struct grammar *grammar_of_request(const struct request *q, enum guide_ki
     return g;
 }
 
+/* Posts the lines as notes. */
 static void tell_notes(const struct local *owner, struct buf *notes)
 {
     for (char *line = notes->len ? notes->data : NULL, *end; line && (end = strchr(line, '\n')); line = end + 1) {

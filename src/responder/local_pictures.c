@@ -91,6 +91,7 @@ void views_notice(struct views *v)
 
 /* ---- what is kept ---- */
 
+/* Gives up a reference to a picture; the last one frees it. */
 static void release(struct view *one)
 {
     if (!one || --one->refs)

@@ -369,8 +369,7 @@ static void describe_damage(const struct contents *f, const char *path, struct b
         buf_addf(note, "%sthe last line of %s was cut off and is dropped", f->n_damaged ? "; " : "", path);
 }
 
-/* Reads a conversation's file into `t`; damaged lines are skipped and described in `note`. False if the file cannot be read or is no conversation.
- * */
+/* Reads a conversation's file into `t`; damaged lines are skipped and described in `note`.  False if it is no such file. */
 static bool read_all(struct contents *f, const char *path, struct transcript *t, struct buf *note, struct err *e)
 {
     struct unfinished u = {0};

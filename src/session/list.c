@@ -37,6 +37,7 @@ struct list {
     int n, cap;
 };
 
+/* Compares for qsort: the newest change first; of the same time the name that sorts last. */
 static int newest_first(const void *a, const void *b)
 {
     const struct found *x = a, *y = b;
@@ -47,6 +48,7 @@ static int newest_first(const void *a, const void *b)
     return -strcmp(x->name, y->name);
 }
 
+/* Adds a file if it is a conversation: a regular file with our suffix. */
 static void list_add(struct list *l, const char *file, const struct stat *st)
 {
     size_t n = strlen(file), suffix = strlen(SUFFIX);
@@ -197,6 +199,7 @@ static bool tree_has_user(const struct tree *t)
     return i < t->n;
 }
 
+/* Returns the number of the user's messages on the current branch. */
 static int tree_turns(const struct tree *t)
 {
     int n = 0;
@@ -383,6 +386,7 @@ bool sessions_list(struct sessions *s, const char *find, struct err *e)
     return list_folder(s, "sessions", find, e);
 }
 
+/* True if the title contains all words. */
 static bool title_has(const struct sessions_item *item, const struct words *words)
 {
     struct words_found f = {0};

@@ -147,6 +147,7 @@ static void without_ids(struct buf *out, const char *line, size_t n)
         buf_add(out, end + 1, n - (size_t)(end + 1 - line));
 }
 
+/* True if the JSON text contains any of the words, so that it is worth parsing. */
 static bool any_escaped(const struct words *w, const char *text)
 {
     int i = 0;
@@ -155,6 +156,7 @@ static bool any_escaped(const struct words *w, const char *text)
     return i < w->n;
 }
 
+/* Searches title, content and reasoning of a line. */
 static void search_line(const struct words *w, struct words_found *f, const struct buf *line)
 {
     json_t *r = any_escaped(w, buf_str(line)) ? json_loadb(line->data, line->len, JSON_ALLOW_NUL, NULL) : NULL;
@@ -237,6 +239,7 @@ void scan_free(struct scan *s)
     *s = (struct scan){0};
 }
 
+/* Begins to search a session; its file is opened only if name and title do not have all words. */
 static void begin_file(struct scan *s, const char *name, const char *title, const char *path)
 {
     words_found_free(&s->found);

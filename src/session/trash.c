@@ -29,6 +29,7 @@ static bool path_in_trash(struct buf *path, const char *name, struct err *e)
     return ok;
 }
 
+/* Moves the draft that belongs to a session with it. */
 static void move_unsent(const struct buf *from, const struct buf *to)
 {
     struct buf a = {0}, b = {0};
