@@ -495,7 +495,7 @@ static void stop(struct run *r)
     end(r, END_INTERRUPTED);
 }
 
-/* Ends the steps of an answer; what was computed beyond its last reported token is taken back. False on a device fault. */
+/* Ends the steps of an answer; what was computed beyond its last reported token is taken back.  False on a device fault. */
 static bool end_steps(struct run *r, struct err *fault)
 {
     const int pos = stepper_end(r->drafter->slot, r->n_delivered, fault);
@@ -571,7 +571,7 @@ static bool end_one(struct decoder *d, int i, struct err *fault)
     return d->dev->finish(d->dev, fault);
 }
 
-/* Finishes all runs that have ended. False on a device fault. */
+/* Finishes all runs that have ended.  False on a device fault. */
 static bool end_ended(struct decoder *d, struct err *fault)
 {
     for (int i = d->n_runs - 1; i >= 0; i--)
@@ -641,7 +641,7 @@ static int next_to_step(const struct decoder *d, struct run *in[STEP_ROWS])
     return n;
 }
 
-/* Stops the runs whose stop() hook returns true, and finishes all that have ended. False on a device fault. */
+/* Stops the runs whose stop() hook returns true, and finishes all that have ended.  False on a device fault. */
 static bool end_stopped(struct decoder *d, struct err *fault)
 {
     for (int i = 0; i < d->n_runs; i++)

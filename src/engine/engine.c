@@ -47,7 +47,7 @@ struct engine {
 
 /* ---- loading, on the engine thread ---- */
 
-/* Posts progress of loading, not too often. False: stop loading, the engine is being closed. */
+/* Posts progress of loading, not too often.  False: stop loading, the engine is being closed. */
 static bool on_loading(size_t done, size_t total, void *arg)
 {
     struct engine *g = arg;

@@ -100,7 +100,7 @@ static void close_file(struct job *j)
     j->out.deleted = j->useless && !unlink(j->path);
 }
 
-/* Opens the job's file and makes room for it. False: it cannot be used. */
+/* Opens the job's file and makes room for it.  False: it cannot be used. */
 static bool open_file(struct job *j)
 {
     j->file = checkpoint_open(j->path, j->identity, &j->useless, &j->out.refused);

@@ -381,7 +381,7 @@ static bool read_keep(const json_t *r, struct transcript *t)
     return true;
 }
 
-/* Goes to another end of the tree of entries. False if the record is damaged. */
+/* Goes to another end of the tree of entries.  False if the record is damaged. */
 static bool read_go(const json_t *r, struct transcript *t)
 {
     int k;
