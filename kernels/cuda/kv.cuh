@@ -185,7 +185,7 @@ static __device__ __forceinline__ void write_key(enum kv_format f, uint8_t *bloc
     }
 }
 
-/* The codes of one number of eight tokens or of eight numbers of one token, back from their words. */
+/* Reads the lane's codes of key n of a block. */
 static __device__ __forceinline__ void read_key(enum kv_format f, const uint8_t *block, int n, int lane, uint32_t c[KV_NUMBERS])
 {
     if (f == KV_INT8) {

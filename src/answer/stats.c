@@ -100,7 +100,7 @@ const char *drafts_share_name(enum draft_source by)
     return names[by];
 }
 
-/* Positions up to the last one at which a source has drafted. */
+/* Returns the number of positions up to the last one at which a source has drafted. */
 static int n_positions(const struct stats *s)
 {
     int n = 0;

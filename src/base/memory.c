@@ -67,7 +67,7 @@ static struct arena_block *block_new(size_t size)
     return b;
 }
 
-/* Size of a block with room for n bytes: twice that of the block before it, up to LARGEST_BLOCK. */
+/* Returns the size of a block with room for n bytes: twice that of the block before it, up to LARGEST_BLOCK. */
 static size_t next_block_size(const struct arena_block *before, size_t n)
 {
     size_t size = !before ? FIRST_BLOCK : before->size < LARGEST_BLOCK / 2 ? before->size * 2 : LARGEST_BLOCK;

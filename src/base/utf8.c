@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Length of a character whose first byte is `b` (0: none), and the range of its second byte (Unicode Standard, table 3-7). */
+/* Returns the length of a character whose first byte is `b` (0: none), and sets the range of its second byte (Unicode Standard, table 3-7). */
 static int lead(unsigned char b, unsigned char *lo, unsigned char *hi)
 {
     *lo = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;

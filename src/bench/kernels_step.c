@@ -111,7 +111,7 @@ static void call_delta(struct timing *k, void *arg, int i)
          .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .taps = c->conv_kernel);
 }
 
-/* Memory for bf16 rows as rows of 4 bits: exact ones first, then codes, then scales. */
+/* Returns the memory for bf16 rows, laid out as rows of 4 bits: exact ones first, then codes, then scales. */
 static struct kv_rows codes_in(const struct step *s, const struct model_config *c, uint16_t *set)
 {
     struct kv_rows kv = {.dtype = DT_BF16, .n_kv_heads = c->n_kv_heads, .head_dim = c->head_dim, .k_format = KV_TQ4, .v_format = KV_TQ4,
@@ -140,6 +140,7 @@ static void call_attention(struct timing *k, void *arg, int i)
          .n_q_heads = c->n_q_heads, .half = c->rotary_dim / 2, .eps = c->rms_eps, .rope_scale = 1, .scale = 1.0f / 16);
 }
 
+/* Returns the arguments for the choice of experts of call i. */
 static struct step_choice choice(const struct timing *k, const struct step *s, int i)
 {
     const struct model_config *c = &k->s->m.cfg;

@@ -10,13 +10,13 @@ static const double acceptances[] = {0.3, 0.5, 0.7, 0.8, 0.9, 0.95};
 static const int contexts[] = {0, 4096, 32768};
 enum { N_CONTEXTS = sizeof contexts / sizeof *contexts };
 
-/* Bandwidth of the step as a fraction of the plain read. */
+/* Returns the bandwidth of the step as a fraction of the plain read. */
 static double read_share(const struct sweep *w, const struct sweep_step *s)
 {
     return s->bytes / s->ms * 1e-6 / w->s.read_gb_s;
 }
 
-/* Time there of a step that verifies rows - 1 drafts and makes as many. */
+/* Returns the time there of a step that verifies rows - 1 drafts and makes as many. */
 static double projected_ms(const struct sweep *w, const struct sweep_step *s, double *bytes)
 {
     *bytes = s->bytes + subject_draft_bytes(&w->s, s->rows - 1);
@@ -39,7 +39,7 @@ static void report_projected_steps(const struct sweep *w)
     }
 }
 
-/* Mean tokens of a step with n drafts, each accepted with probability p if all before it are. */
+/* Returns the mean tokens of a step with n drafts, each accepted with probability p if all before it are. */
 static double mean_tokens(double p, int n)
 {
     double tokens = 1, all = 1;

@@ -230,13 +230,13 @@ static bool picks_of(struct run *r, const struct step_result *in, struct picks *
     return true;
 }
 
-/* Bytes that `runs` runs of the MTP block with experts for `rows` rows in all move. */
+/* Returns the bytes that `runs` runs of the MTP block with experts for `rows` rows in all move. */
 static double block_bytes(const struct traffic *t, long runs, long rows)
 {
     return runs ? (double)runs * traffic_mtp(t, traffic_distinct(t, (double)rows / (double)runs)) : 0;
 }
 
-/* Bytes that the MTP block has moved since the last call. */
+/* Returns the bytes that the MTP block has moved since the last call. */
 static double drafting_bytes(struct decoder *d)
 {
     const struct traffic *t = &d->o.traffic;
@@ -248,7 +248,7 @@ static double drafting_bytes(struct decoder *d)
          + block_bytes(t, now.chained_runs - old.chained_runs, now.chained_rows - old.chained_rows);
 }
 
-/* Bytes that a result's step moved; the first pick is not a step.  Bytes that several answers share are counted in equal parts. */
+/* Returns the bytes that a result's step moved; the first pick is not a step.  Bytes that several answers share are counted in equal parts. */
 static double step_bytes(const struct run *r, const struct step_result *in)
 {
     const struct traffic *t = &r->d->o.traffic;
@@ -593,13 +593,13 @@ void decoder_fail(struct decoder *d, const struct err *fault)
 
 /* ---- a turn ---- */
 
-/* The time since which its next chunk is waited for: when its last one began, or when it was due, whichever is later. */
+/* Returns the time since which its next chunk is waited for: when its last one began, or when it was due, whichever is later. */
 static int64_t waits_since(const struct run *r)
 {
     return r->due > r->moved_ns ? r->due : r->moved_ns;
 }
 
-/* The prompt that is read next: the one that waits longest.  So those that are due alternate. */
+/* Returns the prompt that is read next: the one that waits longest.  So those that are due alternate. */
 static struct run *next_to_read(const struct decoder *d)
 {
     struct run *best = NULL;
@@ -621,7 +621,7 @@ static bool read_some(struct decoder *d, struct run *r, struct err *fault)
     return read_chunk(r, fault);
 }
 
-/* The answers that take part in the next step: as many as it has rows, those that waited longest first.  Returns how many. */
+/* Lists the answers that take part in the next step: as many as it has rows, those that waited longest first.  Returns how many. */
 static int next_to_step(const struct decoder *d, struct run *in[STEP_ROWS])
 {
     int n = 0;

@@ -92,7 +92,7 @@ static struct extents taken(const struct checkpoint *c)
     return all;
 }
 
-/* The offset of the first unused gap that is large enough, or of the end. */
+/* Returns the offset of the first unused gap that is large enough, or of the end. */
 static uint64_t free_place(const struct checkpoint *c, uint64_t bytes)
 {
     struct extents all = taken(c);
@@ -195,7 +195,7 @@ static bool section_ok(const struct checkpoint_section *s, uint64_t size, int32_
            && s->bytes <= size - s->at;
 }
 
-/* Size of an index without pictures. */
+/* Returns the size of an index without pictures. */
 static uint64_t text_bytes(struct index_head h)
 {
     return sizeof h + h.n_sections * sizeof(struct checkpoint_section) + h.n_ids * sizeof(int32_t);

@@ -16,8 +16,8 @@ enum {
     WARM_UP_TOKENS = 3,
 };
 
-/* Milliseconds that n prompt rows take.  many: of different tokens, which choose many experts, as in a prompt; else all of the same.
- * 0 when the device failed. */
+/* Returns the milliseconds that n prompt rows take.  many: of different tokens, which choose many experts, as in a prompt; else all of the same.  0
+ * when the device failed. */
 static double warm_up_rows(struct decoder *d, struct cache *k, int n, bool many, struct err *e)
 {
     int32_t *ids = memory_zeroed((size_t)n, sizeof *ids);
@@ -230,8 +230,8 @@ enum read decoder_read_chunk(struct decoder *d, struct sequence *q, struct spans
 
 /* ---- reading ahead ---- */
 
-/* Rows of the next chunk, 0 when there is none: it ends where a chunk of any longer prompt ends, too, so that an answer's bits
- * do not tell what was read ahead.  Where the device works while the host waits it is short, because a submit waits for its end. */
+/* Returns the rows of the next chunk, 0 when there is none: it ends where a chunk of any longer prompt ends, too, so that an answer's bits do not
+ * tell what was read ahead.  Where the device works while the host waits it is short, because a submit waits for its end. */
 static int ahead_rows(const struct decoder *d, int pos, int end)
 {
     int n = decoder_chunk_rows(d, pos, end, 0, PACE_AHEAD);

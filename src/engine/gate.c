@@ -59,7 +59,7 @@ static void belief_note(struct belief *b, double change, bool hit)
         b->n++;
 }
 
-/* The chance that the next event happens: the mean rate. */
+/* Returns the chance that the next event happens: the mean rate. */
 static double belief_chance(const struct belief *b)
 {
     double sum = 0;
@@ -118,7 +118,7 @@ static int bin_of(float prob)
     return i;
 }
 
-/* The chance that a draft to which the MTP block gave this probability is right. */
+/* Returns the chance that a draft to which the MTP block gave this probability is right. */
 static double chance(const struct gate *g, float prob)
 {
     return belief_chance(&g->bin[bin_of(prob)]);
@@ -173,7 +173,7 @@ void gate_learn_forced(struct gate *g, int n_right, int n_known)
 
 /* ---- decisions for an answer that steps alone.  The unit of time is that of a step of one row. */
 
-/* Tokens per unit of time at the best fixed number of drafts. */
+/* Returns the tokens per unit of time at the best fixed number of drafts. */
 static double best_rate(const struct gate *g)
 {
     double best = 1, tokens = 1, right[GATE_ROWS];
@@ -229,7 +229,7 @@ static int make_more(const struct gate *g, const float *prob, int n, int lot)
     return best_n < lot ? best_n : lot;
 }
 
-/* Largest expected gain in tokens over spending the same time on plain steps; *n is the number of drafts that reaches it. */
+/* Returns the largest expected gain in tokens over spending the same time on plain steps; *n is the number of drafts that reaches it. */
 static double best_gain(const struct gate *g, const double right[GATE_ROWS], double worth, double price_of_draft, int *n)
 {
     double best = 0, gain = 0;
@@ -332,7 +332,7 @@ static int best_drafts(const struct drafts *d, int room, double sum[PRICE_ROWS],
     return k;
 }
 
-/* The number of rows for drafts with the largest expected gain in tokens over spending the same time on plain steps; *net: that gain. */
+/* Returns the number of rows for drafts with the largest expected gain in tokens over spending the same time on plain steps; *net: that gain. */
 static int best_rows(const struct price *p, const struct drafts *d, int most_rows, double worth, double *net)
 {
     double sum[PRICE_ROWS];
@@ -349,7 +349,7 @@ static int best_rows(const struct price *p, const struct drafts *d, int most_row
     return best;
 }
 
-/* The number of answers for which drafts are made. */
+/* Returns the number of answers for which drafts are made. */
 static int n_making(const struct share *all, int n)
 {
     int making = 0;
@@ -368,7 +368,7 @@ static int max_drafts(const struct share *all, int n)
     return most;
 }
 
-/* The drafts that there are, and `more` of each answer that makes some. */
+/* Returns the drafts that there are, and `more` of each answer that makes some. */
 static struct drafts with_more(const struct share *all, int n, int more)
 {
     struct drafts d = {.n_answers = n};
@@ -381,7 +381,7 @@ static struct drafts with_more(const struct share *all, int n, int more)
     return d;
 }
 
-/* Tokens a unit of time when each answer has n_made drafts made and the best of them verified. */
+/* Returns the tokens a unit of time when each answer has n_made drafts made and the best of them verified. */
 static double shared_rate(const struct price *p, const struct share *all, int n, int most_rows, int n_made)
 {
     struct share fresh[PRICE_ROWS];

@@ -135,7 +135,7 @@ static void settle(struct model *m, const struct load_options *o, bool gpu)
     m->n_snapshots = o->n_snapshots == LOAD_NO_SNAPSHOTS ? 0 : o->n_snapshots ? o->n_snapshots : DEFAULT_SNAPSHOTS;
 }
 
-/* Rows of the work space: the MTP block takes the rows of a whole step at once, however small a prompt chunk is. */
+/* Returns the rows of the work space: the MTP block takes the rows of a whole step at once, however small a prompt chunk is. */
 static int work_rows(const struct model *m)
 {
     return m->chunk > STEP_ROWS ? m->chunk : STEP_ROWS;
@@ -261,7 +261,7 @@ bool load_check(struct model *m, const struct load_options *o, struct err *e)
     return plan_host(m, e);
 }
 
-/* The path of NAME in the folder for what was measured of this machine; NULL: there is no folder. */
+/* Returns the path of NAME in the folder for what was measured of this machine; NULL: there is no folder. */
 static const char *machine_file(const struct model *m, const char *name, struct buf *path)
 {
     if (!m->machine_dir)

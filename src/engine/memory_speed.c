@@ -38,7 +38,7 @@ double reads_usual(const char *device)
     return 0;
 }
 
-/* The rate in a line of the file, "GB/s DEVICE"; 0: the line is about another device. */
+/* Returns the rate in a line of the file, "GB/s DEVICE"; 0: the line is about another device. */
 static double figure_of(const char *line, const char *device)
 {
     char *name;

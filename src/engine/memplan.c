@@ -139,7 +139,7 @@ static bool fits_with(const struct memplan_request *q, int n_ctx)
     return m.total <= limit(q->available, q->margin) && host_fits(&m, q);
 }
 
-/* The largest context that fits; 0: no context does. */
+/* Returns the largest context that fits; 0: no context does. */
 static int fitting_ctx(const struct memplan_request *q, int max)
 {
     int low = 0, high = max;
@@ -153,7 +153,7 @@ static int fitting_ctx(const struct memplan_request *q, int max)
     return low;
 }
 
-/* The one option that would make room for n_ctx positions, the least painful first; "" if no option does. */
+/* Returns the option that would make room for n_ctx positions, the least painful first; "" if no option does. */
 static const char *remedy(const struct memplan_request *q, int n_ctx, char *out, size_t size)
 {
     static const int chunks[] = {4096, 2048, 1024, 512, 256, 64};

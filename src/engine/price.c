@@ -38,7 +38,7 @@ static double settle_first(double old, double now, int n_before)
 
 static double first_price(int rows) { return 1 + first_ratio * (rows - 1); }
 
-/* A price between those of the neighbours that were measured. */
+/* Returns a price between those of the neighbours that were measured. */
 static double interpolated(const struct price *p, int rows)
 {
     int low = rows - 1, high = rows + 1;
@@ -231,8 +231,8 @@ void pace_init(struct pace *p, bool beside_host)
     *p = beside_host ? gpu : cpu;
 }
 
-/* The time of a row.  At least an eighth of a chunk's time is that of its rows: otherwise one call_ms that was measured too high would make rows
- * free for good. */
+/* Returns the time of a row.  At least an eighth of a chunk's time is that of its rows: otherwise one call_ms that was measured too high would make
+ * rows free for good. */
 static double time_of_row(const struct pace *p, int rows, double ms)
 {
     return fmax(ms - p->call_ms, ms / 8) / rows;

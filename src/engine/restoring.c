@@ -167,7 +167,8 @@ static void empty(const struct resident *r)
     cache_reset(r->cache);
 }
 
-/* Host memory of the sequence's snapshot at exactly this position; NULL: it has no snapshot there, or another sequence has taken the slot. */
+/* Returns the host memory of the sequence's snapshot at exactly this position; NULL: it has no snapshot there, or another sequence has taken the
+ * slot. */
 static char *snapshot_at(const struct resident *r, int pos)
 {
     const int slot = snapshots_find(r->snaps, r->slot, pos);

@@ -68,8 +68,8 @@ static void add_states_at(const struct resident *r, int pos, struct content *c, 
         c->pos[(*n)++] = r->snaps->pos[slot];
 }
 
-/* The states where the next turn rejoins and, if the answer may still be continued, the newest states.  No more, since one set of states of a large
- * model is as large as the rows of 23,000 tokens. */
+/* Returns the states where the next turn rejoins and, if the answer may still be continued, the newest states.  No more, since one set of states of
+ * a large model is as large as the rows of 23,000 tokens. */
 struct content saving_content(const struct resident *r)
 {
     struct content c = {0};
@@ -120,8 +120,8 @@ static void job_close(struct job *j)
     free(j);
 }
 
-/* The number of equal rows, of `common` equal tokens.  If more tokens follow, the last row differs: the MTP block's row of a token depends on the
- * next token. */
+/* Returns the number of equal rows, of `common` equal tokens.  If more tokens follow, the last row differs: the MTP block's row of a token depends
+ * on the next token. */
 static int rows_that_stay(const struct job *j, int common)
 {
     return common - (common > 0 && common < j->spans.ids.n);

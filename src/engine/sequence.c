@@ -128,7 +128,7 @@ struct sequence *sequences_named(const struct sequences *s, uint64_t name)
     return NULL;
 }
 
-/* The unnamed sequence with the longest common prefix. */
+/* Returns the unnamed sequence with the longest common prefix. */
 static struct sequence *unnamed_continued_by(const struct sequences *s, struct spans prompt)
 {
     struct sequence *best = NULL;

@@ -61,7 +61,7 @@ static int n_held(const struct snapshots *s, int seq)
     return n_above(s, seq, 0, true) + n_above(s, seq, 0, false);
 }
 
-/* The slot that is evicted among those of the sequence and of this kind, when all slots are taken.  The `keep` newest positions stay; there
+/* Returns the slot that is evicted among those of the sequence and of this kind, when all slots are taken.  The `keep` newest positions stay; there
  * must be more than these. */
 static int victim(const struct snapshots *s, int seq, int keep, bool on_way)
 {
@@ -79,7 +79,7 @@ static int victim(const struct snapshots *s, int seq, int keep, bool on_way)
     return best;
 }
 
-/* The sequence that loses a slot to `seq`. */
+/* Returns the sequence that loses a slot to `seq`. */
 static int loser(const struct snapshots *s, int seq)
 {
     int share = s->n / s->n_seq > 1 ? s->n / s->n_seq : 1, most = seq;
@@ -91,7 +91,7 @@ static int loser(const struct snapshots *s, int seq)
     return most;
 }
 
-/* The slot to take for a snapshot of `seq`; -1: none may be taken for it. */
+/* Returns the slot to take for a snapshot of `seq`; -1: none may be taken for it. */
 static int evict(const struct snapshots *s, int seq, bool on_way)
 {
     const int from = loser(s, seq), most = s->n / 4;

@@ -46,7 +46,7 @@ static struct home *find_home(struct storage *s, uint64_t name)
     return NULL;
 }
 
-/* A free entry, or the least recently used one; NULL: all conversations are moving.  Called under the lock. */
+/* Returns a free entry, or the least recently used one; NULL: all conversations are moving.  Called under the lock. */
 static struct home *make_home(struct storage *s, uint64_t name)
 {
     struct home *best = NULL;
@@ -77,8 +77,8 @@ void storage_keep(struct storage *s, uint64_t name, const char *path)
     lock_release(&s->lock, LOCK_HOMES);
 }
 
-/* The conversation's file, which the caller frees; NULL: it has none.  *refused: the file was refused when it was last read; this is reported once,
- * so that one prompt is computed without the file. */
+/* Returns the conversation's file, which the caller frees; NULL: it has none.  *refused: the file was refused when it was last read; this is
+ * reported once, so that one prompt is computed without the file. */
 static char *home_path(struct storage *s, uint64_t name, bool *refused)
 {
     lock_take(&s->lock, LOCK_HOMES);
@@ -358,7 +358,7 @@ void storage_close(struct storage *s)
     s->saving = NULL;
 }
 
-/* The hash of all that the bytes of a checkpoint depend on. */
+/* Returns the hash of all that the bytes of a checkpoint depend on. */
 static struct fingerprint identity(struct storage *s)
 {
     const struct model *m = s->model;

@@ -146,7 +146,7 @@ static uint32_t containing(struct calls *c, const char *const *list)
     return term_cat(c->t, all, term_cat(c->t, any, all));
 }
 
-/* The text of a string: nothing that ends it for the parser (text/stream.c), and no closing tag at the start of a line. */
+/* Returns the term of the text of a string: nothing that ends it for the parser (text/stream.c), and no closing tag at the start of a line. */
 static uint32_t raw_term(struct calls *c)
 {
     static const char *const ends[] = {
@@ -158,7 +158,8 @@ static uint32_t raw_term(struct calls *c)
     return term_and(c->t, line, term_not(c->t, containing(c, ends)));
 }
 
-/* The line end before a value, the value and its closing tag: a string as it is, anything else as JSON.  A string may end within a line. */
+/* Returns the term of the line end before a value, the value and its closing tag: a string as it is, anything else as JSON.  A string may end within
+ * a line. */
 static uint32_t value_term(struct calls *c, const struct tool *tool, const struct parameter *p)
 {
     const uint32_t texts = values_strings(tool->values, p->rule), line = literal(c, "\n"), close = literal(c, "\n</parameter>\n");

@@ -90,7 +90,7 @@ static uint32_t any_decimals(struct terms *t)
     return term_alt(t, TERM_EMPTY, term_cat(t, byte(t, '.'), digits(t, 1, N_DECIMALS)));
 }
 
-/* Whole numbers of as many digits as `w` that are greater (or less): equal up to some digit, which differs. */
+/* Returns the term of whole numbers of as many digits as `w` that are greater (or less): equal up to some digit, which differs. */
 static uint32_t same_length(struct terms *t, const struct parts *p, bool greater)
 {
     uint32_t list[520];
@@ -117,7 +117,7 @@ static uint32_t less_whole(struct terms *t, const struct parts *p)
     return term_alts(t, (uint32_t[]){same, shorter, byte(t, '0')}, 3);
 }
 
-/* Decimals of at least (or more than) those of p, from the last digit to the first; with the point, if there must be any. */
+/* Returns the term of decimals of at least (or more than) those of p, from the last digit to the first; with the point, if there must be any. */
 static uint32_t decimals_from(struct terms *t, const struct parts *p, bool open)
 {
     const uint32_t nonzero = term_cat(t, term_repeat(t, byte(t, '0'), 0, N_DECIMALS), term_cat(t, term_range(t, '1', '9'), digits(t, 0, N_DECIMALS)));
@@ -132,7 +132,7 @@ static uint32_t decimals_from(struct terms *t, const struct parts *p, bool open)
     return term_cat(t, byte(t, '.'), rest);
 }
 
-/* Decimals of at most (or less than) those of p; with the point, if there are any. */
+/* Returns the term of decimals of at most (or less than) those of p; with the point, if there are any. */
 static uint32_t decimals_to(struct terms *t, const struct parts *p, bool open)
 {
     if (!p->n_decimals)

@@ -68,6 +68,7 @@ static const struct todo *with_fact(struct shapes *s, const struct todo *list, s
     return t;
 }
 
+/* Adds a fact to the branch. */
 static void add(struct shapes *s, struct branch *b, struct fact f)
 {
     struct fact *fact = arena_alloc(&s->doc->arena, sizeof *fact);

@@ -329,7 +329,7 @@ static uint32_t intern_list(struct terms *t, const struct text *item, int n)
     return (uint32_t)t->n_list++;
 }
 
-/* The texts lo .. hi-1 of a list behind their first `pos` bytes, which they share. */
+/* Returns the term of the texts lo .. hi-1 of a list behind their first `pos` bytes, which they share. */
 static uint32_t one_of(struct terms *t, uint32_t list, int lo, int hi, uint32_t pos)
 {
     if (lo == hi)
@@ -591,7 +591,7 @@ uint32_t term_repeat(struct terms *t, uint32_t a, int min, int max)
     return intern(t, REPEAT, flags, a, (uint32_t)min, (uint32_t)max, 0);
 }
 
-/* The UTF-8 of the code points lo .. hi, all of which have n bytes. */
+/* Returns the term of the UTF-8 of the code points lo .. hi, all of which have n bytes. */
 static uint32_t same_length(struct terms *t, const uint8_t *lo, const uint8_t *hi, int n)
 {
     if (n == 1)
@@ -653,7 +653,7 @@ static uint64_t power10(int n)
     return p;
 }
 
-/* A place in the digits of a multiple, TERM_NONE if no multiple begins so. */
+/* Returns the term of a place in the digits of a multiple, TERM_NONE if no multiple begins so. */
 static uint32_t multiple(struct terms *t, uint32_t of, uint32_t rest, int scale, int d)
 {
     unsigned flags = 0;
@@ -696,7 +696,7 @@ static uint32_t next_multiple(struct terms *t, struct node n, uint8_t byte)
 static uint32_t next(struct terms *t, uint32_t id, uint8_t byte);
 static uint32_t next_looked_up(struct terms *t, uint32_t id, uint8_t byte);
 
-/* The derivative of a regular term, TERM_NONE if it is empty. */
+/* Returns the derivative of a regular term, TERM_NONE if it is empty. */
 static uint32_t next_live(struct terms *t, uint32_t a, uint8_t byte)
 {
     const uint32_t id = next_looked_up(t, a, byte);
@@ -752,7 +752,7 @@ static bool may_escape(struct terms *t, uint32_t a, bool key)
     return key ? takes_char(t, a, 0, 0x1F) || takes_char(t, a, '"', '"') || takes_char(t, a, '\\', '\\') : takes_char(t, a, 0, 0x10FFFF);
 }
 
-/* The place behind the first n of the four hex digits of an escape; `value` holds them. */
+/* Returns the term of the place behind the first n of the four hex digits of an escape; `value` holds them. */
 static uint32_t in_hex(struct terms *t, struct node s, int n, uint32_t value)
 {
     const uint32_t lo = value << (16 - 4 * n), hi = lo | ((1u << (16 - 4 * n)) - 1);
@@ -772,7 +772,7 @@ static uint32_t in_hex(struct terms *t, struct node s, int n, uint32_t value)
     return !ok ? TERM_NONE : n < 4 ? string(t, s.a, s.b & ~AT_START, HEX + (uint32_t)n, value) : string(t, s.a, s.b & ~AT_START, LOW_ESCAPE, value);
 }
 
-/* The place behind the first n hex digits of the second half of a pair; `value` is the first half << 16 and those digits. */
+/* Returns the term of the place behind the first n hex digits of the second half of a pair; `value` is the first half << 16 and those digits. */
 static uint32_t in_low(struct terms *t, struct node s, int n, uint32_t value)
 {
     const uint32_t high = value >> 16, lo = (value & 0xFFFF) << (16 - 4 * n), hi = lo | ((1u << (16 - 4 * n)) - 1);

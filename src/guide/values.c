@@ -167,7 +167,7 @@ static void add_member(struct values *v, struct object *o, int *cap, const struc
     o->member[o->n++] = m;
 }
 
-/* The names that propertyNames leaves: all texts, or those of its strings. */
+/* Returns the term of the names that propertyNames leaves: all texts, or those of its strings. */
 static uint32_t names_term(struct values *v, const struct shape *h, struct object *o, int *cap, bool *finite)
 {
     uint32_t all = scalar_any_text(v);

@@ -66,7 +66,7 @@ uint32_t scalar_strings(struct values *v, const struct shape *h)
     return term_is_none(v->t, all) ? TERM_NONE : all;
 }
 
-/* The text of one number; 1 is also 1.0. */
+/* Returns the term of the text of one number; 1 is also 1.0. */
 static uint32_t exact(struct values *v, struct text number)
 {
     struct decimal d;
@@ -76,7 +76,7 @@ static uint32_t exact(struct values *v, struct text number)
     return term_live(v->t, term_alt(v->t, number_term(v->t, &r), term_literal(v->t, number)));
 }
 
-/* The number as an answer has it. */
+/* Returns the term of the number as an answer has it. */
 static uint32_t number_of(struct values *v, struct text number)
 {
     return v->plain ? term_literal(v->t, number) : exact(v, number);

@@ -94,7 +94,7 @@ static uint64_t *copy_done(const struct between *b)
     return b->done ? memcpy(done, b->done, n * sizeof *done) : done;
 }
 
-/* The place behind one more member. */
+/* Returns the term of the place behind one more member. */
 static uint32_t behind(struct values *v, struct between b, int member)
 {
     b.count++;
@@ -109,7 +109,7 @@ static uint32_t behind(struct values *v, struct between b, int member)
 
 static uint32_t rule_term(struct values *v, int rule) { return lazy(v, VALUES_RULE, (uint32_t)rule, 0); }
 
-/* The keys of a group that were not written yet. */
+/* Returns the term of the keys of a group that were not written yet. */
 static uint32_t new_keys(struct values *v, const struct group *g, int keys)
 {
     struct text list[N_KEYS];

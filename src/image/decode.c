@@ -43,7 +43,7 @@ static uint32_t number_at(const uint8_t *p, int bytes, bool little)
     return x;
 }
 
-/* The first directory is a count and entries of 12 bytes: tag, type (3: 16 bits), count, value. */
+/* Reads the orientation from the first directory, which is a count and entries of 12 bytes: tag, type (3: 16 bits), count, value. */
 int decode_orientation(const uint8_t *exif, size_t n)
 {
     const bool little = n >= 8 && !memcmp(exif, "II*\0", 4);

@@ -174,7 +174,7 @@ int state_take_over(struct state *s, const struct step_live *live, int back, con
     return back == 2 ? 2 : back == 1 ? !live->parity : live->parity;
 }
 
-/* The states, the tail of KV rows, the position. */
+/* Returns the bytes of the states, the tail of KV rows, and the position. */
 size_t cache_saved_bytes(const struct model_config *c, const struct kv_recipe *r)
 {
     return cache_state_bytes(c) + kv_tail_bytes(c, r) + sizeof(int32_t);

@@ -61,7 +61,7 @@ bool key_file_read(const char *path, bool makes, struct buf *text, struct err *e
     return ok;
 }
 
-/* The key of the first line that is no comment, which may have a name before it (serve/keys.h). */
+/* Returns the key of the first line that is no comment, which may have a name before it (serve/keys.h). */
 static struct text first_key(struct text all)
 {
     struct text line = {0};

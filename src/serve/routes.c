@@ -24,7 +24,7 @@ enum {
 
 /* ---- access ---- */
 
-/* The key of "Bearer KEY", with the scheme in any case and any blanks around the key; empty: another scheme. */
+/* Returns the key of "Bearer KEY", with the scheme in any case and any blanks around the key; empty: another scheme. */
 static struct text key_in(const char *header)
 {
     static const char bearer[] = "Bearer";
@@ -409,8 +409,8 @@ static const struct route *find_route(const struct exchange *x)
     return NULL;
 }
 
-/* Bytes that a body can have: those of a prompt that fills the context, and of what comes with it.  A context of long pieces only is no text that
- * anybody has, but the limit refuses no prompt that fits. */
+/* Returns how many bytes a body can have: those of a prompt that fills the context, and of what comes with it.  A context of long pieces only is no
+ * text that anybody has, but the limit refuses no prompt that fits. */
 static size_t most_bytes(struct server *s)
 {
     const struct model_info *info = s->ready ? s->r->ops->info(s->r) : NULL;
@@ -420,7 +420,7 @@ static size_t most_bytes(struct server *s)
     return (prompt > LEAST_BODY ? prompt : LEAST_BODY) + TOOLS_BODY + (s->r->can.pictures ? PICTURES_BODY : 0);
 }
 
-/* Values that the JSON of a body can have: a token of the prompt is one, or more than one byte of a text. */
+/* Returns how many values the JSON of a body can have: a token of the prompt is one, or more than one byte of a text. */
 static size_t most_values(const struct server *s)
 {
     const struct model_info *info = s->ready ? s->r->ops->info(s->r) : NULL;

@@ -260,15 +260,15 @@ static struct lane *free_lane(struct server *s)
     return NULL;
 }
 
-/* Milliseconds until an answer of which too much is unread is ended.  Those of attached chats stay, since these may be suspended, unless the server
- * accepts no connections any more and only finishes what is under way. */
+/* Returns the milliseconds until an answer of which too much is unread is ended.  Those of attached chats stay, since these may be suspended, unless
+ * the server accepts no connections any more and only finishes what is under way. */
 static double unread_ms_left(const struct server *s, const struct job *j)
 {
     const bool stays = !s->so.send_timeout_s || (j->question.format->attached && !s->shut);
     return stays ? INFINITY : s->so.send_timeout_s * 1000.0 - exchange_unread_ms(j->x);
 }
 
-/* Milliseconds until a stream has been silent for too long. */
+/* Returns the milliseconds until a stream has been silent for too long. */
 static double silent_ms_left(const struct server *s)
 {
     double left = INFINITY;

@@ -489,7 +489,7 @@ static size_t line_end(const struct editor *e, size_t at)
     return newline ? (size_t)(newline - text(e)) : e->draft.text.len;
 }
 
-/* The character at `at`, and the one that ends before it, in n bytes. */
+/* Returns the character at `at`, and the one that ends before it, in n bytes. */
 static uint32_t char_at(const struct editor *e, size_t at, size_t *n)
 {
     uint32_t cp = (unsigned char)text(e)[at];

@@ -182,7 +182,7 @@ static bool csi_mods(int number, uint8_t *mods)
     return !(bits & (8 | 16));
 }
 
-/* The keys of sequences such as "CSI A" and "CSI 5 ~"; KEY_NONE: the sequence is no key. */
+/* Returns the key of a sequence such as "CSI A" or "CSI 5 ~"; KEY_NONE: the sequence is no key. */
 static uint32_t csi_letter_key(char final)
 {
     static const char letters[] = "ABCDHFPQRSZM";
@@ -203,7 +203,7 @@ static uint32_t csi_number_key(int number)
     return known ? keys[number] : KEY_NONE;
 }
 
-/* The luminance 0..255 of "rgb:RRRR/GGGG/BBBB", with one to four digits each; -1: the text has another form. */
+/* Returns the luminance 0..255 of "rgb:RRRR/GGGG/BBBB", with one to four digits each; -1: the text has another form. */
 static int csi_luminance(const char *s, size_t n)
 {
     static const int weight[] = {299, 587, 114};
@@ -227,7 +227,7 @@ static int csi_luminance(const char *s, size_t n)
     return sum / 1000;
 }
 
-/* The number at i, or `otherwise` if it is left out. */
+/* Returns the number at i, or `otherwise` if it is left out. */
 static int csi_arg(const struct csi *c, int i, int otherwise)
 {
     return i < c->n && c->arg[i] >= 0 ? c->arg[i] : otherwise;

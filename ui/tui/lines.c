@@ -140,7 +140,7 @@ static struct place behind(const struct fill *f, struct place p, size_t n)
     return p;
 }
 
-/* The columns of a tab at `column`.  In verbatim text a tab ends at the edge. */
+/* Returns the columns of a tab at `column`.  In verbatim text a tab ends at the edge. */
 static int tab_columns(const struct fill *f, int column)
 {
     int tab = f->mode == LINES_CODE ? 8 : 4, n = tab - column % tab;

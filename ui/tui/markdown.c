@@ -420,8 +420,8 @@ static bool opens_formula(const char *s, size_t n)
     return false;
 }
 
-/* The number of lines of the sheet, from its first line on, that no later text can change, so that they can be printed where printed lines stay.
- * source[from..to) is the last block so far. */
+/* Returns the number of lines of the sheet, from its first line on, that no later text can change, so that they can be printed where printed lines
+ * stay.  source[from..to) is the last block so far. */
 static int count_settled(const struct sheet *s, const char *source, size_t from, size_t to)
 {
     if (opens_formula(source + from, to - from))

@@ -248,7 +248,7 @@ static bool is_xterm(const char *name)
     return true;
 }
 
-/* The terminal type to use: TERM, or xterm-256color if the database has no such type; NULL: the database has neither. */
+/* Returns the terminal type to use: TERM, or xterm-256color if the database has no such type; NULL: the database has neither. */
 static const char *known_type(int fd)
 {
     const char *names[] = {getenv("TERM"), "xterm-256color"};
@@ -463,7 +463,7 @@ static attr_t attributes(int marks)
     return a;
 }
 
-/* The number that curses has for a theme's colour on this terminal. */
+/* Returns the number that curses has for a theme's colour on this terminal. */
 static int color_number(const struct term *t, int32_t color)
 {
     static const int count[] = {[TERM_8] = 8, [TERM_16] = 16, [TERM_256] = 256};
