@@ -453,7 +453,7 @@ static long long_info(const struct http *h, CURLINFO what)
     return v;
 }
 
-/* Says why a transfer failed; returns HTTP_BROKEN or HTTP_HOPELESS. */
+/* Describes why a transfer failed; returns HTTP_BROKEN or HTTP_HOPELESS. */
 static enum http_result failed(const struct http *h, CURLcode code, struct err *e)
 {
     curl_off_t connected = 0;
