@@ -278,7 +278,9 @@ static void add_pictures(json_t *j, struct chat *c)
     for (int i = 0; i < chat_n_messages(c); i++)
         for (int k = 0; k < chat_n_files(c, i); k++) {
             const struct chat_file f = chat_file(c, i, k);
-            json_t *picture = f.w ? json_pack("{s:o, s:i, s:i, s:i}", "path", text_json(f.path), "width", f.w, "height", f.h, "tokens", f.tokens) : NULL;
+            json_t *picture = NULL;
+            if (f.w)
+                picture = json_pack("{s:o, s:i, s:i, s:i}", "path", text_json(f.path), "width", f.w, "height", f.h, "tokens", f.tokens);
             if (picture && f.estimated)
                 json_object_set_new(picture, "estimated", json_true());
             if (picture)
