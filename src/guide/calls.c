@@ -75,6 +75,8 @@ static bool read_parameters(struct calls *c, struct tool *tool, const struct pyj
         return err_set(e, "#: \"properties\" is no object");
     if (required->kind != PY_LIST)
         return err_set(e, "#: \"required\" is no list of names");
+    if (properties->n > SHAPE_NAMES || required->n > SHAPE_NAMES)
+        return err_set(e, "#: there are more than %d parameters", SHAPE_NAMES);
     pyjson_dump(schema, &text);
     const struct values_options how = {.loose = true, .members = !is_open(schema) || properties->n, .plain = true, .budget = &c->budget};
     tool->values = values_new(c->t, (struct text){text.data, text.len}, (int)(tool - c->tool), &how, e);

@@ -474,6 +474,9 @@ static uint32_t rest(struct parse *p, int i, bool starts, bool whole)
 
 bool pattern_term(struct terms *t, struct text pattern, bool whole, uint32_t *term, struct err *e)
 {
+    terms_spend(t, pattern.n);
+    if (terms_full(t))
+        return err_set(e, "the pattern is one too many");
     struct parse p = {.t = t, .in = pattern, .e = e};
     *term = TERM_NONE;
     if (pattern.n > N_BYTES)

@@ -263,7 +263,7 @@ static void apply_one_of(struct shapes *s, struct branch *b, const struct pyjson
     bool loose = false;
     for (size_t i = 0; i < v->n; i++) {
         const struct todo *todo = with(s, NULL, whole(&v->items[i], false));
-        for (size_t k = 0; k < v->n; k++) {
+        for (size_t k = 0; k < v->n && !s->failed; k++) {
             if (k == i || s->probing >= N_PROBE || (v->n <= 40 && clash(s, whole(&v->items[i], false), whole(&v->items[k], false))))
                 continue;
             if (can_negate(s, &v->items[k]))
@@ -433,6 +433,8 @@ static bool apply(struct shapes *s, struct branch *b, const struct pyjson *schem
     case REQUIRED:
         if (v->kind != PY_LIST && v->kind != PY_TRUE && v->kind != PY_FALSE)        /* draft-03 has a flag at each property */
             return wrong(s, schema, k->name, "is no list of names");
+        if (v->n > SHAPE_NAMES)
+            return wrong(s, schema, k->name, "has more than 4000 names");
         for (size_t i = 0; v->kind == PY_LIST && i < v->n; i++) {
             if (v->items[i].kind != PY_STR)
                 return wrong(s, schema, k->name, "is no list of names");
@@ -526,9 +528,11 @@ static bool same_clause(const struct clause *a, const struct clause *b)
 static bool take_clause(struct shapes *s, struct branch *b, const struct clause *c)
 {
     const struct pyjson *v = c->schema;
-    for (const struct todo *t = b->seen; t; t = t->next)
+    int n = 0;
+    for (const struct todo *t = b->seen; t; t = t->next, n++)
         if (same_clause(&t->clause, c))
             return true;
+    s->steps -= n / 256;
     b->seen = with(s, b->seen, *c);
     if (v->kind != PY_DICT)
         return (v->kind != PY_FALSE) != c->negated;
@@ -598,12 +602,15 @@ static bool is_dead(struct shapes *s, const struct branch *b)
 /* Appends the shapes of a branch: applies what is left to do, then each option of its choices.  False after a failure. */
 static bool solve(struct shapes *s, struct branch b)
 {
-    if (--s->steps < 0 || b.depth > N_DEPTH) {
-        if (!s->failed)
-            err_set(s->e, "the schema has too many alternatives to be enforced");
-        return !(s->failed = true);
-    }
-    while (b.todo) {
+    s->steps--;
+    while (true) {
+        if (s->steps < 0 || b.depth > N_DEPTH) {
+            if (!s->failed)
+                err_set(s->e, "the schema has too many alternatives to be enforced");
+            return !(s->failed = true);
+        }
+        if (!b.todo)
+            break;
         const struct todo *t = b.todo;
         b.todo = t->next;
         if (t->fact)

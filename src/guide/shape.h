@@ -10,6 +10,8 @@ enum {
     TYPE_NUMBER = TYPE_INTEGER | TYPE_FRACTION, TYPE_ANY = 255,
 };
 
+enum { SHAPE_NAMES = 4000 };            /* most names of `required`, and most members of an object */
+
 /* A schema that holds, or that does not hold. */
 struct clause {
     const struct pyjson *schema;

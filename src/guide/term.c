@@ -160,6 +160,12 @@ void terms_allow_work(struct terms *t, uint64_t n)
     t->full = (uint32_t)t->n >= t->most;
 }
 
+void terms_spend(struct terms *t, uint64_t n)
+{
+    t->work += n;
+    t->full |= t->work > t->most_work;
+}
+
 uint64_t terms_work(const struct terms *t) { return t->work; }
 
 bool terms_unsure(struct terms *t)
@@ -343,7 +349,8 @@ static uint32_t one_of(struct terms *t, uint32_t list, int lo, int hi, uint32_t 
 
 uint32_t term_one_of(struct terms *t, const struct text *list, int n)
 {
-    if (t->full || t->work > t->most_work)
+    t->full |= t->work > t->most_work;
+    if (t->full)
         return TERM_NONE;
     struct text *sorted = memory_alloc((size_t)(n + 1) * sizeof *sorted);
     if (n)
@@ -934,7 +941,7 @@ static uint32_t next(struct terms *t, uint32_t id, uint8_t byte)
     case ONE_OF:   return next_one_of(t, n, byte);
     case CAT: {
         const uint32_t head = term_cat(t, next(t, n.a, byte), n.b);
-        return at(t, n.a)->flags & MAY_END ? term_alt(t, head, next(t, n.b, byte)) : head;
+        return at(t, n.a)->flags & MAY_END ? term_alt(t, head, next_looked_up(t, n.b, byte)) : head;
     }
     case ALT:      return next_alt(t, id, byte);
     case AND:      return next_and(t, id, byte);

@@ -39,6 +39,7 @@ void terms_allow(struct terms *t, uint32_t n);
 /* Sets how many more derivatives may be taken; beyond that terms_full(), until this is called again.  They are counted, so that all machines do
  * the same. */
 void terms_allow_work(struct terms *t, uint64_t n);
+void terms_spend(struct terms *t, uint64_t n);              /* counts other work as n derivatives */
 uint64_t terms_work(const struct terms *t);
 /* True if a search was given up since the last time that this was asked. */
 bool terms_unsure(struct terms *t);

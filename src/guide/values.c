@@ -149,7 +149,7 @@ static void add_member(struct values *v, struct object *o, int *cap, const struc
     struct buf key = {0};
     if (v->shapes.failed || is_named(o, name))
         return;
-    if (o->n == N_MEMBERS) {
+    if (o->n == SHAPE_NAMES) {
         shapes_refuse(&v->shapes, h->facts->schema, "properties", "there are more than 4000");
         return;
     }

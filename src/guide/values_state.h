@@ -6,7 +6,7 @@
 #include "guide/shape.h"
 
 enum {
-    N_CLAUSES = 64, N_GROUPS = 6, N_KEYS = 1024, N_MEMBERS = 4000,
+    N_CLAUSES = 64, N_GROUPS = 6, N_KEYS = 1024,
     N_INDENT = 64,              /* blanks that a line may begin with */
     MANY = 1 << 30,
 };

@@ -131,8 +131,7 @@ static uint32_t expand_between(struct values *v, uint32_t at)
         needed += o->member[k].needed && !is_done(&b, k);
         may += !o->member[k].absent && !is_done(&b, k);
     }
-    if (!needed && b.count >= o->min)
-        list[n++] = term_cat(v->t, scalar_space(v), literal(v, "}"));
+    const bool complete = !needed && b.count >= o->min;
     const uint32_t before = b.count ? term_cat(v->t, literal(v, ","), scalar_space(v)) : scalar_space(v);
     const uint32_t colon = term_cat(v->t, literal(v, ":"), scalar_blank(v));
     for (int i = b.next; i < o->n && b.count < o->max; i++) {
@@ -141,7 +140,7 @@ static uint32_t expand_between(struct values *v, uint32_t at)
             continue;
         const bool fits = b.count + needed + !m->needed <= o->max && (o->n_groups || b.count + may >= o->min);
         if (fits)
-            list[n++] = term_cat(v->t, before, term_cat(v->t, m->key, term_cat(v->t, colon, term_cat(v->t, rule_term(v, m->rule), behind(v, b, i)))));
+            list[n++] = term_cat(v->t, m->key, term_cat(v->t, colon, term_cat(v->t, rule_term(v, m->rule), behind(v, b, i))));
         may -= v->ordered;
         if (m->needed && v->ordered)
             break;
@@ -150,11 +149,12 @@ static uint32_t expand_between(struct values *v, uint32_t at)
     for (int k = 0; k < o->n_groups && !(v->ordered && needed) && b.count + needed < o->max && !full; k++) {
         const uint32_t key = term_string(v->t, new_keys(v, &o->group[k], b.keys), true);
         const uint32_t taker = term_taker(v->t, at, (uint32_t)(v->number << 8 | k));
-        list[n++] = term_cat(v->t, before, term_cat(v->t, literal(v, "\""), term_cat(v->t, key, taker)));
+        list[n++] = term_cat(v->t, literal(v, "\""), term_cat(v->t, key, taker));
     }
-    const uint32_t id = term_alts(v->t, list, n);
+    const uint32_t members = term_cat(v->t, before, term_alts(v->t, list, n));      /* the blanks are before all of them */
+    const uint32_t ends = complete ? term_cat(v->t, scalar_space(v), literal(v, "}")) : TERM_NONE;
     free(list);
-    return id;
+    return term_alt(v->t, members, ends);
 }
 
 static uint32_t array_term(struct values *v, uint32_t array, int count, bool found)
