@@ -196,7 +196,8 @@ static void test_schema__work_for_many_patterns_is_bounded(void **state)
         {"{\"anyOf\": [", "{\"type\": \"string\", \"pattern\": \"^.*%c.*$\"}", "]}", "\"aZ AB\"", "\"ab\"", 26},
         {"{\"allOf\": [", "{\"type\": \"string\", \"pattern\": \"%c\"}", "]}", "\"ABCDEFGHIJKLMNOPQRSTUVWXYZ\"", "\"ABCDEFGH\"", 26},
         {"{\"type\": \"object\", \"properties\": {", "\"%c%d\": {\"type\": \"string\"}", "}}", "{\n        \"B1\": \"x\"}", "{\"B1\": 1}", 1500},
-        {"{\"type\": \"object\", \"required\": [", "\"%c%d\"", "]}", NULL, NULL, 5000}, {"{\"oneOf\": [", "{\"const\": \"%c%d\"}", "]}", NULL, NULL, 9000},
+        {"{\"type\": \"object\", \"required\": [", "\"%c%d\"", "]}", NULL, NULL, 5000},
+        {"{\"oneOf\": [", "{\"const\": \"%c%d\"}", "]}", NULL, NULL, 9000},
         {"{\"allOf\": [", "{\"title\": \"%c%d\"}", "]}", NULL, NULL, 20000},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
