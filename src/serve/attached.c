@@ -175,10 +175,11 @@ static bool read_tools(const struct pyjson *list, struct request *r, struct aren
         return false;
     struct text *all = arena_array(mem, list->n + 1, sizeof *all);
     for (size_t i = 0; i < list->n; i++) {
-        const struct pyjson *function = pyjson_given(&list->items[i], "function"), *name = pyjson_given(function, "name");
+        const struct pyjson *inner = pyjson_given(&list->items[i], "function"), *tool = inner ? inner : &list->items[i];
+        const struct pyjson *name = pyjson_given(tool, "name");
         struct buf text = {0};
         struct err why;
-        if (!name || name->kind != PY_STR || !history_tool("a tool", name, pyjson_given(function, "parameters"), &why))
+        if (!name || name->kind != PY_STR || !history_tool("a tool", name, pyjson_given(tool, "parameters"), &why))
             return false;
         pyjson_dump(&list->items[i], &text);
         all[i] = (struct text){arena_strndup(mem, buf_str(&text), text.len), text.len};

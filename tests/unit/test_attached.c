@@ -120,6 +120,7 @@ static void test_attached__what_guides_an_answer_comes_whole_or_is_refused(void 
     static const char *const bad[] = {
         "5", "{\"kind\": \"any\"}", "{" REST "\"kind\": \"poem\", \"allowed\": []}", "{" REST "\"kind\": \"any\", \"allowed\": [5]}",
         "{\"kind\": \"any\", \"text\": \"\", \"choices\": [], \"allowed\": [], \"tools\": {}}",
+        "{\"kind\": \"any\", \"text\": \"\", \"choices\": [], \"allowed\": [], \"tools\": [{\"name\": \"a>b\"}]}",
     };
     struct err e = {{0}};
     struct question q;
