@@ -348,7 +348,8 @@ static void *engine_main(void *arg)
 static struct load_options load_options(const struct engine_options *o)
 {
     return (struct load_options){
-        .dir = o->model_dir, .backend = o->backend, .kv = o->kv, .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads,
+        .dir = o->model_dir, .synthetic = o->synthetic, .n_layers = o->n_layers, .sees = o->synthetic != NULL, .backend = o->backend, .kv = o->kv,
+        .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads,
         .no_vision = o->no_vision, .picture_tokens = o->picture_tokens, .n_ctx = o->n_ctx, .chunk = o->chunk, .depth = o->draft_depth,
         .n_sequences = o->n_sequences ? o->n_sequences : LOAD_SOME_SEQUENCES, .n_snapshots = o->n_snapshots,
         .weights_in = load_weights_in(o->weights_in), .machine_dir = o->machine_dir, .saves = true,

@@ -12,9 +12,11 @@
 
 struct engine;
 
-/* {0} is valid but for model_dir: every 0 or NULL means the default. */
+/* {0} is valid but for model_dir or synthetic: every 0 or NULL means the default. */
 struct engine_options {
-    const char *model_dir;
+    const char *model_dir;              /* a checkpoint, or */
+    const char *synthetic;              /* random weights, with a vision tower: as in struct load_options */
+    int n_layers;                       /* of these; 0: all */
     const char *backend;                /* a name; the best one that is there */
     const char *kv;                     /* KV recipe; the first one that the device takes */
     const char *head;                   /* as in struct load_options */

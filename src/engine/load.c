@@ -251,6 +251,8 @@ bool load_check(struct model *m, const struct load_options *o, struct err *e)
     m->machine_dir = memory_strdup(o->machine_dir);
     if (!(m->dir ? config_load(&m->cfg, m->dir, e) : synthetic_config(&m->cfg, o->synthetic, o->n_layers, e)) || !kv_recipe_fits(m->kv, &m->cfg, e))
         return false;
+    if (!m->dir && o->sees)
+        synthetic_vision(&m->cfg);
     if (o->no_vision)
         m->cfg.vision.depth = 0;
     if (!rope_stretch(&m->cfg, o->n_ctx, e))
@@ -362,7 +364,7 @@ bool load_weights(struct model *m, load_progress *progress, void *arg, struct er
     if (!m->dir) {
         const struct synthetic_form form = form_of(m);
         m->synthetic = synthetic_open(&m->weights, &m->cfg, m->dev, &form, m->options.seed, e);
-        return m->synthetic;
+        return m->synthetic && (!m->cfg.vision.depth || synthetic_add_vision(m->synthetic, &m->weights, &m->cfg, m->options.seed, e));
     }
     return m->dev->caps->packs_weights ? weights_upload(&m->weights, &m->cfg, m->dev, &o, on_progress, &l, e) : bring_host(m, &l, e);
 }

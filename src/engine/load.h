@@ -29,6 +29,7 @@ struct load_options {
     const char *synthetic;              /* random weights in this geometry, see synthetic_config() */
     bool        quality;                /* of these, attention and out projections in FP8 */
     int         n_layers;               /* of these; 0: all */
+    bool        sees;                   /* with a vision tower, too */
     uint64_t    seed;
     const char *backend;                /* NULL: the best one that is there */
     enum weights_in weights_in;

@@ -367,10 +367,16 @@ struct synthetic *synthetic_open(struct weights *w, const struct model_config *c
     return NULL;
 }
 
+void synthetic_vision(struct model_config *c)
+{
+    c->vision = (struct vision_config){.depth = 27, .hidden = 1152, .n_heads = 16, .inter = 4304, .n_positions = 2304, .side = 48, .out = c->hidden,
+                                       .image_id = c->vocab - 1, .start_id = -1, .end_id = -1};
+}
+
 bool synthetic_add_vision(struct synthetic *s, struct weights *w, struct model_config *c, uint64_t seed, struct err *e)
 {
-    const struct vision_config published = {.depth = 27, .hidden = 1152, .n_heads = 16, .inter = 4304, .n_positions = 2304, .side = 48,
-                                            .out = c->hidden, .image_id = -1, .start_id = -1, .end_id = -1};
+    synthetic_vision(c);
+    const struct vision_config published = c->vision;
     struct place p = {.s = s, .seed = random_key(seed, (uint64_t)c->n_layers + 2)};
     CHECK(!w->vision.present);
     w->vision.blocks = arena_array(&s->host, (size_t)published.depth, sizeof *w->vision.blocks);
@@ -382,7 +388,6 @@ bool synthetic_add_vision(struct synthetic *s, struct weights *w, struct model_c
     s->slabs[s->n_slabs++] = p.base;
     place_tower(&p, &w->vision, &published);
     w->vision.present = true;
-    c->vision = published;
     return s->dev->finish(s->dev, e);
 }
 

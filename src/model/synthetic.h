@@ -31,7 +31,9 @@ struct synthetic_form {
  * seed gives the same weights.  NULL with the reason: no GPU behind `d`, or no room. */
 struct synthetic *synthetic_open(struct weights *w, const struct model_config *c, struct dev *d, const struct synthetic_form *form, uint64_t seed,
                                  struct err *e);
-/* Adds the published vision tower, with random weights, and enters it in *c. */
+/* Enters the published vision tower in *c, whose text model has all else.  The last id of the vocabulary stands for a picture's tokens. */
+void synthetic_vision(struct model_config *c);
+/* Adds that tower, with random weights, and enters it in *c. */
 bool synthetic_add_vision(struct synthetic *s, struct weights *w, struct model_config *c, uint64_t seed, struct err *e);
 void synthetic_close(struct synthetic *s);
 /* Returns the device memory that the weights will take. */

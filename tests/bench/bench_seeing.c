@@ -1,5 +1,6 @@
 /* Conversations with pictures beside each other: how long an answer under way is held up while another conversation's picture is read, and how much
- * faster three conversations with a page each are at once than one after the other.  usage: bench_seeing [DIR [cpu|cuda]] */
+ * faster three conversations with a page each are at once than one after the other.  usage: bench_seeing [DIR [cpu|cuda]] or
+ * bench_seeing synthetic 122b LAYERS [TOKENS], random weights on a GPU and answers of so many tokens */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +8,16 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "model/config.h"
+#include "model/synthetic.h"
 #include "model/vision.h"
 
-enum { AT_ONCE = 3, BEFORE = 16, LONG = 4096, SHORT = 32, WORDS = 64, MOST_SIDE = 60, WAIT_MS = 600000 };
+enum { AT_ONCE = 3, BEFORE = 16, LONG = 4096, SHORT = 32, WORDS = 64, MOST_SIDE = 60, WAIT_MS = 600000, LONG_CTX = 16384 };
 
 struct bench {
     struct engine *g;
     struct model_config cfg;
     int side;                           /* tokens of a side of the picture */
+    int length;                         /* tokens of an answer about a picture */
     uint64_t name;                      /* of the newest conversation */
 };
 
@@ -150,7 +153,7 @@ static double answer(struct bench *b, int n, unsigned seed)
     const int64_t start = clock_ns();
     bool ok = true;
     for (int i = 0; i < n; i++)
-        submit(b, &pages[i], SHORT);
+        submit(b, &pages[i], b->length);
     while (ok && n_ended < n)
         ok = next(b, count_ends, &n_ended);
     for (int i = 0; i < n; i++)
@@ -163,18 +166,24 @@ static bool measure_at_once(struct bench *b)
     const double one = answer(b, 1, 10), all = answer(b, AT_ONCE, 20);
     if (one < 0 || all < 0)
         return false;
-    printf("an answer of %d tokens about a picture takes %.2f s, %d of them at once %.2f s: in all %.2f times the rate of one\n", SHORT, one, AT_ONCE,
-           all, AT_ONCE * one / all);
+    printf("an answer of %d tokens about a picture takes %.2f s, %d of them at once %.2f s: in all %.2f times the rate of one\n", b->length, one,
+           AT_ONCE, all, AT_ONCE * one / all);
     return true;
 }
 
 int main(int argc, char **argv)
 {
-    struct bench b = {0};
+    struct bench b = {.length = argc > 4 ? atoi(argv[4]) : SHORT};
     struct err e = {0};
-    bool ready = false, ok = config_load(&b.cfg, argc > 1 ? argv[1] : "assets/demo", &e);
-    b.g = ok ? engine_open(&(struct engine_options){.model_dir = argc > 1 ? argv[1] : "assets/demo", .backend = argc > 2 ? argv[2] : NULL,
-                                                    .draft_depth = 0, .n_sequences = AT_ONCE + 1}, &e) : NULL;
+    struct engine_options o = {.model_dir = argc > 1 ? argv[1] : "assets/demo", .backend = argc > 2 ? argv[2] : NULL, .n_sequences = AT_ONCE + 1};
+    bool ready = false, ok;
+    if (argc > 3 && !strcmp(argv[1], "synthetic")) {
+        o = (struct engine_options){.synthetic = argv[2], .n_layers = atoi(argv[3]), .n_ctx = LONG_CTX, .n_sequences = AT_ONCE + 1};
+        ok = synthetic_config(&b.cfg, o.synthetic, o.n_layers, &e);
+        synthetic_vision(&b.cfg);
+    } else
+        ok = config_load(&b.cfg, o.model_dir, &e);
+    b.g = ok ? engine_open(&o, &e) : NULL;
     ok = b.g;
     while (ok && !ready)
         ok = next(&b, see_ready, &ready);
