@@ -135,6 +135,12 @@ struct synthetic *synthetic_open(struct weights *w, const struct model_config *c
     (void)w, (void)c, (void)d, (void)form, (void)seed, (void)e;
     return NULL;
 }
+void synthetic_vision(struct model_config *c) { (void)c; }
+bool synthetic_add_vision(struct synthetic *s, struct weights *w, struct model_config *c, uint64_t seed, struct err *e)
+{
+    (void)s, (void)w, (void)c, (void)seed, (void)e;
+    return true;
+}
 void synthetic_close(struct synthetic *s) { (void)s; }
 size_t synthetic_bytes(const struct model_config *c, const struct synthetic_form *form) { (void)c, (void)form; return 0; }
 
