@@ -161,6 +161,7 @@ int run_debug_logits(const struct args *a)
     o.head = args_text(a, "head");
     o.chunk = args_int(a, "chunk");
     o.step = args_on(a, "step");
+    o.math = args_text(a, "prompt-math");
     o.rows = args_int(a, "rows");
     return debug_logits(&o, stdin, stdout);
 }

@@ -15,7 +15,7 @@ static void linear(const struct linear_args *a, int begin, int end)
             float out[MATMUL_TOKENS][MATMUL_ROWS];
             for (int t = 0; t < n; t++)
                 x[t] = a->x + (size_t)(t0 + t) * (size_t)a->w.cols;
-            matmul_block(&a->w, row, x, n, out);
+            matmul_rounded(&a->w, row, x, n, a->int8, out);
             for (int t = 0; t < n; t++) {
                 float *y = a->y + (size_t)(t0 + t) * (size_t)a->w.rows + row;
                 for (int i = 0; i < n_rows; i++) {

@@ -3,6 +3,7 @@
  * neighbouring rows: one lane per row, k in order, the scale applied once per group of 128. */
 #include "kernels/cpu/matmul.h"
 
+#include "base/err.h"
 #include "kernels/cpu/vec.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -191,4 +192,21 @@ void matmul_block(const struct weight *w, int row, const float *const *x, int n,
 void matmul_upper(const struct weight *w, int row, const float *const *x, int n, block out)
 {
     FOR_TOKENS(upper_plane)
+}
+
+void matmul_rounded(const struct weight *w, int row, const float *const *x, int n, const struct int8_apart *int8,
+                    float out[MATMUL_TOKENS][MATMUL_ROWS])
+{
+    float y[MATMUL_TOKENS][INT8_COLS];
+    const float *rounded[MATMUL_TOKENS];
+    if (!int8) {
+        matmul_block(w, row, x, n, out);
+        return;
+    }
+    CHECK(w->cols <= INT8_COLS);
+    for (int t = 0; t < n; t++) {
+        int8_round(y[t], x[t], w->cols, int8);
+        rounded[t] = y[t];
+    }
+    matmul_block(w, row, rounded, n, out);
 }

@@ -58,6 +58,7 @@ void experts_up_cpu(const struct experts_up_args *a, int begin, int end)
     for (int u = begin; u < end; u++) {
         int e = u / blocks, row = u % blocks * LINEAR_ROWS;
         const struct expert_weights *w = e < a->n_experts ? &a->experts[e] : a->shared;
+        const struct int8_apart *int8 = e < a->n_experts ? a->int8 : NULL;
         if (row >= w->gate.rows)
             continue;
         int n_rows = w->gate.rows - row < LINEAR_ROWS ? w->gate.rows - row : LINEAR_ROWS;
@@ -67,8 +68,8 @@ void experts_up_cpu(const struct experts_up_args *a, int begin, int end)
             float gate[MATMUL_TOKENS][MATMUL_ROWS], up[MATMUL_TOKENS][MATMUL_ROWS];
             for (int t = 0; t < n; t++)
                 x[t] = a->x + (size_t)(a->slots[i + t] / (a->top_k + 1)) * (size_t)w->gate.cols;
-            matmul_block(&w->gate, row, x, n, gate);
-            matmul_block(&w->up, row, x, n, up);
+            matmul_rounded(&w->gate, row, x, n, int8, gate);
+            matmul_rounded(&w->up, row, x, n, int8, up);
             for (int t = 0; t < n; t++) {
                 float *h = a->h + (size_t)a->slots[i + t] * (size_t)a->inter_max + row;
                 for (int r = 0; r < n_rows; r++)
@@ -91,7 +92,7 @@ void experts_down_cpu(const struct experts_down_args *a, int begin, int end)
             float out[MATMUL_TOKENS][MATMUL_ROWS];
             for (int t = 0; t < n; t++)
                 x[t] = a->h + (size_t)a->slots[i + t] * (size_t)a->inter_max;
-            matmul_block(w, row, x, n, out);
+            matmul_rounded(w, row, x, n, e < a->n_experts ? a->int8 : NULL, out);
             for (int t = 0; t < n; t++)
                 memcpy(a->d + (size_t)a->slots[i + t] * (size_t)hidden + row, out[t], (size_t)n_rows * sizeof(float));
         }

@@ -12,6 +12,7 @@ struct debug_options {
     const char *head, *mtp;             /* NULL: as stored */
     int  n_threads, n_ctx;
     int  chunk;                         /* prompt rows a call; 0: the device's usual number */
+    const char *math;                   /* logits: "exact", "int8", or one product, whatever its format; NULL: exact */
     bool step;                          /* logits: through decode steps */
     int  rows;                          /* logits: tokens of a step; 0: 1 */
 };

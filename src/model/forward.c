@@ -204,12 +204,30 @@ void forward_close(struct forward *f)
         return;
     f->dev->free(f->dev, f->memory);
     f->dev->free(f->dev, f->step.memory);
+    free(f->apart);
     free(f);
 }
 
 const float *forward_hidden(const struct forward *f)
 {
     return f->newest;
+}
+
+void forward_math(struct forward *f, enum prompt_math math)
+{
+    const size_t H = (size_t)f->cfg->hidden, n = (size_t)f->cfg->n_layers;
+    free(f->apart);
+    f->math = math;
+    f->apart = NULL;
+    if (math == PROMPT_EXACT)
+        return;
+    float *scratch = memory_alloc(H * sizeof *scratch);
+    f->apart = memory_zeroed(2 * n, sizeof *f->apart);
+    for (size_t i = 0; i < n; i++) {
+        int8_choose(&f->apart[2 * i], f->w->layers[i].norm_in, scratch, (int)H);
+        int8_choose(&f->apart[2 * i + 1], f->w->layers[i].norm_post, scratch, (int)H);
+    }
+    free(scratch);
 }
 
 void forward_overlap(struct forward *f, int n_experts)

@@ -17,13 +17,14 @@ struct pass {
     int             n, pos;
     const struct rope_position *at;     /* device memory: where rope turns the rows; NULL: from `first` on, on all axes */
     int             first;
+    int             layer;              /* -1: the MTP block */
 };
 
 /* Looks up the positions of n rows, and copies those that differ by axis to the device. */
 static struct pass pass_of(struct forward *f, struct cache *k, int n, int pos)
 {
     const struct positions *q = &k->positions;
-    struct pass p = {.f = f, .k = k, .n = n, .pos = pos, .first = pos + q->offset};
+    struct pass p = {.f = f, .k = k, .n = n, .pos = pos, .first = pos + q->offset, .layer = -1};
     if (pos >= q->n)
         return p;
     struct rope_position *at = memory_alloc((size_t)n * sizeof *at);
@@ -48,6 +49,21 @@ static void product(struct forward *f, const struct linear_args *l)
     case WEIGHT_PLANES: RUN(f->dev, linear_int8, .l = a); break;
     case WEIGHT_NONE:  CHECK(!"a weight without a format"); break;
     }
+}
+
+/* Returns the columns apart of a product that is rounded, behind the first or the second norm of the layer; NULL: the product is exact, as all of
+ * the MTP block are. */
+static const struct int8_apart *rounded(const struct pass *p, enum prompt_math what, const struct weight *w, int second)
+{
+    const struct forward *f = p->f;
+    const bool can = w->format == WEIGHT_INT4 || (f->math & PROMPT_INT8_ANY);
+    return f->apart && p->layer >= 0 && (f->math & what) && can ? &f->apart[2 * p->layer + second] : NULL;
+}
+
+/* y = W h, of the input of a mixer. */
+static void read_hidden(const struct pass *p, float *y, const struct weight *w, enum prompt_math what)
+{
+    product(p->f, &(struct linear_args){.y = y, .x = p->f->h, .w = *w, .n_tokens = p->n, .int8 = rounded(p, what, w, 0)});
 }
 
 /* y = W x (add: y += W x), by the operation for the weight's format. */
@@ -84,8 +100,8 @@ static void attention_rows(const struct pass *p, const struct attn_weights *w, i
     const size_t d = (size_t)c->head_dim, kv_token = (size_t)c->n_kv_heads * d;
     float *k = f->kv, *v = k + (size_t)p->n * kv_token;
 
-    linear(f, k, f->h, &w->k, p->n, false);
-    linear(f, v, f->h, &w->v, p->n, false);
+    read_hidden(p, k, &w->k, PROMPT_INT8_QKV);
+    read_hidden(p, v, &w->v, PROMPT_INT8_QKV);
     RUN(f->dev, rmsnorm, .y = k, .x = k, .w = w->k_norm, .n_rows = p->n * c->n_kv_heads, .dim = c->head_dim, .eps = c->rms_eps);
     RUN(f->dev, rope, .x = k, .token_stride = kv_token, .head_stride = d, .freq = f->freq, .n_tokens = p->n,
         .n_heads = c->n_kv_heads, .half = c->rotary_dim / 2, .at = p->at, .first = p->first, .scale = c->yarn_attention_factor);
@@ -103,7 +119,7 @@ static void attention_block(const struct pass *p, const struct attn_weights *w, 
     size_t d = (size_t)c->head_dim, q_token = (size_t)c->n_q_heads * 2 * d;
     float *q = f->mixer_in, *gate = q + d;
 
-    linear(f, q, f->h, &w->q, p->n, false);         /* [n, heads, 2, head_dim]: per head, query then gate */
+    read_hidden(p, q, &w->q, PROMPT_INT8_QKV);      /* [n, heads, 2, head_dim]: per head, query then gate */
     attention_rows(p, w, kv_layer);                 /* its products read the same, so they come next */
     RUN(f->dev, rmsnorm, .y = q, .x = q, .w = w->q_norm, .n_rows = p->n * c->n_q_heads, .dim = c->head_dim, .eps = c->rms_eps,
         .per_group = c->n_q_heads, .x_group = q_token, .x_row = 2 * d, .y_group = q_token, .y_row = 2 * d);
@@ -126,8 +142,10 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
     const struct deltanet_raw raw = {.x = f->mixer_in, .w = w->conv, .window = s->window, .a = f->a, .b = f->b, .a_log = w->a_log,
                                      .dt_bias = w->dt_bias, .taps = c->conv_kernel, .own_form = !linear_narrow(&w->qkv)};
 
-    product(f, &(struct linear_args){.y = f->mixer_in, .x = f->h, .w = w->qkv, .n_tokens = p->n, .own_form = raw.own_form});
-    product(f, &(struct linear_args){.y = f->mixer_gate, .x = f->h, .w = w->z, .n_tokens = p->n, .own_form = own});
+    product(f, &(struct linear_args){.y = f->mixer_in, .x = f->h, .w = w->qkv, .n_tokens = p->n,
+        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->qkv, 0), .own_form = raw.own_form});
+    product(f, &(struct linear_args){.y = f->mixer_gate, .x = f->h, .w = w->z, .n_tokens = p->n,
+        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->z, 0), .own_form = own});
     linear(f, f->a, f->h, &w->a, p->n, false);
     linear(f, f->b, f->h, &w->b, p->n, false);
     RUN(f->dev, deltanet_chunk, .y = f->mixer_out, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .raw = &raw, .state = s->state, .n_tokens = p->n,
@@ -143,6 +161,7 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
     const int inter = most(c->moe_inter, c->shared_inter);
+    static const struct int8_apart none;        /* no norm is before down */
 
     linear(f, f->router_logits, f->h, &w->router, p->n, false);
     linear(f, f->shared_gate, f->h, &w->shared_gate, p->n, false);
@@ -151,10 +170,11 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     RUN(f->dev, moe_group, .start = f->start, .slots = f->slots, .experts = f->experts, .n_tokens = p->n,
         .n_experts = c->n_experts, .top_k = c->top_k);
     RUN(f->dev, experts_up, .h = f->slots_h, .x = f->h, .experts = w->experts, .shared = &w->shared, .start = f->start,
-        .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter, .own_form = true);
+        .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
+        .int8 = rounded(p, PROMPT_INT8_UP, &w->experts[0].gate, 1), .own_form = true);
     RUN(f->dev, experts_down, .d = f->slots_d, .h = f->slots_h, .experts = w->experts, .shared = &w->shared,
         .start = f->start, .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
-        .own_input = true, .own_form = true);
+        .int8 = rounded(p, PROMPT_INT8_DOWN, &w->experts[0].down, 1) ? &none : NULL, .own_input = true, .own_form = true);
     RUN(f->dev, moe_combine, .x = f->x, .d = f->slots_d, .weights = f->router_weights, .shared_gate = f->shared_gate,
         .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = true);
 }
@@ -175,10 +195,11 @@ void prompt_run(struct forward *f, struct cache *k, const int32_t *ids, int n, i
 {
     const struct model_config *c = f->cfg;
     CHECK(n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
-    const struct pass p = pass_of(f, k, n, pos);
+    struct pass p = pass_of(f, k, n, pos);
     state_end_steps(&k->state);
     embed_tokens(f, k, ids, n, pos);
     for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
+        p.layer = i;
         layer_block(&p, &f->w->layers[i], full, delta);
         *(c->full[i] ? &full : &delta) += 1;
     }

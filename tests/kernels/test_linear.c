@@ -126,6 +126,109 @@ static void test_linear__agrees_with_the_formula_in_double(void **state)
         }
 }
 
+/* Returns up to INT8_APART columns of `cols`, ascending, each with a value in x that would drown its group. */
+static struct int8_apart some_apart(float *x, int n, int cols, int every)
+{
+    struct int8_apart apart = {0};
+    for (int k = every / 2; every && k < cols && apart.n < INT8_APART; k += every) {
+        apart.column[apart.n++] = (int16_t)k;
+        for (int t = 0; t < n; t++)
+            x[(size_t)t * (size_t)cols + (size_t)k] *= 100;
+    }
+    return apart;
+}
+
+/* With sums of codes in integers. */
+static void test_linear__int8_agrees_with_the_formula(void **state)
+{
+    (void)state;
+    static const struct { int rows, cols, n, every; } cases[] = {{8, 128, 1, 0}, {264, 384, 5, 37}, {64, 3072, 33, 96}, {16, 1024, 4, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int n = cases[i].n, cols = cases[i].cols;
+        const size_t R = (size_t)cases[i].rows, C = (size_t)cols;
+        double *value = malloc(R * C * sizeof *value);
+        struct weight w = make(WEIGHT_INT4, DT_I32, DT_F16, (int)R, cols, value);
+        float *x = rand_array((size_t)n * C, 1), *y = rand_array((size_t)n * R, 1);
+        const struct int8_apart apart = some_apart(x, n, cols, cases[i].every);
+        memset(x, 0, INT8_GROUP * sizeof *x);           /* a group of zeros */
+        x[C - 1] = 1e30f;                               /* one that drowns its group; apart or not */
+        RUN(dev, linear_int4, .l = {.y = y, .x = x, .w = w, .n_tokens = n, .int8 = &apart});
+        for (size_t t = 0; t < (size_t)n; t++) {
+            int8_t code[INT8_COLS];
+            float scale[INT8_COLS / INT8_GROUP];
+            int8_codes(code, scale, x + t * C, cols, &apart);
+            for (size_t r = 0; r < R; r++) {
+                double sum = 0, size = 0;
+                for (size_t g = 0; g < C / INT8_GROUP; g++) {
+                    const double step = (double)f16_f32(((const uint16_t *)w.scale)[g * R + r]);
+                    int32_t whole = 0;
+                    for (size_t k = g * INT8_GROUP; k < (g + 1) * INT8_GROUP; k++) {
+                        whole += code[k] * (step != 0 ? (int)lrint(value[r * C + k] / step) : 0);
+                        size += fabs(value[r * C + k] * code[k] * (double)scale[g]);
+                    }
+                    sum += whole * step * (double)scale[g];
+                }
+                for (int a = 0; a < apart.n; a++) {
+                    const size_t k = (size_t)apart.column[a];
+                    const double v = (double)f16_f32(f32_f16(fminf(x[t * C + k], 65504)));
+                    assert_int_equal(code[k], 0);
+                    sum += value[r * C + k] * v;
+                    size += fabs(value[r * C + k] * v);
+                }
+                if (!(fabs((double)y[t * R + r] - sum) <= size * 0x1p-20))
+                    fail_msg("[%zu, %zu], token %zu of %d, row %zu: %g, expected %g", R, C, t, n, r, (double)y[t * R + r], sum);
+            }
+        }
+        free(value), free(x), free(y), free((void *)w.data), free((void *)w.scale), free((void *)w.zeros);
+    }
+}
+
+static void test_linear__int8_rounds_to_half_a_step_and_keeps_what_is_no_number(void **state)
+{
+    (void)state;
+    enum { COLS = 300 };                                /* the last group is narrower */
+    static const float awkward[] = {0, -0.0f, 1e-45f, 1e-38f, 3.4e38f, NAN, INFINITY};
+    const struct int8_apart none = {0};
+    for (size_t i = 0; i < sizeof awkward / sizeof *awkward; i++) {
+        float *x = rand_array(COLS, 1), y[COLS];
+        x[130] = awkward[i];
+        int8_round(y, x, COLS, &none);
+        for (int g = 0; g < COLS; g += INT8_GROUP) {
+            float largest = 0;
+            for (int k = g; k < COLS && k < g + INT8_GROUP; k++)
+                largest = fmaxf(largest, fabsf(x[k]));
+            for (int k = g; k < COLS && k < g + INT8_GROUP; k++)
+                if (g == INT8_GROUP && !isfinite(awkward[i]))
+                    assert_true(isnan(y[k]));
+                else
+                    assert_true(fabs((double)y[k] - (double)x[k]) <= (double)largest / 254 * 1.00001);
+        }
+        free(x);
+    }
+}
+
+static void test_linear__columns_apart_are_those_far_above_the_median(void **state)
+{
+    (void)state;
+    enum { COLS = 3072 };
+    static float w[COLS], scratch[COLS];
+    struct int8_apart apart;
+    for (int large = 0; large <= 40; large += 20) {
+        for (int k = 0; k < COLS; k++)
+            w[k] = rand_unit() - 0.5f;
+        for (int i = 0; i < large; i++)
+            w[i * 70 + 3] = (float)(i % 2 ? 30 + i : -32 - i);
+        int8_choose(&apart, w, scratch, COLS);
+        assert_int_equal(apart.n, large < INT8_APART ? large : INT8_APART);
+        for (int i = 0; i < apart.n; i++)               /* of forty, those with the smallest weights do not fit */
+            assert_int_equal(apart.column[i], (i + large - apart.n) * 70 + 3);
+    }
+    memset(w, 0, sizeof w);
+    w[5] = NAN;
+    int8_choose(&apart, w, scratch, COLS);
+    assert_int_equal(apart.n, 0);
+}
+
 static void test_linear__a_row_has_the_same_bits_alone_and_in_company(void **state)
 {
     (void)state;
@@ -181,6 +284,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vec__sixteen_bit_conversions_are_exact_and_round_to_even),
         cmocka_unit_test(test_linear__agrees_with_the_formula_in_double),
+        cmocka_unit_test(test_linear__int8_agrees_with_the_formula),
+        cmocka_unit_test(test_linear__int8_rounds_to_half_a_step_and_keeps_what_is_no_number),
+        cmocka_unit_test(test_linear__columns_apart_are_those_far_above_the_median),
         cmocka_unit_test(test_linear__a_row_has_the_same_bits_alone_and_in_company),
     };
     return cmocka_run_group_tests(tests, open_dev, close_dev);
