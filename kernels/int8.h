@@ -3,7 +3,8 @@
  * A row x is cut into groups of INT8_GROUP columns.  A group has one scale, s = max |x[k]| / 127, and codes c[k] = x[k] / s rounded to the nearest
  * integer, ties to even: x[k] is taken as c[k] * s.  A few columns, known from the norm that wrote x, lie apart: they do not count for the scale,
  * their codes are 0, and they are multiplied as fp16 numbers.  With INT4 weights (kernels/tensor.h) the product is
- *   y[n] = sum over groups g of s[g] * scale[g][n] * (sum over k in g of c[k] * (q[n][k] - zero[g][n] - 1)) + sum over columns apart W[n][k] * fp16(x[k])
+ *   y[n] = sum over groups g of s[g] * scale[g][n] * (sum over k in g of c[k] * (q[n][k] - zero[g][n] - 1))
+ *        + sum over columns apart of W[n][k] * fp16(x[k])
  * where the inner sum, at most 128 * 127 * 16, is exact in 32 bits.  Other formats multiply c[k] * s and fp16(x[k]) with their values.
  * tolerance: that of the product (kernels/linear.h), of the rounded x. */
 #pragma once

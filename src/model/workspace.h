@@ -2,7 +2,6 @@
 #pragma once
 
 #include "backend/dev.h"
-#include "model/forward.h"
 #include "model/state.h"
 
 /* Memory of a decode step.  Rows lie one after the other: [n, width]. */
@@ -49,7 +48,7 @@ struct forward {
     int32_t *ids, *experts, *slots, *start;
     float   *freq;                      /* [rotary_dim / 2] */
     struct rope_position *at;           /* [n] positions of the rows, where they are not those of text */
-    enum prompt_math math;
+    int      math;                      /* enum prompt_math */
     struct int8_apart *apart;           /* [n_layers, 2] columns apart behind the norms of a layer; NULL: all products are exact */
     const float *newest;                /* hidden states of the last run: `hidden`, or those of a step */
     struct step_space step;
