@@ -32,6 +32,7 @@ struct cuda_queue {
     cudaError_t  fault;
     const char  *fault_op;
     volatile uint32_t *stopped;         /* in host memory: why a kernel stopped, or 0 */
+    bool         left_for_several;      /* several products may read what is left out */
 };
 
 enum stopped {

@@ -119,9 +119,10 @@ static inline struct halves_to halves_place(const struct cuda_queue *q, int n_ro
 {
     return {q->scratch, (float *)(q->scratch + gemm_factors_at((size_t)(gemm_halves(n_rows) * n_rows), cols))};
 }
-/* The copy of x has been launched.  Without with_x there is no other. */
-static inline void halves_made(struct cuda_queue *q, const float *x, int n_rows, int cols, bool with_x)
+/* The copy of x has been launched.  Without with_x there is no other, for one product or for `several`. */
+static inline void halves_made(struct cuda_queue *q, const float *x, int n_rows, int cols, bool with_x, bool several = false)
 {
     q->halves = {x, halves_place(q, n_rows, cols).undo, n_rows, cols};
     q->left_out = with_x ? NULL : x;
+    q->left_for_several = several;
 }

@@ -123,9 +123,10 @@ static inline struct halves_of halves_get(struct cuda_queue *q, const char *op, 
 {
     const struct halves_of h = q->halves;
     const bool there = h.x == x && h.n_rows == n_rows && h.cols == cols;
-    if (q->left_out == x) {             /* who reads it next is the only one */
+    if (q->left_out == x) {
         queue_note(q, op, there ? cudaSuccess : cudaErrorInvalidValue);
-        q->left_out = NULL;
+        if (!q->left_for_several)       /* who reads it next is the only one */
+            q->left_out = NULL;
     }
     if (there)
         return h;

@@ -37,9 +37,13 @@ static void product_as(struct chunk *k, const char *name, const struct weight *w
 }
 static void product(struct chunk *k, const char *name, const struct weight *w, int old) { product_as(k, name, w, old, 4); }
 
-static void norm(struct chunk *k, const char *name)
+/* Adds a norm for these products alone; it leaves rows in fp32 as well where one of them is narrow. */
+static void norm(struct chunk *k, const char *name, const struct weight *const *next, int n_next)
 {
-    add(k, name, 0, k->n * k->c->hidden * 4, k->n * k->c->hidden * (4 + copied(k)), 0);
+    bool plain = false;
+    for (int i = 0; i < n_next; i++)
+        plain = plain || linear_narrow(next[i]);
+    add(k, name, 0, k->n * k->c->hidden * 4, k->n * k->c->hidden * ((plain ? 4 : 0) + copied(k)), 0);
 }
 
 static void delta(struct chunk *k, const struct delta_weights *w)
@@ -91,7 +95,6 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
     const double down = distinct * (double)traffic_matrix(&x->down, true) + (double)traffic_matrix(&s->down, true);
     const double h = gemm_experts_packets((int)n, c->top_k, c->n_experts, c->moe_inter) ? 2 : 4;
     product(k, "mlp.gate (router)", &w->router, 0);
-    product(k, "mlp.shared_expert_gate", &w->shared_gate, 0);
     add(k, "router, moe_group", 0, n * (c->n_experts + c->top_k) * 4, n * (3 * c->top_k + 1) * 4, 0);
     add(k, "experts_up", up, n * hidden * copied(k), slots * inter * h, 4 * slots * inter * hidden * halves);
     add(k, "fp16 rows for experts_down", 0, slots * inter * h, slots * inter * copied(k), 0);
@@ -104,12 +107,16 @@ void prompt_layer(struct prompt_layer *to, const struct model_config *c, const s
 {
     struct chunk k = {.c = c, .kv = kv, .n = n_tokens, .pos = pos, .sum = to};
     to->n = 0;
-    norm(&k, "input_layernorm");
-    if (w->full)
+    if (w->full) {
+        norm(&k, "input_layernorm", (const struct weight *[]){&w->attn.q, &w->attn.k, &w->attn.v}, 3);
         attention(&k, &w->attn);
-    else
+    } else {
+        norm(&k, "input_layernorm", (const struct weight *[]){&w->delta.qkv, &w->delta.z, &w->delta.a, &w->delta.b}, 4);
         delta(&k, &w->delta);
-    norm(&k, "post_attention_layernorm");
+    }
+    /* with the shared expert's gate, of which there is one number a row */
+    add(&k, "post_attention_layernorm", (double)traffic_matrix(&w->moe.shared_gate, true), n_tokens * (double)c->hidden * 4,
+        n_tokens * (c->hidden * (4 + copied(&k)) + 4), 2.0 * n_tokens * c->hidden);
     mixture(&k, &w->moe);
 }
 
@@ -139,7 +146,7 @@ struct prompt_cost prompt_cost(const struct model_config *c, const struct weight
             struct chunk k = {.c = c, .kv = kv, .n = n, .pos = pos, .sum = &l};
             l.n = 0;
             product(&k, "mtp.fc", &w->mtp.fc, 0);
-            norm(&k, "input_layernorm");
+            norm(&k, "input_layernorm", (const struct weight *[]){&w->mtp.layer.attn.k, &w->mtp.layer.attn.v}, 2);
             attention_rows(&k, &w->mtp.layer.attn);
             spend(&sum, &l, m);
         }

@@ -45,8 +45,15 @@ static void call_linear(struct timing *k, void *arg, int i)
 static void call_norm(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
-    (void)i;
-    RUN(k->d, rmsnorm, .y = p->y, .x = p->x, .w = p->norm, .n_rows = p->n, .dim = k->s->m.cfg.hidden, .eps = k->s->m.cfg.rms_eps);
+    const bool own = k->s->n_delta && !linear_narrow(delta_a(k->s, i));
+    RUN(k->d, rmsnorm, .y = p->y, .x = p->x, .w = p->norm, .n_rows = p->n, .dim = k->s->m.cfg.hidden, .eps = k->s->m.cfg.rms_eps, .own_form = own);
+}
+
+static void call_norm_gate(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    RUN(k->d, rmsnorm, .y = p->y, .x = p->x, .w = p->norm, .n_rows = p->n, .dim = k->s->m.cfg.hidden, .eps = k->s->m.cfg.rms_eps,
+        .gate = &moe(k->s, i)->shared_gate, .gate_y = p->gate);
 }
 
 static void call_route(struct timing *k, void *arg, int i)
@@ -234,6 +241,7 @@ static void kernels_prompt(struct timing *k, int n_tokens)
     if (s->n_full)
         prompt_layer(&p.layer[1], &s->m.cfg, s->full[0], s->m.kv, n_tokens, 0);
     measure(k, &p, "input_layernorm", call_norm, 0);
+    measure(k, &p, "post_attention_layernorm", call_norm_gate, 0);
     if (s->n_delta) {
         measure_inner(k, &p, "in_proj_qkv", delta_qkv);
         measure_inner(k, &p, "in_proj_z", delta_z);

@@ -155,7 +155,7 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
     linear(f, f->x, f->mixer_out, &w->out, p->n, true);
 }
 
-/* x += sum over the chosen experts + the gated shared expert, which rides along as one more expert of every row. */
+/* x += sum over the chosen experts + the gated shared expert, which rides along as one more expert of every row; its gates are there. */
 static void moe_block(const struct pass *p, const struct moe_weights *w)
 {
     struct forward *f = p->f;
@@ -164,7 +164,6 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     static const struct int8_apart none;        /* no norm is before down */
 
     linear(f, f->router_logits, f->h, &w->router, p->n, false);
-    linear(f, f->shared_gate, f->h, &w->shared_gate, p->n, false);
     RUN(f->dev, router, .experts = f->experts, .weights = f->router_weights, .logits = f->router_logits, .n_tokens = p->n,
         .n_experts = c->n_experts, .top_k = c->top_k);
     RUN(f->dev, moe_group, .start = f->start, .slots = f->slots, .experts = f->experts, .n_tokens = p->n,
@@ -179,15 +178,29 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
         .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = true);
 }
 
+/* h = norm(x), for products of these matrices alone. */
+static void norm_for(const struct pass *p, const float *w, const struct weight *const *next, int n_next)
+{
+    struct forward *f = p->f;
+    bool own = true;
+    for (int i = 0; i < n_next; i++)
+        own = own && !linear_narrow(next[i]);
+    RUN(f->dev, rmsnorm, .y = f->h, .x = f->x, .w = w, .n_rows = p->n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps, .own_form = own);
+}
+
 /* x += mixer(norm(x)); x += moe(norm(x)) */
 static void layer_block(const struct pass *p, const struct layer_weights *w, int kv_layer, int delta_layer)
 {
-    norm(p->f, p->f->h, p->f->x, w->norm_in, p->n);
-    if (w->full)
+    struct forward *f = p->f;
+    if (w->full) {
+        norm_for(p, w->norm_in, (const struct weight *[]){&w->attn.q, &w->attn.k, &w->attn.v}, 3);
         attention_block(p, &w->attn, kv_layer);
-    else
+    } else {
+        norm_for(p, w->norm_in, (const struct weight *[]){&w->delta.qkv, &w->delta.z, &w->delta.a, &w->delta.b}, 4);
         deltanet_block(p, &w->delta, delta_layer);
-    norm(p->f, p->f->h, p->f->x, w->norm_post, p->n);
+    }
+    RUN(f->dev, rmsnorm, .y = f->h, .x = f->x, .w = w->norm_post, .n_rows = p->n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps,
+        .gate = &w->moe.shared_gate, .gate_y = f->shared_gate);
     moe_block(p, &w->moe);
 }
 
@@ -224,7 +237,7 @@ void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const i
     linear(f, f->x, f->h2, &w->fc, n, false);
     const struct pass p = pass_of(f, k, n, pos);
     if (!out) {
-        norm(f, f->h, f->x, w->layer.norm_in, n);
+        norm_for(&p, w->layer.norm_in, (const struct weight *[]){&w->layer.attn.k, &w->layer.attn.v}, 2);
         attention_rows(&p, &w->layer.attn, c->n_full);
         return;
     }
