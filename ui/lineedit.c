@@ -427,7 +427,7 @@ void lineedit_rest(struct lineedit *l)
     tcsetattr(0, TCSANOW, &t);
 }
 
-/* Takes whole lines that came meanwhile first: they were not echoed. */
+/* Takes keys again.  Without libedit, whole lines that came meanwhile are read into `typed` first: they were not echoed. */
 void lineedit_resume(struct lineedit *l)
 {
     char chunk[1024];

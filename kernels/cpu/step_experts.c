@@ -44,7 +44,7 @@ static float sum_parts(const float *at, int n, size_t step)
     return sum;
 }
 
-/* Makes row `row` of the call row t here: adds up the parts that step_router left, and divides by the rms. */
+/* Prepares row t of w from row `row` of the call: logits and gate, summed from the parts of step_router, and x, all divided by the row's rms. */
 static void prepare_row(struct work *w, const struct step_experts_args *a, int t, size_t row)
 {
     const struct step_choice *c = &a->choice;

@@ -18,6 +18,7 @@ __device__ __forceinline__ float draft_mass(const float *logits, const float *ti
     return mass;
 }
 
+/* Writes the arg-max of each row's logits as draft i of its slot (kernels/step.h).  A block per row. */
 __global__ void __launch_bounds__(PICK_THREADS, 1) step_draft_kernel(const __grid_constant__ struct step_draft_args a)
 {
     __shared__ uint32_t warp_max[PICK_WARPS];

@@ -51,7 +51,7 @@ __device__ __forceinline__ bool lucky(const struct step_sampling *how, int pos)
     return (float)(uint32_t)(splitmix((uint64_t)(pos + 1) * SPLITMIX_STEP) >> 40) * 0x1p-24f < how->trial[pos / how->trial_tokens % 2];
 }
 
-/* Row by row while picks and drafts agree; the state after that.  One warp, a lane per row. */
+/* Accepts drafts row by row up to a pick that differs or ends; advances the state.  A bad logit there: n = 0.  One warp, a lane per row. */
 __device__ void walk_rows(const struct step_pick_args &a, struct walk *k)
 {
     struct step_live *v = &k->live;

@@ -30,6 +30,7 @@ extern "C" void patch_cut_cuda(struct cuda_queue *q, const struct patch_cut_args
     launch(q, "patch_cut", patch_cut_kernel, dim3((unsigned)a->n_rows), PATCH_SIDE * PATCH_SIDE, 0, true, *a);
 }
 
+/* Adds to x the rows of the table around each patch's place (kernels/vision.h).  A block per patch. */
 static __global__ void __launch_bounds__(POSITION_THREADS) patch_positions_kernel(const struct patch_positions_args a)
 {
     const int i = (int)blockIdx.x, cols = a.table.cols;

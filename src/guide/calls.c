@@ -105,7 +105,7 @@ static bool is_allowed(const struct calls_options *of, struct text name)
     return found;
 }
 
-/* Reads a tool that may be called.  One whose schema cannot be obeyed is refused, or keeps its name alone. */
+/* Adds a tool, or skips one that is not allowed (true).  If its schema cannot be obeyed: false if strict with budget left; else any arguments go. */
 static bool read_tool(struct calls *c, const struct pyjson *v, const struct calls_options *of, struct err *e)
 {
     const struct pyjson *inner = pyjson_get(v, "function") ? pyjson_get(v, "function") : v, *name = pyjson_get(inner, "name");

@@ -17,7 +17,7 @@
 
 enum { RANDOM_BYTES = 24, LONGEST_KEY = 4096, LONGEST_KEY_FILE = 1 << 20 };
 
-/* Writes a file with a random key. */
+/* Creates a file with a random key.  False if it exists or cannot be written. */
 static bool make_key(const char *path, struct err *e)
 {
     unsigned char bytes[RANDOM_BYTES];
