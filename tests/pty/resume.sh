@@ -55,6 +55,13 @@ end ... and end: 0
 END
 has "... the conversation has both" "$(cat "$sessions"/*.jsonl)" "The door is red."
 forget
+chat "$q" -i 'What colour is the square?' -f "$demo/square.png" << 'END'
+see a prompt is sent when its picture has been read: square.png  160x160
+see ... and answered:  ready 
+type \004
+end ... and ends: 0
+END
+forget
 chat sh -c 'echo "Say hello, @nobody" | "$0" -i "$@"' "$q" << END
 see text of stdin is the first message: > Say hello, @nobody
 see ... and keys come from the terminal:  ready 

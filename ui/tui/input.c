@@ -390,14 +390,21 @@ static void settle_made(struct host *h, const char *text, bool removes)
     *made = rest;
 }
 
+/* Puts a text first in the queue while its files are being read; input_next() sends it then. */
+static bool waits_for_files(struct host *h, const char *text)
+{
+    if (!chat_awaits_files(h->chat, text, strlen(text)))
+        return false;
+    queue_push_front(&input(h)->queue, text);
+    input(h)->queue.held = false;
+    return true;
+}
+
 void input_submit(struct host *h, const char *text)
 {
     struct err e = {0};
-    if (chat_awaits_files(h->chat, text, strlen(text))) {       /* input_next() sends it */
-        queue_push_front(&input(h)->queue, text);
-        input(h)->queue.held = false;
+    if (waits_for_files(h, text))
         return;
-    }
     bool ok = chat_submit(h->chat, text, strlen(text), &e);
     input(h)->queue.held = !ok;
     if (ok) {
@@ -425,6 +432,8 @@ void input_begin(struct host *h, const struct opening *first)
         return;
     }
     input_remember(h, text);
+    if (waits_for_files(h, text))
+        return;
     bool ok = prompt_submit(h->chat, first, &e);
     if (!ok)
         give_back(h, text);
