@@ -24,18 +24,13 @@ static void add(struct chunk *k, const char *name, double weights, double read, 
 /* Bytes of a number of the copy that products read (kernels/gemm.h). */
 static double copied(const struct chunk *k) { return 2 * gemm_halves((int)k->n); }
 
-/* Bytes of a number in rows of a form that one operation leaves for the next alone. */
-static double own(const struct chunk *k, int cols) { return gemm_packets((int)k->n, cols) ? 2 : 4; }
-
-/* Adds a product over rows that the operation before left in fp16; narrow products read fp32.  `old`: bytes of the rows that it adds to, `new`: of a
- * number that it writes. */
-static void product_as(struct chunk *k, const char *name, const struct weight *w, int old, double new)
+/* Adds a product over rows that the operation before left in fp16; narrow products read fp32.  `old`: bytes of the rows that it adds to. */
+static void product(struct chunk *k, const char *name, const struct weight *w, int old)
 {
     const double halves = gemm_halves((int)k->n), x = linear_narrow(w) ? 4 : copied(k);
-    add(k, name, (double)traffic_matrix(w, true), k->n * (x * w->cols + old * w->rows), k->n * new * w->rows,
+    add(k, name, (double)traffic_matrix(w, true), k->n * (x * w->cols + old * w->rows), k->n * 4 * w->rows,
         2 * k->n * w->rows * w->cols * (linear_narrow(w) ? 2 : halves));
 }
-static void product(struct chunk *k, const char *name, const struct weight *w, int old) { product_as(k, name, w, old, 4); }
 
 /* Adds a norm for these products alone; it leaves rows in fp32 as well where one of them is narrow. */
 static void norm(struct chunk *k, const char *name, const struct weight *const *next, int n_next)
@@ -51,13 +46,13 @@ static void delta(struct chunk *k, const struct delta_weights *w)
     const struct model_config *c = k->c;
     const double n = k->n, conv = config_conv_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim,
         heads = c->lin_v_heads;
-    product_as(k, "in_proj_qkv", &w->qkv, 0, own(k, w->qkv.rows));
-    product_as(k, "in_proj_z", &w->z, 0, own(k, w->z.rows));
+    product(k, "in_proj_qkv", &w->qkv, 0);
+    product(k, "in_proj_z", &w->z, 0);
     product(k, "in_proj_a", &w->a, 0);
     product(k, "in_proj_b", &w->b, 0);
-    add(k, "deltanet_chunk", 0, n * conv * own(k, w->qkv.rows) + (2 * n * heads + value * dk) * 4, n * value * own(k, c->lin_v_dim) + value * dk * 4,
+    add(k, "deltanet_chunk", 0, n * conv * 4 + (2 * n * heads + value * dk) * 4, n * value * 4 + value * dk * 4,
         n * heads * (2 * DELTANET_CHUNK * (3 * dk + 2 * dv) + 6 * dk * dv));
-    add(k, "rmsnorm_gated", 0, n * value * (own(k, c->lin_v_dim) + own(k, w->z.rows)), n * value * copied(k), 0);
+    add(k, "rmsnorm_gated", 0, n * value * (4 + 4), n * value * copied(k), 0);
     product(k, "linear_attn.out_proj", &w->out, 4);
 }
 
@@ -93,13 +88,12 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
     const double up = distinct * (double)(traffic_matrix(&x->gate, true) + traffic_matrix(&x->up, true))
                       + (double)(traffic_matrix(&s->gate, true) + traffic_matrix(&s->up, true));
     const double down = distinct * (double)traffic_matrix(&x->down, true) + (double)traffic_matrix(&s->down, true);
-    const double h = gemm_experts_packets((int)n, c->top_k, c->n_experts, c->moe_inter) ? 2 : 4;
     product(k, "mlp.gate (router)", &w->router, 0);
     add(k, "router, moe_group", 0, n * (c->n_experts + c->top_k) * 4, n * (3 * c->top_k + 1) * 4, 0);
-    add(k, "experts_up", up, n * hidden * copied(k), slots * inter * h, 4 * slots * inter * hidden * halves);
-    add(k, "fp16 rows for experts_down", 0, slots * inter * h, slots * inter * copied(k), 0);
-    add(k, "experts_down", down, slots * inter * copied(k), slots * hidden * own(k, c->hidden), 2 * slots * inter * hidden * halves);
-    add(k, "moe_combine", 0, slots * hidden * own(k, c->hidden) + n * hidden * 4, n * hidden * 4, 0);
+    add(k, "experts_up", up, n * hidden * copied(k), slots * inter * 4, 4 * slots * inter * hidden * halves);
+    add(k, "fp16 rows for experts_down", 0, slots * inter * 4, slots * inter * copied(k), 0);
+    add(k, "experts_down", down, slots * inter * copied(k), slots * hidden * 4, 2 * slots * inter * hidden * halves);
+    add(k, "moe_combine", 0, slots * hidden * 4 + n * hidden * 4, n * hidden * 4, 0);
 }
 
 void prompt_layer(struct prompt_layer *to, const struct model_config *c, const struct layer_weights *w, const struct kv_recipe *kv, int n_tokens,

@@ -14,7 +14,6 @@ struct prompt {
     struct kv_rows kv;
     int    pos;
     const struct weight *(*matrix)(const struct subject *s, int i);
-    bool   own_form;                    /* the product leaves its outcome as a prompt's chunk does */
     struct prompt_layer layer[2];       /* what operations move: of DeltaNet and of attention layers */
 };
 
@@ -33,7 +32,7 @@ static const struct moe_weights *moe(const struct subject *s, int i) { return &s
 static void call_linear(struct timing *k, void *arg, int i)
 {
     struct prompt *p = arg;
-    struct linear_args a = {.y = p->y, .x = p->x, .w = *p->matrix(k->s, i), .n_tokens = p->n, .own_form = p->own_form};
+    struct linear_args a = {.y = p->y, .x = p->x, .w = *p->matrix(k->s, i), .n_tokens = p->n};
     switch (a.w.format) {
     case WEIGHT_INT4: RUN(k->d, linear_int4, .l = a); break;
     case WEIGHT_FP8:  RUN(k->d, linear_fp8, .l = a); break;
@@ -74,7 +73,7 @@ static void call_up(struct timing *k, void *arg, int i)
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = moe(k->s, i);
     RUN(k->d, experts_up, .h = p->slots_h, .x = p->x, .experts = m->experts, .shared = &m->shared, .start = p->start, .slots = p->slots,
-        .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .own_form = true);
+        .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c));
 }
 
 static void call_down(struct timing *k, void *arg, int i)
@@ -83,8 +82,7 @@ static void call_down(struct timing *k, void *arg, int i)
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = moe(k->s, i);
     RUN(k->d, experts_down, .d = p->slots_d, .h = p->slots_h, .experts = m->experts, .shared = &m->shared, .start = p->start,
-        .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .own_input = true,
-        .own_form = true);
+        .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c));
 }
 
 static void call_combine(struct timing *k, void *arg, int i)
@@ -93,7 +91,7 @@ static void call_combine(struct timing *k, void *arg, int i)
     const struct model_config *c = &k->s->m.cfg;
     (void)i;
     RUN(k->d, moe_combine, .x = p->y, .d = p->slots_d, .weights = p->weights, .shared_gate = p->gate, .n_tokens = p->n, .top_k = c->top_k,
-        .hidden = c->hidden, .own_form = true);
+        .hidden = c->hidden);
 }
 
 static void call_chunk(struct timing *k, void *arg, int i)
@@ -101,10 +99,10 @@ static void call_chunk(struct timing *k, void *arg, int i)
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
     const struct deltanet_raw raw = {.x = p->x, .w = p->conv_w, .window = p->window, .a = p->z, .b = p->z, .a_log = p->a_log, .dt_bias = p->a_log,
-                                     .taps = c->conv_kernel, .own_form = true};
+                                     .taps = c->conv_kernel};
     (void)i;
     RUN(k->d, deltanet_chunk, .y = p->z, .c = p->y, .beta = p->beta, .g = p->g, .raw = &raw, .state = p->state, .n_tokens = p->n,
-        .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .own_form = true);
+        .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
 }
 
 static void call_gated_norm(struct timing *k, void *arg, int i)
@@ -113,7 +111,7 @@ static void call_gated_norm(struct timing *k, void *arg, int i)
     const struct model_config *c = &k->s->m.cfg;
     (void)i;
     RUN(k->d, rmsnorm_gated, .y = p->y, .x = p->x, .z = p->z, .w = p->head_norm, .next = delta_out(k->s, i), .n_rows = p->n * c->lin_v_heads,
-        .dim = c->lin_v_dim, .eps = c->rms_eps, .own_form = rmsnorm_gated_own_form(delta_out(k->s, i), c->lin_v_dim));
+        .dim = c->lin_v_dim, .eps = c->rms_eps);
 }
 
 static void call_attention(struct timing *k, void *arg, int i)
@@ -148,14 +146,6 @@ static void measure_linear(struct timing *k, struct prompt *p, const char *name,
 {
     p->matrix = matrix;
     measure(k, p, name, call_linear, 2.0 * p->n * matrix(k->s, 0)->rows * matrix(k->s, 0)->cols);
-}
-
-/* A product of which the operation that follows alone reads the outcome. */
-static void measure_inner(struct timing *k, struct prompt *p, const char *name, const struct weight *(*matrix)(const struct subject *s, int i))
-{
-    p->own_form = !linear_narrow(matrix(k->s, 0));
-    measure_linear(k, p, name, matrix);
-    p->own_form = false;
 }
 
 /* Measures the operations of the experts; `distinct` is the expected number of experts that the tokens choose. */
@@ -243,8 +233,8 @@ static void kernels_prompt(struct timing *k, int n_tokens)
     measure(k, &p, "input_layernorm", call_norm, 0);
     measure(k, &p, "post_attention_layernorm", call_norm_gate, 0);
     if (s->n_delta) {
-        measure_inner(k, &p, "in_proj_qkv", delta_qkv);
-        measure_inner(k, &p, "in_proj_z", delta_z);
+        measure_linear(k, &p, "in_proj_qkv", delta_qkv);
+        measure_linear(k, &p, "in_proj_z", delta_z);
         measure_linear(k, &p, "in_proj_a", delta_a);
         measure_delta(k, &p);
         measure_linear(k, &p, "linear_attn.out_proj", delta_out);

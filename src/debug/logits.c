@@ -42,11 +42,11 @@ static void close_model(struct job *j)
     j->open = false;
 }
 
-/* Returns the products that a choice of --prompt-math rounds. */
+/* Returns what a choice of --prompt-math rounds. */
 static enum prompt_math math_of(const char *choice)
 {
     static const struct { const char *name; enum prompt_math math; } choices[] = {
-        {"int8", PROMPT_INT8}, {"delta", PROMPT_INT8_DELTA | PROMPT_INT8_ANY}, {"qkv", PROMPT_INT8_QKV | PROMPT_INT8_ANY},
+        {"packed", PROMPT_PACKED}, {"int8", PROMPT_INT8}, {"delta", PROMPT_INT8_DELTA | PROMPT_INT8_ANY}, {"qkv", PROMPT_INT8_QKV | PROMPT_INT8_ANY},
         {"up", PROMPT_INT8_UP | PROMPT_INT8_ANY}, {"down", PROMPT_INT8_DOWN | PROMPT_INT8_ANY}, {"all", PROMPT_INT8 | PROMPT_INT8_ANY},
     };
     for (size_t i = 0; choice && i < sizeof choices / sizeof *choices; i++)
@@ -67,7 +67,7 @@ static bool room(struct job *j, int n, struct err *e)
         .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .head = j->o->head ? j->o->head : "bf16", .n_threads = j->o->n_threads,
         .n_ctx = j->n_ctx, .chunk = j->o->chunk, .n_snapshots = LOAD_NO_SNAPSHOTS,
     }, e);
-    if (j->open && math_of(j->o->math) != PROMPT_EXACT && j->m.dev->caps->packs_weights)
+    if (j->open && (math_of(j->o->math) & PROMPT_INT8) && j->m.dev->caps->packs_weights)
         j->open = err_set(e, "products of a prompt in eight bits run on a CPU: --backend cpu");
     else if (j->open)
         forward_math(j->m.forward, math_of(j->o->math));

@@ -219,7 +219,7 @@ void forward_math(struct forward *f, enum prompt_math math)
     free(f->apart);
     f->math = math;
     f->apart = NULL;
-    if (math == PROMPT_EXACT)
+    if (!(math & PROMPT_INT8))
         return;
     float *scratch = memory_alloc(H * sizeof *scratch);
     f->apart = memory_zeroed(2 * n, sizeof *f->apart);

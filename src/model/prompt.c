@@ -138,9 +138,9 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
     const struct delta_state *s = &p->k->state.delta[delta_layer];
-    const bool own = rmsnorm_gated_own_form(&w->out, c->lin_v_dim) && !linear_narrow(&w->z);
+    const bool packed = f->math & PROMPT_PACKED, own = packed && rmsnorm_gated_own_form(&w->out, c->lin_v_dim) && !linear_narrow(&w->z);
     const struct deltanet_raw raw = {.x = f->mixer_in, .w = w->conv, .window = s->window, .a = f->a, .b = f->b, .a_log = w->a_log,
-                                     .dt_bias = w->dt_bias, .taps = c->conv_kernel, .own_form = !linear_narrow(&w->qkv)};
+                                     .dt_bias = w->dt_bias, .taps = c->conv_kernel, .own_form = packed && !linear_narrow(&w->qkv)};
 
     product(f, &(struct linear_args){.y = f->mixer_in, .x = f->h, .w = w->qkv, .n_tokens = p->n,
         .int8 = rounded(p, PROMPT_INT8_DELTA, &w->qkv, 0), .own_form = raw.own_form});
@@ -161,6 +161,7 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
     const int inter = most(c->moe_inter, c->shared_inter);
+    const bool packed = f->math & PROMPT_PACKED;
     static const struct int8_apart none;        /* no norm is before down */
 
     linear(f, f->router_logits, f->h, &w->router, p->n, false);
@@ -170,12 +171,12 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
         .n_experts = c->n_experts, .top_k = c->top_k);
     RUN(f->dev, experts_up, .h = f->slots_h, .x = f->h, .experts = w->experts, .shared = &w->shared, .start = f->start,
         .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
-        .int8 = rounded(p, PROMPT_INT8_UP, &w->experts[0].gate, 1), .own_form = true);
+        .int8 = rounded(p, PROMPT_INT8_UP, &w->experts[0].gate, 1), .own_form = packed);
     RUN(f->dev, experts_down, .d = f->slots_d, .h = f->slots_h, .experts = w->experts, .shared = &w->shared,
         .start = f->start, .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
-        .int8 = rounded(p, PROMPT_INT8_DOWN, &w->experts[0].down, 1) ? &none : NULL, .own_input = true, .own_form = true);
+        .int8 = rounded(p, PROMPT_INT8_DOWN, &w->experts[0].down, 1) ? &none : NULL, .own_input = packed, .own_form = packed);
     RUN(f->dev, moe_combine, .x = f->x, .d = f->slots_d, .weights = f->router_weights, .shared_gate = f->shared_gate,
-        .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = true);
+        .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = packed);
 }
 
 /* h = norm(x), for products of these matrices alone. */
