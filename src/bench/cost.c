@@ -89,6 +89,7 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
                       + (double)(traffic_matrix(&s->gate, true) + traffic_matrix(&s->up, true));
     const double down = distinct * (double)traffic_matrix(&x->down, true) + (double)traffic_matrix(&s->down, true);
     product(k, "mlp.gate (router)", &w->router, 0);
+    product(k, "shared_expert_gate", &w->shared_gate, 0);
     add(k, "router, moe_group", 0, n * (c->n_experts + c->top_k) * 4, n * (3 * c->top_k + 1) * 4, 0);
     add(k, "experts_up", up, n * hidden * copied(k), slots * inter * 4, 4 * slots * inter * hidden * halves);
     add(k, "fp16 rows for experts_down", 0, slots * inter * 4, slots * inter * copied(k), 0);
@@ -108,9 +109,7 @@ void prompt_layer(struct prompt_layer *to, const struct model_config *c, const s
         norm(&k, "input_layernorm", (const struct weight *[]){&w->delta.qkv, &w->delta.z, &w->delta.a, &w->delta.b}, 4);
         delta(&k, &w->delta);
     }
-    /* with the shared expert's gate, of which there is one number a row */
-    add(&k, "post_attention_layernorm", (double)traffic_matrix(&w->moe.shared_gate, true), n_tokens * (double)c->hidden * 4,
-        n_tokens * (c->hidden * (4 + copied(&k)) + 4), 2.0 * n_tokens * c->hidden);
+    norm(&k, "post_attention_layernorm", (const struct weight *[]){&w->moe.shared_gate}, 1);
     mixture(&k, &w->moe);
 }
 

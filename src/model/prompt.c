@@ -155,7 +155,7 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
     linear(f, f->x, f->mixer_out, &w->out, p->n, true);
 }
 
-/* x += sum over the chosen experts + the gated shared expert, which rides along as one more expert of every row; its gates are there. */
+/* x += sum over the chosen experts + the gated shared expert, which rides along as one more expert of every row. */
 static void moe_block(const struct pass *p, const struct moe_weights *w)
 {
     struct forward *f = p->f;
@@ -165,6 +165,7 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     static const struct int8_apart none;        /* no norm is before down */
 
     linear(f, f->router_logits, f->h, &w->router, p->n, false);
+    linear(f, f->shared_gate, f->h, &w->shared_gate, p->n, false);
     RUN(f->dev, router, .experts = f->experts, .weights = f->router_weights, .logits = f->router_logits, .n_tokens = p->n,
         .n_experts = c->n_experts, .top_k = c->top_k);
     RUN(f->dev, moe_group, .start = f->start, .slots = f->slots, .experts = f->experts, .n_tokens = p->n,
@@ -200,8 +201,7 @@ static void layer_block(const struct pass *p, const struct layer_weights *w, int
         norm_for(p, w->norm_in, (const struct weight *[]){&w->delta.qkv, &w->delta.z, &w->delta.a, &w->delta.b}, 4);
         deltanet_block(p, &w->delta, delta_layer);
     }
-    RUN(f->dev, rmsnorm, .y = f->h, .x = f->x, .w = w->norm_post, .n_rows = p->n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps,
-        .gate = &w->moe.shared_gate, .gate_y = f->shared_gate);
+    norm(f, f->h, f->x, w->norm_post, p->n);
     moe_block(p, &w->moe);
 }
 
