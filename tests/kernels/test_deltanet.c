@@ -203,11 +203,12 @@ static void test_deltanet__raw_rows_give_the_bits_of_the_operations_one_by_one(v
     float *x = rand_array((size_t)N * W, 1), *w = rand_array((size_t)W * TAPS, 0.5f), *window[2], *state[2], *y[2];
     float *a = rand_array((size_t)N * HV, 2), *b = rand_array((size_t)N * HV, 1), *a_log = rand_array(HV, 1), *dt = rand_array(HV, 1);
     float *c = malloc(sizeof(float) * N * W), *beta = malloc(sizeof(float) * N * HV), *g = malloc(sizeof(float) * N * HV);
-    for (int i = 0; i < 2; i++) {
-        window[i] = i ? memcpy(malloc(sizeof(float) * (TAPS - 1) * W), window[0], sizeof(float) * (TAPS - 1) * W) : rand_array((TAPS - 1) * W, 1);
-        state[i] = i ? memcpy(malloc(sizeof(float) * HV * DIM * DIM), state[0], sizeof(float) * HV * DIM * DIM) : rand_array(HV * DIM * DIM, 0.3f);
-        y[i] = malloc(sizeof(float) * N * HV * DIM);
-    }
+    window[0] = rand_array((TAPS - 1) * W, 1);
+    window[1] = memcpy(malloc(sizeof(float) * (TAPS - 1) * W), window[0], sizeof(float) * (TAPS - 1) * W);
+    state[0] = rand_array(HV * DIM * DIM, 0.3f);
+    state[1] = memcpy(malloc(sizeof(float) * HV * DIM * DIM), state[0], sizeof(float) * HV * DIM * DIM);
+    y[0] = malloc(sizeof(float) * N * HV * DIM);
+    y[1] = malloc(sizeof(float) * N * HV * DIM);
     for (int from = 0, n = FIRST; from < N; from += n, n = N - from) {
         const struct deltanet_raw raw = {.x = x + from * W, .w = w, .window = window[1], .a = a + from * HV, .b = b + from * HV, .a_log = a_log,
                                          .dt_bias = dt, .taps = TAPS};
