@@ -937,7 +937,7 @@ static void test_app__a_closed_window_shows_the_one_below(void **state)
     stage_end();
 }
 
-static void test_app__the_inspector_lets_the_answer_go_on_from_another_token(void **state)
+static void test_app__the_inspector_continues_the_answer_from_another_token(void **state)
 {
     (void)state;
     begin();
@@ -1046,7 +1046,7 @@ static void test_app__figures_of_the_turn_are_there_while_it_runs(void **state)
     stage_end();
 }
 
-static void test_app__an_answer_that_goes_on_is_read_first_and_counted_once(void **state)
+static void test_app__an_answer_that_continues_is_read_first_and_counted_once(void **state)
 {
     char fills[32];
     (void)state;
@@ -1124,7 +1124,7 @@ static void test_app__what_is_typed_is_read_ahead(void **state)
     stage_end();
 }
 
-static void test_app__values_of_sampling_are_told_once_they_are_known(void **state)
+static void test_app__values_of_sampling_are_shown_once_they_are_known(void **state)
 {
     (void)state;
     stage_begin(24, 160);
@@ -1140,7 +1140,7 @@ static void test_app__values_of_sampling_are_told_once_they_are_known(void **sta
     stage_end();
 }
 
-static void test_app__keys_of_the_config_file_work_and_bad_ones_are_told(void **state)
+static void test_app__keys_of_the_config_file_work_and_bad_ones_are_reported(void **state)
 {
     (void)state;
     begin();
@@ -1159,7 +1159,7 @@ static void test_app__keys_of_the_config_file_work_and_bad_ones_are_told(void **
     stage_end();
 }
 
-static void test_app__keys_are_told_and_do_nothing_while_they_are_tested(void **state)
+static void test_app__keys_are_shown_and_do_nothing_while_they_are_tested(void **state)
 {
     (void)state;
     begin();
@@ -1489,15 +1489,15 @@ int main(void)
         cmocka_unit_test(test_app__a_long_turn_calls_at_its_end_and_a_short_one_does_not),
         cmocka_unit_test(test_app__view_mode_marks_selects_lines_and_lists_addresses),
         cmocka_unit_test(test_app__a_closed_window_shows_the_one_below),
-        cmocka_unit_test(test_app__the_inspector_lets_the_answer_go_on_from_another_token),
+        cmocka_unit_test(test_app__the_inspector_continues_the_answer_from_another_token),
         cmocka_unit_test(test_app__heat_colours_what_was_guessed_and_what_was_drafted),
         cmocka_unit_test(test_app__thinking_is_switched_for_the_next_turn),
         cmocka_unit_test(test_app__a_dialog_takes_no_keys_of_the_transcript_away),
         cmocka_unit_test(test_app__figures_of_the_turn_are_there_while_it_runs),
-        cmocka_unit_test(test_app__an_answer_that_goes_on_is_read_first_and_counted_once),
-        cmocka_unit_test(test_app__values_of_sampling_are_told_once_they_are_known),
-        cmocka_unit_test(test_app__keys_of_the_config_file_work_and_bad_ones_are_told),
-        cmocka_unit_test(test_app__keys_are_told_and_do_nothing_while_they_are_tested),
+        cmocka_unit_test(test_app__an_answer_that_continues_is_read_first_and_counted_once),
+        cmocka_unit_test(test_app__values_of_sampling_are_shown_once_they_are_known),
+        cmocka_unit_test(test_app__keys_of_the_config_file_work_and_bad_ones_are_reported),
+        cmocka_unit_test(test_app__keys_are_shown_and_do_nothing_while_they_are_tested),
         cmocka_unit_test(test_app__a_large_paste_asks_what_it_is),
         cmocka_unit_test(test_app__typing_in_the_list_of_sessions_searches_titles_and_texts),
         cmocka_unit_test(test_app__sessions_of_the_same_title_show_the_last_question_or_the_answer),

@@ -666,7 +666,7 @@ static void test_attach__the_parts_of_the_context_add_up(void **state)
     assert_true(sum >= real * 9 / 10 && sum <= real * 11 / 10);
 }
 
-static void test_attach__estimates_of_a_resumed_session_are_counted_anew(void **state)
+static void test_attach__estimates_of_a_resumed_session_are_counted_again(void **state)
 {
     static const char digits[] = "12345678901234567890123456789012345678901234567890";
     const struct chat_front front = {.keeps = true, .attaches = true, .tools = "none"};
@@ -758,7 +758,7 @@ int main(void)
         CHAT(other_front_ends_send_text),
         CHAT(a_file_can_be_looked_at_before),
         CHAT(the_parts_of_the_context_add_up),
-        CHAT(estimates_of_a_resumed_session_are_counted_anew),
+        CHAT(estimates_of_a_resumed_session_are_counted_again),
         CHAT(a_tool_that_may_shows_a_picture),
         CHAT(a_tool_that_may_not_shows_a_path),
     };

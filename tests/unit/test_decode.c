@@ -372,7 +372,7 @@ static void test_decode__regenerate_refills_from_the_kept_position(void **state)
     close_decoder(d);
 }
 
-static void test_decode__an_interrupted_prompt_goes_on_where_it_stopped(void **state)
+static void test_decode__an_interrupted_prompt_continues_where_it_stopped(void **state)
 {
     (void)state;
     int32_t ids[200];
@@ -634,7 +634,7 @@ static int talk_turn(struct decoder *d, struct talk *t, const struct sampling *h
     return out.stats.n_cached;
 }
 
-static void test_decode__two_conversations_in_turns_compute_no_token_twice(void **state)
+static void test_decode__two_alternating_conversations_compute_no_token_twice(void **state)
 {
     (void)state;
     const struct sampling hows[] = {{.max_tokens = 9}, {.max_tokens = 9, .temperature = 0.8f, .presence_penalty = 1, .seed = 5}};
@@ -693,7 +693,7 @@ static void test_decode__an_edit_takes_no_place_of_another_conversation(void **s
     close_decoder(d);
 }
 
-static void test_decode__without_a_name_a_prompt_finds_what_it_goes_on_with(void **state)
+static void test_decode__without_a_name_a_prompt_finds_what_it_continues(void **state)
 {
     (void)state;
     const struct sampling how = {.max_tokens = 9, .draft_depth = -1};
@@ -987,7 +987,7 @@ static void test_decode__an_answer_that_may_pick_nothing_says_so(void **state)
 
 /* Cut anywhere and asked again with its beginning in the prompt, an answer ends as it would have; nothing of it is computed
  * again but the newest token. */
-static void test_decode__an_answer_goes_on_where_it_was_cut(void **state)
+static void test_decode__an_answer_continues_where_it_was_cut(void **state)
 {
     (void)state;
     const struct sampling hows[] = {
@@ -1200,21 +1200,21 @@ int main(void)
         cmocka_unit_test(test_decode__the_context_end_is_reached_exactly),
         cmocka_unit_test(test_decode__a_longer_prompt_computes_only_what_is_new),
         cmocka_unit_test(test_decode__regenerate_refills_from_the_kept_position),
-        cmocka_unit_test(test_decode__an_interrupted_prompt_goes_on_where_it_stopped),
+        cmocka_unit_test(test_decode__an_interrupted_prompt_continues_where_it_stopped),
         cmocka_unit_test(test_decode__what_was_read_ahead_is_not_read_again_wherever_it_was_stopped),
         cmocka_unit_test(test_decode__a_wrong_guess_costs_no_refill_of_the_head),
         cmocka_unit_test(test_decode__rewind_edit_and_interrupt_never_change_an_answer),
-        cmocka_unit_test(test_decode__two_conversations_in_turns_compute_no_token_twice),
+        cmocka_unit_test(test_decode__two_alternating_conversations_compute_no_token_twice),
         cmocka_unit_test(test_decode__the_least_recently_used_conversation_gives_up_its_place),
         cmocka_unit_test(test_decode__an_edit_takes_no_place_of_another_conversation),
-        cmocka_unit_test(test_decode__without_a_name_a_prompt_finds_what_it_goes_on_with),
+        cmocka_unit_test(test_decode__without_a_name_a_prompt_finds_what_it_continues),
         cmocka_unit_test(test_decode__answers_at_once_are_those_that_each_is_alone),
         cmocka_unit_test(test_decode__an_answer_that_fails_ends_alone),
         cmocka_unit_test(test_decode__what_cannot_be_opened_says_why),
         cmocka_unit_test(test_decode__bad_prompts_are_refused_and_nothing_is_lost),
         cmocka_unit_test(test_decode__a_nan_ends_the_answer_and_the_next_one_starts_clean),
         cmocka_unit_test(test_decode__an_answer_that_may_pick_nothing_says_so),
-        cmocka_unit_test(test_decode__an_answer_goes_on_where_it_was_cut),
+        cmocka_unit_test(test_decode__an_answer_continues_where_it_was_cut),
         cmocka_unit_test(test_decode__every_token_has_its_logprobs_when_asked_for),
         cmocka_unit_test(test_decode__drafts_leave_the_sampling_distribution_as_it_is),
     };

@@ -102,7 +102,7 @@ static void test_dialects__the_same_content_has_the_same_tokens(void **state)
 }
 
 /* A conversation that was begun in one dialect goes on in another: the prompt of its next request begins with what is kept of the former. */
-static void test_dialects__a_conversation_goes_on_in_another_dialect(void **state)
+static void test_dialects__a_conversation_continues_in_another_dialect(void **state)
 {
     (void)state;
     static const char *const next[] = {"|a=so|u=next", "|r=hm|a=so|d=late|u=next", "|r=hm|c=9 g {}|o=9 out|a=so|u=next|u=more"};
@@ -128,7 +128,7 @@ static void test_dialects__a_conversation_goes_on_in_another_dialect(void **stat
 }
 
 /* Words behind results are no new question: the reasoning that led to the calls stays. */
-static void test_dialects__a_turn_goes_on_behind_its_results(void **state)
+static void test_dialects__a_turn_continues_after_its_results(void **state)
 {
     (void)state;
     const char *turn = U("\"q\"") ", " A("[{\"type\": \"thinking\", \"thinking\": \"my thought\", \"signature\": \"\"}, " USE("1") "]") ", "
@@ -529,8 +529,8 @@ int main(void)
         cmocka_unit_test(test_dialects__claude_codes_next_request_begins_with_the_former_prompt),
         cmocka_unit_test(test_dialects__codexs_next_request_begins_with_the_former_prompt),
         cmocka_unit_test(test_dialects__the_same_content_has_the_same_tokens),
-        cmocka_unit_test(test_dialects__a_conversation_goes_on_in_another_dialect),
-        cmocka_unit_test(test_dialects__a_turn_goes_on_behind_its_results),
+        cmocka_unit_test(test_dialects__a_conversation_continues_in_another_dialect),
+        cmocka_unit_test(test_dialects__a_turn_continues_after_its_results),
         cmocka_unit_test(test_dialects__messages_are_refused_by_their_number),
         cmocka_unit_test(test_dialects__responses_are_refused_in_their_own_names),
         cmocka_unit_test(test_dialects__items_of_other_tools_are_calls_or_left_out),

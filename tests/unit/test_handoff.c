@@ -89,7 +89,7 @@ static void test_handoff__visual_goes_first(void **state)
     assert_string_equal(edited.data, "visual");
 }
 
-static void test_handoff__a_file_made_anew_and_an_emptied_one_are_read(void **state)
+static void test_handoff__a_recreated_file_and_an_emptied_one_are_read(void **state)
 {
     (void)state;
     script("echo anew > \"$2.x\"; mv \"$2.x\" \"$2\"");
@@ -206,7 +206,7 @@ int main(void)
         T(a_file_opens_in_the_program_of_the_desktop),
         T(gives_the_draft_and_takes_the_text),
         T(visual_goes_first),
-        T(a_file_made_anew_and_an_emptied_one_are_read),
+        T(a_recreated_file_and_an_emptied_one_are_read),
         T(a_failing_editor_changes_nothing),
         T(what_a_dying_editor_saved_is_kept),
         T(an_interrupt_is_the_editors_alone),

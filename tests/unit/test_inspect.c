@@ -21,7 +21,7 @@ static const char *inspect(const char *dir, struct buf *out)
     return buf_str(out);
 }
 
-static void test_inspect__a_hybrid_is_told_by_part_and_format(void **state)
+static void test_inspect__a_hybrid_is_described_by_part_and_format(void **state)
 {
     (void)state;
     const char *lines[] = {
@@ -137,7 +137,7 @@ static void test_inspect__measures_how_fast_memory_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_inspect__a_hybrid_is_told_by_part_and_format),
+        cmocka_unit_test(test_inspect__a_hybrid_is_described_by_part_and_format),
         cmocka_unit_test(test_inspect__a_vision_tower_is_a_part_that_no_token_reads),
         cmocka_unit_test(test_inspect__the_int4_model_of_full_size_reads_6539_mb_a_token),
         cmocka_unit_test(test_inspect__adds_up),

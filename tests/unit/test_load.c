@@ -131,7 +131,7 @@ static void test_load__the_mtp_block_is_made_in_the_form_that_is_asked_for_and_p
     }
 }
 
-static void test_load__what_cannot_be_had_is_refused_with_what_was_expected(void **state)
+static void test_load__what_is_not_available_is_refused_with_what_was_expected(void **state)
 {
     (void)state;
     const struct { struct load_options o; const char *why; } rows[] = {
@@ -178,7 +178,7 @@ static bool after_two(size_t done, size_t total, void *arg)
     return ++*(int *)arg < 2;
 }
 
-static void test_load__whoever_listens_may_end_it(void **state)
+static void test_load__a_listener_may_end_it(void **state)
 {
     (void)state;
     struct model m;
@@ -294,9 +294,9 @@ int main(void)
         cmocka_unit_test(test_load__what_is_asked_is_taken),
         cmocka_unit_test(test_load__two_planes_take_the_place_of_the_int8_head),
         cmocka_unit_test(test_load__the_mtp_block_is_made_in_the_form_that_is_asked_for_and_planned),
-        cmocka_unit_test(test_load__what_cannot_be_had_is_refused_with_what_was_expected),
+        cmocka_unit_test(test_load__what_is_not_available_is_refused_with_what_was_expected),
         cmocka_unit_test(test_load__random_weights_need_a_device_that_packs),
-        cmocka_unit_test(test_load__whoever_listens_may_end_it),
+        cmocka_unit_test(test_load__a_listener_may_end_it),
         cmocka_unit_test(test_load__the_plan_is_there_when_it_does_not_fit),
         cmocka_unit_test(test_load__a_gpu_is_planned_without_one),
         cmocka_unit_test(test_load__a_vision_tower_is_planned_and_can_be_left_out),
