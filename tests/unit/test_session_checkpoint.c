@@ -175,7 +175,7 @@ static void test_session_checkpoint__any_byte_that_changes_is_noticed_or_counts_
     buf_free(&whole);
 }
 
-static void test_session_checkpoint__of_another_model_or_version_is_refused_and_made_anew(void **state)
+static void test_session_checkpoint__of_another_model_or_version_is_refused_and_replaced(void **state)
 {
     struct err e = {0};
     char version = 9;
@@ -320,7 +320,7 @@ int main(void)
         test(test_session_checkpoint__what_was_not_committed_is_as_if_it_were_not),
         test(test_session_checkpoint__cut_at_any_byte_it_is_refused_or_whole),
         test(test_session_checkpoint__any_byte_that_changes_is_noticed_or_counts_for_nothing),
-        test(test_session_checkpoint__of_another_model_or_version_is_refused_and_made_anew),
+        test(test_session_checkpoint__of_another_model_or_version_is_refused_and_replaced),
         test(test_session_checkpoint__a_turn_writes_its_own_rows_and_the_file_does_not_grow_by_states),
         test(test_session_checkpoint__is_written_by_one_program_at_a_time),
         test(test_session_checkpoint__follows_no_link),
