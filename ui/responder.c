@@ -16,6 +16,7 @@
 #include "serve/control.h"
 #include "serve/host.h"
 #include "serve/server.h"
+#include "serve/socket.h"
 #include "ui/process.h"
 
 /* True if each word of `wanted` is among those of `there`. */
@@ -86,16 +87,16 @@ static bool wants_second_model(const char *why, struct err *e)
     return err_set(e, "%s; continue or end that program, or load the model here as well with --no-attach", why);
 }
 
-/* Attaches to the running server if it has the model of the options, or if they name none and none is here.  *failed: it has the model but cannot
- * be opened, or it may have it and the user does not want a second one. */
-static struct responder *attach(const struct options *o, bool whole, bool *failed, struct err *e)
+/* Attaches to the running server if it has the model of the options, or if they name none and none is here.  *looked: what is at the usual socket.
+ * *failed: it has the model but cannot be opened, or it may have it and the user does not want a second one. */
+static struct responder *attach(const struct options *o, bool whole, enum control_found *looked, bool *failed, struct err *e)
 {
     struct buf socket = {0}, dir = {0};
     struct control_state s = {{0}};
     struct err why = {{0}};
     struct responder *r = NULL;
     control_socket(NULL, &socket);
-    enum control_found found = control_look(socket.data, &s, &why);
+    const enum control_found found = *looked = control_look(socket.data, &s, &why);
     char *real = found != CONTROL_FOUND ? NULL : options_model_dir(o, &dir, NULL) ? realpath(dir.data, NULL) : memory_strdup(buf_str(&s.root));
     if (found == CONTROL_FAILED)
         err_warn("%s; the model is loaded here", why.msg);
@@ -173,8 +174,8 @@ static struct responder *endpoint_open(const struct options *o, bool whole, stru
 
 /* ---- an engine of our own ---- */
 
-/* Shares the model on the usual socket, unless that cannot be used, as when another server has it. */
-static struct responder *share(struct responder *r, const struct options *o)
+/* Shares the model on the usual socket, unless that cannot be used.  *taken: another program has it. */
+static struct responder *share(struct responder *r, const struct options *o, bool *taken)
 {
     struct buf socket = {0};
     struct err why = {{0}};
@@ -183,41 +184,48 @@ static struct responder *share(struct responder *r, const struct options *o)
     for (int i = 0; i < SERVER_ANSWERS - 1; i++)
         guests[i] = local_guest(r);
     made = host_open(r, guests, SERVER_ANSWERS - 1, socket.data, o, waiter_leave, &why);
+    *taken = !made && socket_is_held(socket.data);
     if (!made && options_on(o, OPT_verbose))
         err_warn("other programs cannot use the model of this chat: %s", why.msg);
     buf_free(&socket);
     return made ? made : r;
 }
 
-static struct responder *open_shared(const struct options *o, struct err *e)
+static struct responder *open_shared(const struct options *o, bool *taken, struct err *e)
 {
     struct responder *r = local_open(o, e);
-    return r && options_on(o, OPT_attach) && options_on(o, OPT_share) ? share(r, o) : r;
+    return r && options_on(o, OPT_attach) && options_on(o, OPT_share) ? share(r, o, taken) : r;
 }
 
-typedef struct responder *open_fn(const struct options *o, struct err *e);
-
-/* whole: with everything that a conversation may need */
-static struct responder *responder(const struct options *o, bool whole, open_fn *open_own, struct err *e)
+/* Opens the responder of an answer, or of a chat, which shares its model.  If two chats find the socket free at the same time, the one that comes
+ * second attaches to the first. */
+static struct responder *responder(const struct options *o, bool whole, struct err *e)
 {
-    bool failed = false;
+    const bool may_attach = options_on(o, OPT_attach);
+    enum control_found found = CONTROL_FAILED;
+    bool failed = false, taken = false;
     if (*options_text(o, OPT_endpoint))
         return endpoint_open(o, whole, e);
-    struct responder *r = options_on(o, OPT_attach) ? attach(o, whole, &failed, e) : NULL;
-    if (!r)
-        return failed ? NULL : open_own(o, e);
-    r->instead = open_own;
+    struct responder *r = may_attach ? attach(o, whole, &found, &failed, e) : NULL;
+    if (!r && !failed) {
+        struct responder *own = whole ? open_shared(o, &taken, e) : local_open(o, e);
+        if (!taken || found != CONTROL_NONE || (!(r = attach(o, whole, &found, &failed, e)) && !failed))
+            return own;
+        own->ops->close(own);
+    }
+    if (r)
+        r->instead = whole ? ui_responder_of_chat : ui_responder;
     return r;
 }
 
 struct responder *ui_responder(const struct options *o, struct err *e)
 {
-    return responder(o, false, local_open, e);
+    return responder(o, false, e);
 }
 
 struct responder *ui_responder_of_chat(const struct options *o, struct err *e)
 {
-    return responder(o, true, open_shared, e);
+    return responder(o, true, e);
 }
 
 bool ui_responder_agreed(struct options *o, struct err *e)

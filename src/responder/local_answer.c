@@ -298,8 +298,8 @@ static void finish(struct local *l, enum end end, const char *why)
 void local_gone(struct local *l)
 {
     static const char *const sentences[2][2] = {        /* [again][waits] */
-        {"the q35chat that had loaded the model has ended: the next message loads it here",
-         "the q35chat that had loaded the model has ended: it is loaded here now"},
+        {"the q35chat that had loaded the model has ended: the next message loads it again",
+         "the q35chat that had loaded the model has ended: it is loaded again"},
         {"the q35chat that answers has ended: the next message asks for it again",
          "the q35chat that answers has ended: it is asked for again now"},
     };

@@ -268,7 +268,7 @@ static void take_done(struct remote *r, const struct client_event *ev)
     take_figures(r, &ev->stats);
     r->speaking = SILENT;
     if (ev->unreachable && r->base.instead) {
-        tell_text(r, NEWS_GONE, "the q35chat that had loaded the model has ended: it is loaded here now");
+        tell_text(r, NEWS_GONE, "the q35chat that had loaded the model has ended: it is loaded again");
         return;
     }
     responder_tell(&r->base, &(struct news){.kind = NEWS_DONE, .end = ends[ev->how], .text = text_of(why), .stats = &r->stats});

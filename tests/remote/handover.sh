@@ -87,7 +87,7 @@ for how in $hows; do
     goes_on "SIG$how"
     "$q" serve stop > "$tmp/out" 2>&1
     is "SIG$how: serve stop ends what stayed" $? 0
-    seen_second "SIG$how: ... and the other chat is told" "has ended: the next message loads it here"
+    seen_second "SIG$how: ... and the other chat is told" "has ended: the next message loads it"
     type_second 'And again\r'
     seen_second "SIG$how: ... which loads the model itself" " ctx "
     type_second '/tree\r'
@@ -99,7 +99,7 @@ done
 
 both --line
 kill -9 "$(cat "$tmp/pid")"
-seen_second "SIGKILL: the other chat is told" "has ended: the next message loads it here"
+seen_second "SIGKILL: the other chat is told" "has ended: the next message loads it"
 type_second 'Once more\r'
 seen_second "SIGKILL: ... and loads the model itself" " ctx "
 exec 3>&-
@@ -110,4 +110,37 @@ has "SIGKILL: ... which others may use from then on" "$(cat "$tmp/err")" "attach
 type_second '/quit\r'
 exec 4>&-
 wait $job2
+
+# A server is killed that two chats use: the first one that needs the model loads it and the other one attaches to that, also at the same time.
+for pause in 1 ''; do
+    name="SIGKILL of a server${pause:+, one after the other}"
+    front=--line
+    "$q" serve --model "$model" 2> "$tmp/serve.log" &
+    server=$!
+    started="$started $server"
+    for i in $(seq $((10 * patience))); do "$q" serve status 2> /dev/null | grep -q "tokens of context" && break; sleep 0.1; done
+    begin --no-think --tools none
+    started="$started $job"
+    begin_second
+    seen "$name: a chat is attached" "attached to the model that another q35chat has loaded"
+    seen_second "$name: ... and another one" "attached to the model that another q35chat has loaded"
+    kill -9 $server
+    wait $server 2> /dev/null
+    seen "$name: the first one says so" "has ended: the next message loads it"
+    seen_second "$name: ... and the other one" "has ended: the next message loads it"
+    type 'Hello\r'
+    [ -z "$pause" ] || seen "$name: a message loads the model" " ctx "
+    type_second 'Hello\r'
+    [ -n "$pause" ] || seen "$name: both messages are answered" " ctx "
+    seen_second "$name: ... and the other chat is answered, too" " ctx "
+    "$q" serve status > "$tmp/status" 2>&1
+    has "$name: ... with the same model" "$(cat "$tmp/status")" "tokens of context"
+    lacks "$name: ... which two programs use" "$(cat "$tmp/status")" "; 0 other"
+    type_second '/quit\r'
+    exec 4>&-
+    wait $job2
+    type '/quit\r'
+    exec 3>&-
+    wait $job
+done
 exit $status

@@ -104,7 +104,7 @@ has_all() {             # that was said; then it ends
 serves
 front=--line
 begin --no-think --tools none
-loses_its_server "a chat attaches" "the q35chat that had loaded the model has ended: the next message loads it here"
+loses_its_server "a chat attaches" "the q35chat that had loaded the model has ended: the next message loads it"
 type 'Once more\r'
 seen "... then loads the model itself and answers" " ctx "
 there
