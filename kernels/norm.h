@@ -6,7 +6,6 @@
 #include "kernels/gemm.h"
 
 /* y[r,i] = (1 + w[i]) * x[r,i] / sqrt(mean_i(x[r,i]^2) + eps)          zero-centred weights; tolerance: 1e-6 relative
- * With `gate` also gate_y[r] = sum_i gate[i] y[r,i], as linear_dense.
  * Row r of x is at x + (r / per_group) * x_group + (r % per_group) * x_row, likewise y.  The strides exist because the rows of q are
  * interleaved with the gates: x_row is the stride of heads, x_group that of tokens. */
 struct rmsnorm_args {
@@ -17,14 +16,12 @@ struct rmsnorm_args {
     int          per_group;     /* 0: one row per group, x_row and y_row unused */
     size_t       x_group, x_row, y_group, y_row;        /* in elements; x_group or y_group 0: dim (contiguous) */
     float        eps;
-    const struct weight *gate;  /* [1, dim], DENSE, or NULL */
-    float       *gate_y;        /* [n_rows] */
     bool         own_form;      /* products that are not narrow (kernels/gemm.h) alone read y, one after the other: a device may write y in a form of
                                  * its own */
 };
 static inline size_t rmsnorm_bytes(const struct rmsnorm_args *a)
 {
-    return (size_t)(2 * a->n_rows + 1) * (size_t)a->dim * sizeof(float) + (a->gate ? weight_bytes(a->gate) + (size_t)a->n_rows * sizeof(float) : 0);
+    return (size_t)(2 * a->n_rows + 1) * (size_t)a->dim * sizeof(float);
 }
 static inline int rmsnorm_units(const struct rmsnorm_args *a) { return a->n_rows; }
 

@@ -1,6 +1,5 @@
 #include <math.h>
 
-#include "kernels/cpu/matmul.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/ops.h"
 
@@ -22,12 +21,6 @@ void rmsnorm_cpu(const struct rmsnorm_args *a, int begin, int end)
         float s = inverse_rms(x, a->dim, a->eps);
         for (int i = 0; i < a->dim; i++)
             y[i] = x[i] * s * (1.0f + a->w[i]);
-        if (a->gate) {
-            const float *row = y;
-            float out[MATMUL_TOKENS][MATMUL_ROWS];
-            matmul_block(a->gate, 0, &row, 1, out);
-            a->gate_y[r] = out[0][0];
-        }
     }
 }
 

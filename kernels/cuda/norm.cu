@@ -9,26 +9,9 @@
 
 enum { NORM_THREADS = 256, NORM_MAX = 8192, NORM_NARROW = 512 };
 
-/* Sum of a thread's quads times those of a packed DENSE matrix of one row (kernels/pack.h). */
-template <int THREADS, int HELD> __device__ __forceinline__ float gate_part(const float4 (&v)[HELD], const char *gate, int at, int quads)
-{
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        const int quad = at + i * THREADS, in = quad % 32, step = quad / 32 * 8 + in / 8 * 2 + in % 2, lane = in % 8 / 2;
-        if (quad < quads) {
-            const uint32_t *w = (const uint32_t *)(gate + (step * 32 + lane) * 16);
-            const uint32_t lo = __ldg(w), hi = __ldg(w + 2);
-            sum += v[i].x * bf16_low(lo) + v[i].y * bf16_high(lo) + (v[i].z * bf16_low(hi) + v[i].w * bf16_high(hi));
-        }
-    }
-    return sum;
-}
-
-/* THREADS per row, HELD float4 per thread; HALVES: those of the copy, 0: none.  gate: packed, or NULL; with_y: y is written. */
+/* THREADS per row, HELD float4 per thread; HALVES: those of the copy, 0: none.  with_y: y is written. */
 template <int THREADS, int HELD, int HALVES>
-static __global__ void __launch_bounds__(NORM_THREADS) rmsnorm_kernel(const struct rmsnorm_args a, const struct halves_to to, const char *gate,
-                                                                      bool with_y)
+static __global__ void __launch_bounds__(NORM_THREADS) rmsnorm_kernel(const struct rmsnorm_args a, const struct halves_to to, bool with_y)
 {
     const int row = (int)(blockIdx.x * (NORM_THREADS / THREADS) + threadIdx.x / THREADS), at = (int)threadIdx.x % THREADS, quads = a.dim / 4;
     const int group = a.per_group ? row / a.per_group : row, in = a.per_group ? row % a.per_group : 0;
@@ -62,18 +45,6 @@ static __global__ void __launch_bounds__(NORM_THREADS) rmsnorm_kernel(const stru
             if (with_y)
                 y[at + i * THREADS] = v[i];
         }
-    if (gate) {
-        float dot = warp_sum(there ? gate_part<THREADS>(v, gate, at, quads) : 0.0f);
-        if (THREADS > 32) {
-            __shared__ float part[NORM_THREADS / 32];
-            if (at % 32 == 0)
-                part[at / 32] = dot;
-            __syncthreads();
-            dot = warp_sum(at % 32 < NORM_THREADS / 32 ? part[at % 32] : 0.0f);
-        }
-        if (there && at == 0)
-            a.gate_y[row] = dot;
-    }
     if constexpr (HALVES > 0) {
         static_assert(THREADS == HALVES_THREADS, "a row's threads");
         halves_row<HELD, HALVES>(to, row, quads, v);
@@ -158,21 +129,14 @@ extern "C" void rmsnorm_cuda(struct cuda_queue *q, const struct rmsnorm_args *ar
     const int halves = whole ? halves_beside(q, a.n_rows, a.dim) : 0;
     const struct halves_to to = halves_place(q, a.n_rows, a.dim);
     const bool with_y = !a.own_form || !halves;
-    const char *gate = NULL;
-    if (a.gate && (a.gate->format != WEIGHT_DENSE || a.gate->rows != 1 || a.gate->cols != a.dim)) {
-        queue_note(q, "rmsnorm", cudaErrorInvalidValue);
-        return;
-    }
-    if (a.gate)
-        gate = (const char *)a.gate->data;
     if (a.dim <= NORM_NARROW)
-        launch(q, "rmsnorm", rmsnorm_kernel<32, NORM_NARROW / 128, 0>, dim3((rows + 7) / 8), NORM_THREADS, 0, true, a, to, gate, with_y);
+        launch(q, "rmsnorm", rmsnorm_kernel<32, NORM_NARROW / 128, 0>, dim3((rows + 7) / 8), NORM_THREADS, 0, true, a, to, with_y);
     else if (halves == 2)
-        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, HELD, 2>, dim3(rows), NORM_THREADS, 0, true, a, to, gate, with_y);
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, HELD, 2>, dim3(rows), NORM_THREADS, 0, true, a, to, with_y);
     else if (halves == 1)
-        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, HELD, 1>, dim3(rows), NORM_THREADS, 0, true, a, to, gate, with_y);
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, HELD, 1>, dim3(rows), NORM_THREADS, 0, true, a, to, with_y);
     else
-        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, LONG, 0>, dim3(rows), NORM_THREADS, 0, true, a, to, gate, with_y);
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, LONG, 0>, dim3(rows), NORM_THREADS, 0, true, a, to, with_y);
     if (halves)
         halves_made(q, a.y, a.n_rows, a.dim, with_y, true);
 }

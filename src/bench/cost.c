@@ -32,25 +32,27 @@ static void product(struct chunk *k, const char *name, const struct weight *w, i
         2 * k->n * w->rows * w->cols * (linear_narrow(w) ? 2 : halves));
 }
 
-static void norm(struct chunk *k, const char *name)
+/* Adds a norm for these products alone; it leaves rows in fp32 as well where one of them is narrow. */
+static void norm(struct chunk *k, const char *name, const struct weight *const *next, int n_next)
 {
-    add(k, name, 0, k->n * k->c->hidden * 4, k->n * k->c->hidden * (4 + copied(k)), 0);
+    bool plain = false;
+    for (int i = 0; i < n_next; i++)
+        plain = plain || linear_narrow(next[i]);
+    add(k, name, 0, k->n * k->c->hidden * 4, k->n * k->c->hidden * ((plain ? 4 : 0) + copied(k)), 0);
 }
 
 static void delta(struct chunk *k, const struct delta_weights *w)
 {
     const struct model_config *c = k->c;
-    const double n = k->n, conv = config_conv_dim(c), key = config_lin_key_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim,
-        dv = c->lin_v_dim, heads = c->lin_v_heads;
+    const double n = k->n, conv = config_conv_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim,
+        heads = c->lin_v_heads;
     product(k, "in_proj_qkv", &w->qkv, 0);
     product(k, "in_proj_z", &w->z, 0);
     product(k, "in_proj_a", &w->a, 0);
     product(k, "in_proj_b", &w->b, 0);
-    add(k, "conv", 0, n * conv * 4, n * conv * 4, 0);
-    add(k, "deltanet_gates", 0, n * (2 * key + 2 * heads) * 4, n * (2 * key + 2 * heads) * 4, 0);
-    add(k, "deltanet_chunk", 0, (n * (conv + 2 * heads) + value * dk) * 4, (n * value + value * dk) * 4,
+    add(k, "deltanet_chunk", 0, n * conv * 4 + (2 * n * heads + value * dk) * 4, n * value * 4 + value * dk * 4,
         n * heads * (2 * DELTANET_CHUNK * (3 * dk + 2 * dv) + 6 * dk * dv));
-    add(k, "rmsnorm_gated", 0, 2 * n * value * 4, n * value * copied(k), 0);
+    add(k, "rmsnorm_gated", 0, n * value * (4 + 4), n * value * copied(k), 0);
     product(k, "linear_attn.out_proj", &w->out, 4);
 }
 
@@ -87,12 +89,12 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
                       + (double)(traffic_matrix(&s->gate, true) + traffic_matrix(&s->up, true));
     const double down = distinct * (double)traffic_matrix(&x->down, true) + (double)traffic_matrix(&s->down, true);
     product(k, "mlp.gate (router)", &w->router, 0);
-    product(k, "mlp.shared_expert_gate", &w->shared_gate, 0);
+    product(k, "shared_expert_gate", &w->shared_gate, 0);
     add(k, "router, moe_group", 0, n * (c->n_experts + c->top_k) * 4, n * (3 * c->top_k + 1) * 4, 0);
     add(k, "experts_up", up, n * hidden * copied(k), slots * inter * 4, 4 * slots * inter * hidden * halves);
     add(k, "fp16 rows for experts_down", 0, slots * inter * 4, slots * inter * copied(k), 0);
     add(k, "experts_down", down, slots * inter * copied(k), slots * hidden * 4, 2 * slots * inter * hidden * halves);
-    add(k, "moe_combine", 0, (slots + n) * hidden * 4, n * hidden * 4, 0);
+    add(k, "moe_combine", 0, slots * hidden * 4 + n * hidden * 4, n * hidden * 4, 0);
 }
 
 void prompt_layer(struct prompt_layer *to, const struct model_config *c, const struct layer_weights *w, const struct kv_recipe *kv, int n_tokens,
@@ -100,12 +102,14 @@ void prompt_layer(struct prompt_layer *to, const struct model_config *c, const s
 {
     struct chunk k = {.c = c, .kv = kv, .n = n_tokens, .pos = pos, .sum = to};
     to->n = 0;
-    norm(&k, "input_layernorm");
-    if (w->full)
+    if (w->full) {
+        norm(&k, "input_layernorm", (const struct weight *[]){&w->attn.q, &w->attn.k, &w->attn.v}, 3);
         attention(&k, &w->attn);
-    else
+    } else {
+        norm(&k, "input_layernorm", (const struct weight *[]){&w->delta.qkv, &w->delta.z, &w->delta.a, &w->delta.b}, 4);
         delta(&k, &w->delta);
-    norm(&k, "post_attention_layernorm");
+    }
+    norm(&k, "post_attention_layernorm", (const struct weight *[]){&w->moe.shared_gate}, 1);
     mixture(&k, &w->moe);
 }
 
@@ -135,7 +139,7 @@ struct prompt_cost prompt_cost(const struct model_config *c, const struct weight
             struct chunk k = {.c = c, .kv = kv, .n = n, .pos = pos, .sum = &l};
             l.n = 0;
             product(&k, "mtp.fc", &w->mtp.fc, 0);
-            norm(&k, "input_layernorm");
+            norm(&k, "input_layernorm", (const struct weight *[]){&w->mtp.layer.attn.k, &w->mtp.layer.attn.v}, 2);
             attention_rows(&k, &w->mtp.layer.attn);
             spend(&sum, &l, m);
         }

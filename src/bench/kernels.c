@@ -1,6 +1,7 @@
 /* `q35chat bench kernels`: every operation alone, at the shapes of a model; those of a prompt chunk are here. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/cost.h"
 #include "bench/timing.h"
@@ -13,6 +14,7 @@ struct prompt {
     struct kv_rows kv;
     int    pos;
     const struct weight *(*matrix)(const struct subject *s, int i);
+    struct prompt_layer layer[2];       /* what operations move: of DeltaNet and of attention layers */
 };
 
 static const struct weight *delta_qkv(const struct subject *s, int i) { return &s->delta[i % s->n_delta]->delta.qkv; }
@@ -26,6 +28,7 @@ static const struct weight *router(const struct subject *s, int i)    { return &
 
 static const struct moe_weights *moe(const struct subject *s, int i) { return &s->m.weights.layers[i % s->m.cfg.n_layers].moe; }
 
+/* Queues one product of a layer, in the format of its weights. */
 static void call_linear(struct timing *k, void *arg, int i)
 {
     struct prompt *p = arg;
@@ -39,6 +42,13 @@ static void call_linear(struct timing *k, void *arg, int i)
 }
 
 static void call_norm(struct timing *k, void *arg, int i)
+{
+    const struct prompt *p = arg;
+    const bool own = k->s->n_delta && !linear_narrow(delta_a(k->s, i));
+    RUN(k->d, rmsnorm, .y = p->y, .x = p->x, .w = p->norm, .n_rows = p->n, .dim = k->s->m.cfg.hidden, .eps = k->s->m.cfg.rms_eps, .own_form = own);
+}
+
+static void call_norm_post(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     (void)i;
@@ -84,30 +94,14 @@ static void call_combine(struct timing *k, void *arg, int i)
         .hidden = c->hidden);
 }
 
-static void call_conv(struct timing *k, void *arg, int i)
-{
-    const struct prompt *p = arg;
-    const struct model_config *c = &k->s->m.cfg;
-    (void)i;
-    RUN(k->d, conv, .y = p->y, .x = p->x, .w = p->conv_w, .window = p->window, .n_tokens = p->n, .n_channels = config_conv_dim(c),
-        .taps = c->conv_kernel);
-}
-
-static void call_gates(struct timing *k, void *arg, int i)
-{
-    const struct prompt *p = arg;
-    const struct model_config *c = &k->s->m.cfg;
-    (void)i;
-    RUN(k->d, deltanet_gates, .c = p->y, .beta = p->beta, .g = p->g, .a = p->z, .b = p->z, .a_log = p->a_log, .dt_bias = p->a_log,
-        .n_tokens = p->n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
-}
-
 static void call_chunk(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
+    const struct deltanet_raw raw = {.x = p->x, .w = p->conv_w, .window = p->window, .a = p->z, .b = p->z, .a_log = p->a_log, .dt_bias = p->a_log,
+                                     .taps = c->conv_kernel};
     (void)i;
-    RUN(k->d, deltanet_chunk, .y = p->z, .c = p->y, .beta = p->beta, .g = p->g, .state = p->state, .n_tokens = p->n,
+    RUN(k->d, deltanet_chunk, .y = p->z, .c = p->y, .beta = p->beta, .g = p->g, .raw = &raw, .state = p->state, .n_tokens = p->n,
         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
 }
 
@@ -116,8 +110,8 @@ static void call_gated_norm(struct timing *k, void *arg, int i)
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
     (void)i;
-    RUN(k->d, rmsnorm_gated, .y = p->y, .x = p->x, .z = p->z, .w = p->head_norm, .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim,
-        .eps = c->rms_eps);
+    RUN(k->d, rmsnorm_gated, .y = p->y, .x = p->x, .z = p->z, .w = p->head_norm, .next = delta_out(k->s, i), .n_rows = p->n * c->lin_v_heads,
+        .dim = c->lin_v_dim, .eps = c->rms_eps);
 }
 
 static void call_attention(struct timing *k, void *arg, int i)
@@ -132,41 +126,49 @@ static void call_attention(struct timing *k, void *arg, int i)
 
 /* ---- rows of the table */
 
+static double bytes_of(const struct prompt *p, const char *name)
+{
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < p->layer[i].n; j++) {
+            const struct prompt_operation *o = &p->layer[i].all[j];
+            if (!strcmp(o->name, name))
+                return o->weights + o->read + o->written;
+        }
+    return 0;
+}
+
+static void measure(struct timing *k, struct prompt *p, const char *name, timing_call *call, double flops)
+{
+    timing_row(k, name, timing_measure(k, false, 8, call, p), bytes_of(p, name), flops);
+}
+
 static void measure_linear(struct timing *k, struct prompt *p, const char *name, const struct weight *(*matrix)(const struct subject *s, int i))
 {
     p->matrix = matrix;
-    const struct weight *w = matrix(k->s, 0);
-    double us = timing_measure(k, false, 8, call_linear, p), n = p->n;
-    timing_row(k, name, us, (double)subject_matrix_bytes(k->s, w) + n * (w->rows + w->cols) * 4.0, 2.0 * n * w->rows * w->cols);
+    measure(k, p, name, call_linear, 2.0 * p->n * matrix(k->s, 0)->rows * matrix(k->s, 0)->cols);
 }
 
+/* Measures the operations of the experts; `distinct` is the expected number of experts that the tokens choose. */
 static void measure_experts(struct timing *k, struct prompt *p)
 {
     const struct model_config *c = &k->s->m.cfg;
-    const struct moe_weights *m = moe(k->s, 0);
-    double n = p->n, slots = n * (c->top_k + 1), inter = widest_inter(c), distinct = c->n_experts * (1 - pow(1 - (double)c->top_k / c->n_experts, n));
-    double up = distinct * (double)(subject_matrix_bytes(k->s, &m->experts[0].gate) + subject_matrix_bytes(k->s, &m->experts[0].up))
-              + (double)(subject_matrix_bytes(k->s, &m->shared.gate) + subject_matrix_bytes(k->s, &m->shared.up));
-    double down = distinct * (double)subject_matrix_bytes(k->s, &m->experts[0].down) + (double)subject_matrix_bytes(k->s, &m->shared.down);
-    timing_row(k, "router, moe_group", timing_measure(k, false, 8, call_route, p), n * (c->n_experts + 4 * c->top_k) * 4.0, 0);
-    timing_row(k, "experts_up", timing_measure(k, false, 8, call_up, p), up + (n * c->hidden + slots * inter) * 4.0, 4.0 * slots * inter * c->hidden);
-    timing_row(k, "experts_down", timing_measure(k, false, 8, call_down, p), down + slots * (inter + c->hidden) * 4.0,
-               2.0 * slots * inter * c->hidden);
-    timing_row(k, "moe_combine", timing_measure(k, false, 8, call_combine, p), n * (c->top_k + 3) * c->hidden * 4.0, 0);
+    const double products = (double)p->n * (c->top_k + 1) * widest_inter(c) * c->hidden;
+    measure(k, p, "router, moe_group", call_route, 0);
+    measure(k, p, "experts_up", call_up, 4 * products);
+    measure(k, p, "experts_down", call_down, 2 * products);
+    measure(k, p, "moe_combine", call_combine, 0);
 }
 
+/* Measures the operations of a DeltaNet layer. */
 static void measure_delta(struct timing *k, struct prompt *p)
 {
     const struct model_config *c = &k->s->m.cfg;
-    double n = p->n, conv = config_conv_dim(c), key = config_lin_key_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim;
-    double block = DELTANET_CHUNK;
-    timing_row(k, "conv", timing_measure(k, false, 8, call_conv, p), 2 * n * conv * 4, 0);
-    timing_row(k, "deltanet_gates", timing_measure(k, false, 8, call_gates, p), n * (4 * key + 4 * c->lin_v_heads) * 4, 0);
-    timing_row(k, "deltanet_chunk", timing_measure(k, false, 8, call_chunk, p), (n * (2 * key + 2 * value) + 2 * value * dk) * 4,
-                n * c->lin_v_heads * (2 * block * (3 * dk + 2 * dv) + 6 * dk * dv));
-    timing_row(k, "rmsnorm_gated", timing_measure(k, false, 8, call_gated_norm, p), 3 * n * value * 4, 0);
+    const double block = DELTANET_CHUNK, dk = c->lin_k_dim, dv = c->lin_v_dim;
+    measure(k, p, "deltanet_chunk", call_chunk, p->n * c->lin_v_heads * (2 * block * (3 * dk + 2 * dv) + 6 * dk * dv));
+    measure(k, p, "rmsnorm_gated", call_gated_norm, 0);
 }
 
+/* Measures attention at growing positions. */
 static void measure_attention(struct timing *k, struct prompt *p, int n_ctx)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -180,6 +182,7 @@ static void measure_attention(struct timing *k, struct prompt *p, int n_ctx)
     }
 }
 
+/* Allocates random operands for prompts of p->n tokens. */
 static void alloc_operands(struct timing *k, struct prompt *p, int n_ctx)
 {
     const struct model_config *c = &k->s->m.cfg;
@@ -211,6 +214,7 @@ static void alloc_operands(struct timing *k, struct prompt *p, int n_ctx)
     p->kv.v = timing_alloc(k, kv * 4);
 }
 
+/* Measures all operations of a prompt of n_tokens. */
 static void kernels_prompt(struct timing *k, int n_tokens)
 {
     const struct subject *s = k->s;
@@ -222,8 +226,12 @@ static void kernels_prompt(struct timing *k, int n_tokens)
     if (k->failed)
         return;
     k->d->reserve(k->d, (size_t)1 << 30);       /* more than any of these operations takes; the forward pass may have less */
-    /* with the two bytes that a GPU writes for the products that follow */
-    timing_row(k, "rmsnorm", timing_measure(k, false, 8, call_norm, &p), (double)p.n * s->m.cfg.hidden * (subject_fused(s) ? 10 : 8), 0);
+    if (s->n_delta)
+        prompt_layer(&p.layer[0], &s->m.cfg, s->delta[0], s->m.kv, n_tokens, 0);
+    if (s->n_full)
+        prompt_layer(&p.layer[1], &s->m.cfg, s->full[0], s->m.kv, n_tokens, 0);
+    measure(k, &p, "input_layernorm", call_norm, 0);
+    measure(k, &p, "post_attention_layernorm", call_norm_post, 0);
     if (s->n_delta) {
         measure_linear(k, &p, "in_proj_qkv", delta_qkv);
         measure_linear(k, &p, "in_proj_z", delta_z);

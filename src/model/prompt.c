@@ -148,16 +148,8 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
         .int8 = rounded(p, PROMPT_INT8_DELTA, &w->z, 0), .own_form = own});
     linear(f, f->a, f->h, &w->a, p->n, false);
     linear(f, f->b, f->h, &w->b, p->n, false);
-    if (!packed) {
-        RUN(f->dev, conv, .y = f->mixer_mid, .x = f->mixer_in, .w = w->conv, .window = s->window, .n_tokens = p->n,
-            .n_channels = config_conv_dim(c), .taps = c->conv_kernel);
-        RUN(f->dev, deltanet_gates, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .a = f->a, .b = f->b, .a_log = w->a_log,
-            .dt_bias = w->dt_bias, .n_tokens = p->n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads,
-            .dk = c->lin_k_dim, .dv = c->lin_v_dim);
-    }
-    RUN(f->dev, deltanet_chunk, .y = f->mixer_out, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .raw = packed ? &raw : NULL,
-        .state = s->state, .n_tokens = p->n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim,
-        .pos = p->pos, .own_form = own);
+    RUN(f->dev, deltanet_chunk, .y = f->mixer_out, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .raw = &raw, .state = s->state, .n_tokens = p->n,
+        .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .pos = p->pos, .own_form = own);
     RUN(f->dev, rmsnorm_gated, .y = f->mixer_out, .x = f->mixer_out, .z = f->mixer_gate, .w = w->norm, .next = &w->out,
         .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps, .own_form = own);
     linear(f, f->x, f->mixer_out, &w->out, p->n, true);
@@ -192,7 +184,7 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
 static void norm_for(const struct pass *p, const float *w, const struct weight *const *next, int n_next)
 {
     struct forward *f = p->f;
-    bool own = f->math & PROMPT_PACKED;
+    bool own = !(f->math & PROMPT_INT8);       /* which reads fp32 */
     for (int i = 0; i < n_next; i++)
         own = own && !linear_narrow(next[i]);
     RUN(f->dev, rmsnorm, .y = f->h, .x = f->x, .w = w, .n_rows = p->n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps, .own_form = own);

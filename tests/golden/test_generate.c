@@ -652,29 +652,35 @@ static void test_generate__answers_at_once_are_those_of_engines_of_their_own(voi
 
 enum { TOP = 4 };                       /* top-k, so that the joint distribution of two tokens has 16 cells */
 
-/* The TOP most likely ids after the prompt, with their probabilities. */
-static void best_ids(struct model *m, const int32_t *ids, int n, int32_t *best, double *p)
+/* Finds the TOP most likely ids after the prompt, with their probabilities, and the next one if rounding may put it in the place of the last of
+ * them; -1: it may not. */
+static void best_ids(struct model *m, const int32_t *ids, int n, int32_t best[TOP + 1], double *p)
 {
     float *logits = malloc((size_t)m->cfg.vocab * sizeof *logits);
-    double total = 0;
+    double total = 0, least = 0;
     cache_reset(m->cache);
     prompt_chunk(m->forward, m->cache, ids, n, 0, false);
     prompt_head(m->forward, HEAD_BF16, forward_last_hidden(m->cache), 1, logits);
     for (int i = 0; i < TOP; i++) {
         best[i] = sampler_argmax(logits, m->cfg.vocab);
-        total += p[i] = exp((double)logits[best[i]]);
+        least = (double)logits[best[i]];
+        total += p[i] = exp(least);
         logits[best[i]] = -INFINITY;
     }
+    best[TOP] = sampler_argmax(logits, m->cfg.vocab);
+    if (least - (double)logits[best[TOP]] > (double)clear_margin)
+        best[TOP] = -1;
     for (int i = 0; i < TOP; i++)
         p[i] /= total;
     free(logits);
 }
 
-static int index_of(const int32_t *list, int32_t id)
+/* Returns the place of an id among the most likely ones; one that is as near as the last of them counts as that. */
+static int index_of(const int32_t list[TOP + 1], int32_t id)
 {
-    for (int i = 0; i < TOP; i++)
+    for (int i = 0; i <= TOP; i++)
         if (list[i] == id)
-            return i;
+            return i < TOP ? i : TOP - 1;
     return -1;
 }
 
@@ -682,7 +688,7 @@ static int index_of(const int32_t *list, int32_t id)
 enum { N_BEFORE = 24 };
 struct two_tokens {
     int32_t prompt[N_BEFORE + 1];       /* the last one is the first id that comes */
-    int32_t first[TOP], second[TOP][TOP];
+    int32_t first[TOP + 1], second[TOP][TOP + 1];
     double  p1[TOP], p2[TOP][TOP];
 };
 

@@ -13,20 +13,6 @@
 
 static struct dev *dev;
 
-/* The gate that a norm computes is the product of its rows, to the bit. */
-static void test_rmsnorm__a_gate_is_a_product_of_the_rows(void **state)
-{
-    (void)state;
-    enum { N = 7, D = 384 };
-    struct weight gate = rand_weight(WEIGHT_DENSE, 1, D, (struct spread){.dense = 0.1f});
-    float *x = rand_array(N * D, 2), *w = rand_array(D, 0.5f), *y = malloc(N * D * sizeof *y), g[N], want[N];
-    RUN(dev, rmsnorm, .y = y, .x = x, .w = w, .n_rows = N, .dim = D, .eps = 1e-6f, .gate = &gate, .gate_y = g);
-    RUN(dev, linear_dense, .l = {.y = want, .x = y, .w = gate, .n_tokens = N});
-    assert_memory_equal(g, want, sizeof g);
-    rand_weight_free(&gate);
-    free(x), free(w), free(y);
-}
-
 static void test_rmsnorm__strided_heads_and_plain_rows(void **state)
 {
     (void)state;
@@ -269,7 +255,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rmsnorm__strided_heads_and_plain_rows),
-        cmocka_unit_test(test_rmsnorm__a_gate_is_a_product_of_the_rows),
         cmocka_unit_test(test_rope__turns_pairs_and_keeps_the_rest),
         cmocka_unit_test(test_rope__pairs_turn_by_the_axis_that_is_theirs),
         cmocka_unit_test(test_attention__agrees_with_softmax_in_double_for_both_row_types),

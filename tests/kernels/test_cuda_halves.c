@@ -93,40 +93,26 @@ static void check_norm(int dim, int n)
     free(host), free(w), free(got_a), free(got_b), free(want_a), free(want_b);
 }
 
-/* A norm for products alone: two of them in a row give the bits that they give from plain rows.  Its gate is that of the definition. */
+/* A norm for products alone: two of them in a row give the bits that they give from plain rows. */
 static void check_norm_alone(int dim, int n)
 {
     const size_t cells = (size_t)n * (size_t)dim, out = (size_t)n * ROWS, f = sizeof(float);
     const struct weight a = packed(WEIGHT_INT4, ROWS, dim), b = packed(WEIGHT_DENSE, ROWS, dim);
-    struct weight gate = rand_weight(WEIGHT_DENSE, 1, dim, (struct spread){.dense = 0.1f});
-    void *packed_gate = calloc(1, pack_bytes(WEIGHT_DENSE, 1, dim));
-    assert_true(pack_matrix(&gate, packed_gate));
-    const struct weight on_device = packed_view(WEIGHT_DENSE, 1, dim, upload(packed_gate, pack_bytes(WEIGHT_DENSE, 1, dim)));
-    float *host = rand_array(cells, 3), *w = rand_array((size_t)dim, 1), *plain = malloc(cells * f), *want_gate = malloc((size_t)n * f);
-    float *x = upload(host, cells * f), *dw = upload(w, (size_t)dim * f), *y = poisoned(cells * f), *ya = poisoned(out * f), *yb = poisoned(out * f),
-        *g = poisoned((size_t)n * f);
-    RUN(cpu, rmsnorm, .y = plain, .x = host, .w = w, .n_rows = n, .dim = dim, .eps = 1e-6f, .gate = &gate, .gate_y = want_gate);
+    float *host = rand_array(cells, 3), *w = rand_array((size_t)dim, 1);
+    float *x = upload(host, cells * f), *dw = upload(w, (size_t)dim * f), *y = poisoned(cells * f), *ya = poisoned(out * f), *yb = poisoned(out * f);
     RUN(cuda, rmsnorm, .y = y, .x = x, .w = dw, .n_rows = n, .dim = dim, .eps = 1e-6f);
     float *want_a = outcome(y, &a, n, true), *want_b = outcome(y, &b, n, true);
-    RUN(cuda, rmsnorm, .y = y, .x = x, .w = dw, .n_rows = n, .dim = dim, .eps = 1e-6f, .gate = &on_device, .gate_y = g, .own_form = true);
+    RUN(cuda, rmsnorm, .y = y, .x = x, .w = dw, .n_rows = n, .dim = dim, .eps = 1e-6f, .own_form = true);
     product(ya, y, &a, n);
     product(yb, y, &b, n);
-    float *got_a = downloaded(ya, out * f), *got_b = downloaded(yb, out * f), *got_gate = downloaded(g, (size_t)n * f);
+    float *got_a = downloaded(ya, out * f), *got_b = downloaded(yb, out * f);
     same(got_a, want_a, out, "rmsnorm alone", n);
     same(got_b, want_b, out, "rmsnorm alone, the second product", n);
-    for (int t = 0; t < n; t++) {
-        double most = 0;                /* rounding of a sum of `dim` products */
-        for (int i = 0; i < dim; i++)
-            most += fabs((double)plain[(size_t)t * (size_t)dim + (size_t)i]) * 0.1 * 1e-6;
-        if (!(fabs((double)got_gate[t] - (double)want_gate[t]) <= most))
-            fail_msg("%d columns, token %d of %d: gate %.9g, expected %.9g", dim, t, n, (double)got_gate[t], (double)want_gate[t]);
-    }
-    void *device[] = {x, dw, y, ya, yb, g};
+    void *device[] = {x, dw, y, ya, yb};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         cuda->free(cuda, device[i]);
-    drop(&a), drop(&b), drop(&on_device);
-    rand_weight_free(&gate);
-    free(packed_gate), free(host), free(w), free(plain), free(want_gate), free(got_a), free(got_b), free(got_gate), free(want_a), free(want_b);
+    drop(&a), drop(&b);
+    free(host), free(w), free(got_a), free(got_b), free(want_a), free(want_b);
 }
 
 static void test_halves__a_norm_leaves_its_rows_to_the_products(void **state)

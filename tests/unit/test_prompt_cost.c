@@ -31,7 +31,7 @@ static void fill_layer(struct layer_weights *l, bool full, enum weight_format fo
     l->attn = (struct attn_weights){.q = matrix(format, 2 * q, H), .k = matrix(format, kv_dim, H), .v = matrix(format, kv_dim, H),
                                     .o = matrix(format, H, q)};
     l->delta = (struct delta_weights){.qkv = matrix(format, config_conv_dim(c), H), .z = matrix(format, value, H),
-                                      .a = matrix(WEIGHT_DENSE, c->lin_v_heads, H), .b = matrix(WEIGHT_DENSE, c->lin_v_heads, H),
+                                      .a = matrix(format, c->lin_v_heads, H), .b = matrix(format, c->lin_v_heads, H),
                                       .out = matrix(format, H, value)};
     l->moe = (struct moe_weights){.router = matrix(WEIGHT_DENSE, c->n_experts, H), .shared_gate = matrix(WEIGHT_DENSE, 1, H), .experts = experts};
     l->moe.shared.gate = matrix(shared, 2 * c->shared_inter, H);       /* with up, as it is packed */
@@ -97,7 +97,7 @@ static void test_prompt_layer__operations_add_up_to_what_the_shapes_say(void **s
 {
     (void)state;
     const struct model_config *c = &config;
-    const double n = 4096, H = c->hidden, conv = config_conv_dim(c), key = config_lin_key_dim(c), value = config_lin_value_dim(c),
+    const double n = 4096, H = c->hidden, conv = config_conv_dim(c), value = config_lin_value_dim(c),
         heads = c->lin_v_heads, slots = n * (c->top_k + 1), S = value * c->lin_k_dim;
     for (int i = 0; i < c->n_layers; i++) {
         const struct layer_weights *w = &layers[i];
@@ -112,10 +112,10 @@ static void test_prompt_layer__operations_add_up_to_what_the_shapes_say(void **s
         assert_true(fabs(sum_of(&l, 'w') - matrices) < 1e-6 * matrices);
         if (w->full)
             continue;
-        const double norms = 2 * n * H * (4 + 4 + 2), mixed = n * (2 * H * 2 + 2 * H * 4 + 4 * conv + 4 * value + 8 * heads),
-            rule = n * (8 * conv + 16 * key + 16 * heads + 4 * conv + 8 * heads + 4 * value) + 8 * S + n * value * (4 + 4 + 2),
-            out = n * (2 * value + 8 * H), routed = n * (8 * H + 4 * (c->n_experts + 1) + 4 * (c->n_experts + c->top_k + 3 * c->top_k + 1)),
-            experts = n * 2 * H + slots * c->moe_inter * (4 + 4 + 2 + 2) + slots * H * 8 + n * 8 * H;
+        const double norms = n * H * (4 + 2) + n * H * (4 + 4 + 2) + n * (4 * H + 4), mixed = n * (4 * H * 2 + 4 * conv + 4 * value + 8 * heads),
+            rule = n * (4 * conv + 8 * heads + 4 * value) + 8 * S + n * value * (4 + 4 + 2),
+            out = n * (2 * value + 8 * H), routed = n * (4 * H + 4 * c->n_experts + 4 * (c->n_experts + c->top_k + 3 * c->top_k + 1)),
+            experts = n * 2 * H + slots * c->moe_inter * (4 + 4 + 2 + 2) + slots * H * (4 + 4) + n * 8 * H;
         const double all = norms + mixed + rule + out + routed + experts;
         assert_true(fabs(sum_of(&l, 'a') - all) < 1e-6 * all);
     }
