@@ -5,7 +5,10 @@
 
 #include <cmocka.h>
 
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/dev.h"
 #include "kernels/cpu/vec.h"
@@ -248,6 +251,32 @@ static void test_dev__threads_cut_the_work_without_changing_it(void **state)
     free((void *)w.data), free(x), free(y[0]), free(y[1]);
 }
 
+/* Returns the bytes of this process that are in memory. */
+static long resident(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%*d %ld", &pages), 1);
+    fclose(f);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+static void test_dev__zeroed_memory_takes_room_only_when_it_is_written(void **state)
+{
+    (void)state;
+    enum { LARGE = 1 << 30, SMALL = 100 };
+    const long before = resident();
+    char *p = dev->alloc_kv(dev, LARGE), *q = dev->alloc(dev, SMALL);
+    assert_true(resident() - before < LARGE / 4);               /* an eighth, where a sanitizer notes what may be read */
+    assert_int_equal((uintptr_t)p % 64 + (uintptr_t)q % 64, 0);
+    for (int i = 0; i < SMALL; i++)
+        assert_int_equal(p[(size_t)i * (LARGE / SMALL)] + q[i], 0);
+    dev->free(dev, p);
+    dev->free(dev, q);
+    assert_null(dev->alloc(dev, SIZE_MAX));
+}
+
 static int open_dev(void **state) { (void)state; dev = dev_open_cpu(2, NULL); return !dev; }
 static int close_dev(void **state) { (void)state; dev_close(dev); return 0; }
 
@@ -261,6 +290,7 @@ int main(void)
         cmocka_unit_test(test_router__picks_the_largest_and_renormalises),
         cmocka_unit_test(test_moe__grouped_experts_give_the_weighted_sum_of_each),
         cmocka_unit_test(test_dev__threads_cut_the_work_without_changing_it),
+        cmocka_unit_test(test_dev__zeroed_memory_takes_room_only_when_it_is_written),
     };
     return cmocka_run_group_tests(tests, open_dev, close_dev);
 }
