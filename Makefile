@@ -251,11 +251,13 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.c.o $(BUILD)/libui.a $(BUILD)/libq35.a | mode
 	$(call say,LINK $@)
 	$(LINK) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(TESTLIBS) $(LIBS) $(CUDALIBS)
 
-# Products are slow under a sanitizer, and are optimized there, too.
+# Products are slow under a sanitizer, and are optimized there, too.  What only tests is compiled for speed of compiling.
+TESTOPT  := $(if $(SAN),-O0,-O1)
+opt       = $(if $(filter tests/bench/%,$<),$(OPT),$(if $(filter tests/%,$<),$(TESTOPT),$(if $(and $(SAN),$(filter kernels/cpu/%,$<)),-O3,$(OPT))))
 $(BUILD)/%.c.o: %.c Makefile $(BUILD)/knobs
 	@mkdir -p $(@D)
 	$(call say,CC   $<)
-	$(Q)$(CC) $(CSTD) $(if $(and $(SAN),$(filter kernels/cpu/%,$<)),-O3,$(OPT)) $(ARCH) -g $(WARN) $(SANFLAGS) $(CPPFLAGS) $(PKGFLAGS) -DQ35_SHARE='"$(PREFIX)/share/q35chat"' $(CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CSTD) $(opt) $(ARCH) -g $(WARN) $(SANFLAGS) $(CPPFLAGS) $(PKGFLAGS) -DQ35_SHARE='"$(PREFIX)/share/q35chat"' $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/%.cu.o: %.cu $(BUILD)/knobs.cu
 	@mkdir -p $(@D)
