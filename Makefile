@@ -108,13 +108,16 @@ $(BUILD)/tests/ruled: tests/ruled.c
 	$(Q)$(CC) $(CSTD) -O2 $(WARN) -o $@ $<
 
 check: $(BUILD)/q35chat $(BUILD)/tests/golden/compare $(BUILD)/tests/pty/wire $(BUILD)/tests/pty/kill $(BUILD)/tests/hub/range $(TESTS)  ## builds and runs every test, without the set-up
-	@BUILD=$(BUILD) SAN=$(SAN) EMULATOR=$(EMULATOR) AT_ONCE=$(AT_ONCE) sh tests/run.sh $(TESTS)
+	@BUILD=$(BUILD) SAN=$(SAN) EMULATOR=$(EMULATOR) AT_ONCE=$(AT_ONCE) SKIP='$(SKIP)' sh tests/run.sh $(TESTS)
 
+# What needs a GPU, and the tests that tests/slow.txt does not send there again.  With SKIP= on the command line all run.
+once      = tests/kernels/test_cuda_%.c $(shell awk '/^tests/ && $$2 !~ /$(1)/ {print $$1 ($$1 ~ /sh$$/ ? "" : ".c")}' tests/slow.txt)
+asan tsan: SKIP := $(call once,asan)
 asan: deps      ## the tests under the address and undefined-behaviour sanitizers, CPU only
-	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/asan SAN=address,undefined OPT=-O1
+	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/asan SAN=address,undefined OPT=-O1 SKIP='$(SKIP)'
 
 tsan: deps      ## the tests under the thread sanitizer, CPU only
-	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/tsan SAN=thread OPT=-O1
+	@$(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/tsan SAN=thread OPT=-O1 SKIP='$(SKIP)'
 
 # The code of a decode step, and a part of the tests, which runs all of it.  Only that code is counted: counting makes products slow.
 MEASURED := $(wildcard kernels/cpu/step_*.c $(addprefix src/model/,step.c stepper.c cache.c) \
@@ -129,8 +132,7 @@ $(call objs,$(MEASURED)): private SANFLAGS += --coverage
 LINK     += --coverage
 endif
 
-# Left out, unless it is `make aarch64 SKIP=`, is what needs a GPU or takes more than 20 seconds emulated: see docs/testing-reference.md.
-aarch64: SKIP = tests/kernels/test_cuda_%.c $(addprefix tests/,golden/test_model.c golden/test_generate.c golden/test_depths.c golden/test_recipes.c golden/test_stepper.c golden/test_beside.c golden/test_states.c golden/test_resume.c golden/test_bench_kv.c golden/test_guide.c golden/test_guided_answers.c golden/test_pictures.c golden/test_pictures_debug.c golden/test_awaited.c unit/test_places.c fuzz/test_pictures_talk.c unit/test_ahead.c unit/test_steer.c unit/test_gate.c unit/test_share.c unit/test_hybrid.c fuzz/test_checkpoint.c unit/test_stream.c)
+aarch64: SKIP := $(call once,arm)
 aarch64:        ## cross-builds for aarch64 and runs the quicker tests under qemu; installs what that needs (Debian)
 	@sh config/deps.sh arm64
 	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig AT_ONCE=$(JOBS) $(MAKE) -j$(JOBS) check CUDA=0 BUILD=build/aarch64 \

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs the test programs given as arguments (through $EMULATOR, if any) and the scripts ($SCRIPTS; all where that is not set), and prints one
-# line of counts at the end.  AT_ONCE=2 runs two at a time.  FIGURES=1 prints the figure of each check of the scripts.
+# line of counts at the end.  AT_ONCE=2 runs two at a time, those of tests/slow.txt first.  SKIP names scripts to leave out.  FIGURES=1 prints
+# the figure of each check of the scripts.
 # A program's own tests are counted from cmocka's closing lines; a script prints "ok NAME", "not ok NAME" or "skip NAME" per check.
 BUILD=${BUILD:-build}
 EMULATOR=${EMULATOR:-} AT_ONCE=${AT_ONCE:-1}
@@ -43,10 +44,11 @@ rm -rf "$BUILD/logs"
 mkdir -p "$BUILD/logs"
 TREE="tests/layers.sh tests/circles.sh tests/names.sh tests/prose.sh"
 for t in ${SCRIPTS-$TREE tests/hub/*.sh tests/remote/*.sh tests/pty/*.sh tests/golden/*.sh} "$@"; do
-    case $t in tests/remote/soak.sh) continue ;; esac          # an hour: by hand
+    case " tests/remote/soak.sh $SKIP " in *" $t "*) continue ;; esac          # the soak takes an hour: by hand
     case $t in *.sh) [ -z "$EMULATOR" ] || [ "$t" = tests/golden/debug.sh ] || continue ;; esac       # the others start programs by themselves
     printf '%s\n' "$t"
-done | xargs -n 1 -P "$AT_ONCE" sh "$0" one
+done | awk 'NR == FNR {place[$1] = NR; next} {name = $0; sub(/^.*\/tests\//, "tests/", name); print (name in place ? place[name] : 1e6), $0}' \
+    tests/slow.txt - | sort -s -n -k 1,1 | cut -d ' ' -f 2- | xargs -n 1 -P "$AT_ONCE" sh "$0" one
 cat "$BUILD"/logs/*.failed 2> /dev/null
 cat "$BUILD"/logs/*.count | awk '{p += $1; f += $2; s += $3}
     END {printf "%d passed, %d failed%s\n", p, f, s ? ", " s " skipped" : ""; exit f > 0 || p == 0}'

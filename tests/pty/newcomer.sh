@@ -1,6 +1,5 @@
 #!/bin/sh
 # The first minute of somebody who knows nothing: look, turn the wheel, ask, select, copy, leave, come back; in the key forms of several terminals.
-[ -z "${SAN:-}" ] || { echo "skip once, without sanitizers"; exit 0; }
 . tests/pty/common.inc
 . tests/pty/wire.inc
 tm() { TMUX_TMPDIR=$tmp tmux -L newcomer -f /dev/null "$@"; }

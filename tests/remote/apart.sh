@@ -1,7 +1,6 @@
 #!/bin/sh
 # A program says what it would say alone, whatever the options of the server or the chat that answers it: over the socket of a server, beside an open
 # chat, and when that chat has left.  tests/unit/test_apart.c does it with each option.
-[ -z "${SAN:-}" ] || { echo "skip once, without sanitizers"; exit 0; }
 . tests/remote/serve.inc
 . tests/pty/terminal.inc
 [ -n "$demo" ] || { echo "skip these answers need the demo model"; exit 0; }

@@ -1,7 +1,6 @@
 #!/bin/sh
 # Calls of many tools in many steps: none missing, doubled, malformed or raw; of a scripted engine, and of a model that is drawn from at random.
 # LONG=1: 46 tools, 12 steps, 120 calls.
-[ -z "${SAN:-}" ] || { echo "skip once, without sanitizers"; exit 0; }
 . tests/remote/serve.inc
 [ -n "$demo" ] || { echo "skip calls need the demo model"; exit 0; }
 sizes="9 3 15" all=15
