@@ -26,13 +26,26 @@ static void send_state(struct server *s)
     buf_free(&lines);
 }
 
-static void fail_waiting(const struct queue *q, const char *why)
+static void refuse_waiting(const struct queue *q, const char *why, bool attached)
 {
     for (struct job *j = q->first; j; j = j->next)
-        job_refuse(j, 503, why, NULL);
+        if (attached || !j->question.format->attached)
+            job_refuse(j, 503, why, NULL);
 }
 
-/* Refuses all requests, running and waiting, because the model is gone. */
+/* Refuses all requests, running and waiting, those of attached chats only if `attached`. */
+static void refuse_all(struct server *s, const char *why, bool attached)
+{
+    for (int i = 0; i < s->n_lanes; i++) {
+        const struct lane *l = &s->lanes[i];
+        if (l->now && !l->now_over && (attached || !l->now->question.format->attached))
+            job_refuse(l->now, 503, why, NULL);
+    }
+    refuse_waiting(&s->waiting, why, attached);
+    refuse_waiting(&s->unread, why, attached);
+}
+
+/* Refuses all requests because the model is gone. */
 static void fail_all(struct server *s, const char *why)
 {
     if (s->state == SERVER_FAILED)      /* each lane reports it */
@@ -40,11 +53,7 @@ static void fail_all(struct server *s, const char *why)
     attached_end(&s->attached);
     s->state = SERVER_FAILED;
     err_set(&s->why, "%s", why);
-    for (int i = 0; i < s->n_lanes; i++)
-        if (s->lanes[i].now)
-            job_refuse(s->lanes[i].now, 503, why, NULL);
-    fail_waiting(&s->waiting, why);
-    fail_waiting(&s->unread, why);
+    refuse_all(s, why, true);
 }
 
 /* Begins to answer requests, and sends the new state to those who watch it. */
@@ -161,6 +170,8 @@ void server_close(struct server *s)
 {
     if (!s)
         return;
+    if (s->state != SERVER_FAILED)      /* attached chats continue by themselves when their streams break off */
+        refuse_all(s, WEB_CLOSING, false);
     s->state = SERVER_STOPPED;
     web_close(s->web);                  /* calls gone() for each exchange under way */
     readings_free(&s->readings);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,8 @@ enum {
     ANY_TIME_S = 30 * 24 * 3600,        /* longer than it matters; libmicrohttpd counts milliseconds in 32 bits */
     ARRIVE_MS = 60000,                  /* for a request to arrive whole */
     SWEEP_MS = 1000,
+    LAST_MS = 1000,                     /* for clients to read the ends of their replies when the server closes */
+    LAST_POLL_MS = 10,
     HEADER_BYTES = 64 << 10,
     READ_BYTES = 16 << 10,
 };
@@ -737,9 +740,39 @@ struct web *web_open(const struct web_owner *owner, struct err *e)
 /* Replies to a request that arrives while the server closes. */
 static void refuse_late(void *arg, struct exchange *x)
 {
-    static const char said[] = "{\"error\": {\"message\": \"the server is closing\", \"type\": \"server_error\"}}";
     (void)arg;
-    exchange_reply(x, MHD_HTTP_SERVICE_UNAVAILABLE, "application/json", text_of(said), 0);
+    exchange_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, WEB_CLOSING);
+}
+
+/* Replies to a request that has no reply yet, and breaks off a stream that has not ended.  An attached chat gets no reply: it continues by itself. */
+static void end_exchange(struct exchange *x)
+{
+    if (x->status ? x->streams && !x->ended : x->format && x->format->attached)
+        drop(x);
+    else if (!x->status && x->asked)
+        refuse_late(NULL, x);
+    else if (!x->status)
+        refuse_and_hang_up(x->client, MHD_HTTP_SERVICE_UNAVAILABLE, WEB_CLOSING);
+}
+
+/* True if a reply is not sent whole. */
+static bool are_unsent(const struct web *w)
+{
+    for (const struct client *c = w->clients; c; c = c->next)
+        if (c->x && c->x->status && !c->x->dropped)
+            return true;
+    return false;
+}
+
+/* Sends what is left of the replies, for LAST_MS at most. */
+static void send_last(struct web *w)
+{
+    for (const int64_t since = clock_ns(); are_unsent(w) && clock_ms_since(since) < LAST_MS;) {
+        struct pollfd events = {.fd = w->epoll, .events = POLLIN};
+        web_run(w);
+        if (are_unsent(w))
+            poll(&events, 1, LAST_POLL_MS);
+    }
 }
 
 void web_close(struct web *w)
@@ -747,6 +780,12 @@ void web_close(struct web *w)
     if (!w)
         return;
     w->owner.asked = refuse_late;       /* which suspends no connection */
+    web_shut(w);
+    for (struct client *c = w->clients; c; c = c->next)
+        if (c->x)
+            end_exchange(c->x);
+    if (w->daemon)
+        send_last(w);
     for (struct client *c = w->clients; c; c = c->next)
         if (c->x)
             drop(c->x);
@@ -754,7 +793,6 @@ void web_close(struct web *w)
         MHD_run(w->daemon);             /* it must not be stopped while connections are suspended */
         MHD_stop_daemon(w->daemon);
     }
-    web_shut(w);
     if (w->epoll >= 0)
         close(w->epoll);
     free(w);

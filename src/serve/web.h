@@ -21,6 +21,8 @@ enum {
     WEB_RETRY_S = 2,                    /* Retry-After of a client that met a full queue */
 };
 
+#define WEB_CLOSING "the server is stopping; ask again when it has started again"
+
 struct web;
 struct exchange;                        /* a request and its reply */
 struct format;
@@ -35,7 +37,9 @@ struct web_owner {
 };
 
 struct web *web_open(const struct web_owner *owner, struct err *e);
-void web_close(struct web *w);          /* breaks off all requests, each with gone() */
+/* Refuses requests that have no reply yet, breaks off streams that have not ended, and gives clients a second to read the rest; gone() is called for
+ * each of them. */
+void web_close(struct web *w);
 /* Accepts connections at this socket, and closes it in the end.  At a unix socket it accepts only programs of the same user. */
 bool web_listen(struct web *w, int fd, struct err *e);
 void web_watch(struct web *w, int fd);  /* web_fd() is readable while this is, too */
