@@ -90,7 +90,7 @@ enum news_kind {
     NEWS_TOKEN,                 /* token, alternatives; comes before the text of the token */
     NEWS_REASONING,             /* text, from */
     NEWS_TEXT,                  /* text, from */
-    NEWS_CALL_BEGIN,            /* text: the tool's name; id */
+    NEWS_CALL_BEGIN,            /* text: the tool's name; id; truncated: the model ended within the name */
     NEWS_CALL_PIECE,            /* text: the next part of the arguments, where they come in parts; NEWS_CALL has all of them (text/stream.h) */
     NEWS_CALL,                  /* text: arguments; truncated: the answer ended within the call */
     NEWS_RESTORED,              /* done: tokens that came back; text: why the file cannot be used, and whether it is deleted */

@@ -142,6 +142,7 @@ static void take_piece(struct response *r, struct text t)
  * sent: they are sent after those, and of keys that are there twice programs take the last. */
 static void end_call(struct response *r, struct text arguments, bool truncated)
 {
+    r->broken |= truncated;
     if (!r->in_call)
         return;
     struct response_call *call = &r->calls.all[r->calls.n - 1];
@@ -194,7 +195,7 @@ bool response_news(struct response *r, const struct news *it)
         take_reasoning(r, it->text);
     } else if (it->kind == NEWS_TEXT && f->text) {
         take_text(r, it->text, it->from);
-    } else if (it->kind == NEWS_CALL_BEGIN && f->text) {
+    } else if (it->kind == NEWS_CALL_BEGIN && f->text && !it->truncated) {
         begin_call(r, it->text, it->id);
     } else if (it->kind == NEWS_CALL_PIECE && f->text && r->in_call) {
         take_piece(r, it->text);
@@ -219,7 +220,6 @@ void response_done(struct response *r, const struct news *it)
 {
     static const struct stats nothing;
     struct news last = *it;
-    bool broken = false;
     last.stats = it->stats ? it->stats : &nothing;
     if (r->in_call)                     /* its end did not come */
         end_call(r, text_of("{"), true);
@@ -228,10 +228,8 @@ void response_done(struct response *r, const struct news *it)
         return;
     }
     release_text(r);
-    for (int i = 0; i < r->calls.n; i++)
-        broken |= r->calls.all[i].truncated;
     r->cut_by = response_is_over(r) ? NULL : it->end == END_LENGTH ? "limit" : it->end == END_CONTEXT ? "context"
-              : it->end == END_INTERRUPTED ? "interrupt" : broken ? "model" : NULL;
+              : it->end == END_INTERRUPTED ? "interrupt" : r->broken ? "model" : NULL;
     const enum response_finish finish = r->cut_by ? RESPONSE_LENGTH : r->stopper.hit ? RESPONSE_STOPPED
                                       : r->calls.n ? RESPONSE_CALLS : RESPONSE_ENDED;
     if (r->question->streams)

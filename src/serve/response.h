@@ -38,6 +38,7 @@ struct response {
     struct { struct response_call *all; int n, cap; } calls;
     bool called;                        /* the one call that the client wants is complete */
     bool in_call;                       /* the last call has begun, and has not ended */
+    bool broken;                        /* a call broke off, perhaps before its name was whole: then it is none of `calls` */
     const char *cut_by;                 /* why the answer is not whole, a word of docs/serve.md; NULL: it is whole */
     struct buf out;                     /* stream: the bytes to be sent next; object: the whole reply, at the end */
     struct buf reasoning, content;      /* the answer so far */

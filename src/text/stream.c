@@ -369,8 +369,8 @@ static void begin_call(struct stream *s, size_t pos, bool in_tag)
     begin_function(s, pos);
 }
 
-/* Announces a call; its schema is that of the tool with this name, if there is one. */
-static void name_call(struct stream *s, struct text name)
+/* Announces a call; its schema is that of the tool with this name, if there is one.  broken: the answer ended before the name did. */
+static void name_call(struct stream *s, struct text name, bool broken)
 {
     s->schema = NULL;
     for (int i = 0; i < s->n_tools && !s->schema; i++)
@@ -378,7 +378,7 @@ static void name_call(struct stream *s, struct text name)
             s->schema = &s->tools[i];
     s->args = (struct pyjson){.kind = PY_DICT};
     s->told = (struct told){0};
-    s->fn(&(struct delta){.kind = DELTA_CALL_BEGIN, .text = name, .call = s->n_calls}, s->arg);
+    s->fn(&(struct delta){.kind = DELTA_CALL_BEGIN, .text = name, .call = s->n_calls, .truncated = broken}, s->arg);
 }
 
 /* Delivers the arguments of the call as JSON and ends it. */
@@ -506,7 +506,7 @@ static bool take_object(struct stream *s)
     if (!name || name->kind != PY_STR || !name->text.n || !args || args->kind != PY_DICT)
         return false;
     begin_call(s, o->at, true);
-    name_call(s, name->text);
+    name_call(s, name->text, false);
     for (size_t i = 0; i < args->n; i++)
         pyjson_set(&s->args, args->keys[i], typed(s, args->keys[i], &args->items[i], &s->call), &s->call);
     end_call(s);
@@ -613,7 +613,7 @@ static bool step_name(struct stream *s)
     size_t end = name_end(s);
     if (end == s->in.len)
         return false;
-    name_call(s, bare_name((struct text){s->in.data + s->at, end - s->at}));
+    name_call(s, bare_name((struct text){s->in.data + s->at, end - s->at}), false);
     s->at = end + (s->in.data[end] == '>');
     s->state = BODY;
     return true;
@@ -815,9 +815,9 @@ void stream_finish(struct stream *s, bool cut)
         cut_call(s, &open);
     } else if (s->state == BODY && !cut && schema_complete(s->schema, &s->args)) {      /* the model has only forgotten the closing tags */
         end_call(s);
-    } else if (s->state >= NAME) {
+    } else if (s->state > NAME || (s->state == NAME && !cut)) {
         if (s->state == NAME)
-            name_call(s, bare_name((struct text){buf_str(&s->in) + s->at, s->in.len - s->at}));
+            name_call(s, text_of(""), true);
         cut_call(s, NULL);
     }
     deliver(s, true);

@@ -13,7 +13,8 @@ struct stream;
 enum delta_kind {
     DELTA_REASONING,    /* text */
     DELTA_CONTENT,      /* text */
-    DELTA_CALL_BEGIN,   /* text: the function's name */
+    DELTA_CALL_BEGIN,   /* text: the function's name; truncated: the model ended within the name, and the text is empty; a limit within it leaves no
+                         * call */
     DELTA_CALL_PIECE,   /* text: the next part of the arguments' JSON text, as soon as it is certain; the first part begins with the brace.  The text
                          * of CALL_END begins with all of them, unless the model gave a parameter twice: then none follow the first value */
     DELTA_CALL_END,     /* text: arguments as a JSON object; truncated: the answer ended inside the call, which must not run: the text ends where the

@@ -63,6 +63,7 @@ struct writer {
     struct buf *out;
     size_t events[256];                 /* where they end */
     int n_events;
+    bool nameless;                      /* a call broke off in its name */
 };
 
 static void write_out(struct writer *w)
@@ -82,6 +83,7 @@ static void on_delta(const struct delta *d, void *arg)
         [DELTA_CALL_PIECE] = NEWS_CALL_PIECE,
     };
     struct writer *w = arg;
+    w->nameless |= d->kind == DELTA_CALL_BEGIN && d->truncated;
     response_news(&w->response, &(struct news){.kind = kinds[d->kind], .text = d->text, .from = d->from, .truncated = d->truncated});
     write_out(w);
 }
@@ -109,6 +111,15 @@ static void write_reply(struct writer *w, const char *text, size_t n, enum end e
 
 /* ---- its readers ---- */
 
+static bool is_name(const char *name)
+{
+    static const char *const names[] = {"run", "write", "put", "now", "unknown"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
+
 /* Any client: it joins the arguments and parses them. */
 static void take_calls(struct calls *c, const json_t *choice, const char *message)
 {
@@ -118,7 +129,9 @@ static void take_calls(struct calls *c, const json_t *choice, const char *messag
         const json_t *one = json_array_get(list, i), *index = json_object_get(one, "index");
         const int k = index ? (int)json_integer_value(index) : (int)i;
         const char *arguments = json_string_value(json_object_get(json_object_get(one, "function"), "arguments"));
+        const char *name = json_string_value(json_object_get(json_object_get(one, "function"), "name"));
         assert_true(k < MOST && arguments);
+        assert_true(!name || is_name(name));    /* not a part of one */
         buf_adds(&c->arguments[k], arguments);
         c->n = k + 1 > c->n ? k + 1 : c->n;
     }
@@ -216,7 +229,7 @@ static void check_reply(const char *text, size_t cut, enum end end, bool streams
     struct writer w;
     write_reply(&w, text, cut, end, streams, &reply);
     read_any(&reply, reply.len, streams, &any);
-    const bool forgot = end == END_STOP && ends_in_tag(text, cut), broken = check_calls(text, cut, &any, forgot ? &any : whole);
+    const bool forgot = end == END_STOP && ends_in_tag(text, cut), broken = check_calls(text, cut, &any, forgot ? &any : whole) || w.nameless;
     assert_int_equal(any.failed, end == END_FAILED);
     if (end != END_FAILED)
         assert_string_equal(any.finish, end != END_STOP || broken ? "length" : any.n ? "tool_calls" : "stop");

@@ -15,7 +15,8 @@ static const struct responder_ops ops = {.piece = piece};
 static const struct responder responder = {.ops = &ops};
 static const struct stats figures = {.n_prompt = 10, .n_cached = 4, .n_tokens = 7};
 
-/* ---- an answer: parts "K=VALUE" with "|" between them: r reasoning, t text, c "NAME ARGUMENTS" a call, b one that breaks off, e how it ends ---- */
+/* ---- an answer: parts "K=VALUE" with "|" between them: r reasoning, t text, c "NAME ARGUMENTS" a call, b one that breaks off, n one that breaks
+ * off in its name, e how it ends ---- */
 
 static void give_text(struct response *r, enum news_kind kind, struct text v, size_t *at)
 {
@@ -37,6 +38,13 @@ static void give_call(struct response *r, struct text v, bool broken, int number
     response_news(r, &(struct news){.kind = NEWS_CALL, .text = v, .truncated = broken});
 }
 
+/* The parser's news of a call whose name broke off. */
+static void give_nameless(struct response *r)
+{
+    response_news(r, &(struct news){.kind = NEWS_CALL_BEGIN, .text = text_of(""), .id = text_of("call_n"), .truncated = true});
+    response_news(r, &(struct news){.kind = NEWS_CALL, .text = text_of("{"), .truncated = true});
+}
+
 /* Returns the reply to the question that was read. */
 static const char *reply(const char *answer)
 {
@@ -52,6 +60,8 @@ static const char *reply(const char *answer)
             give_text(&r, kind == 'r' ? NEWS_REASONING : NEWS_TEXT, v, &at);
         else if (kind == 'e')
             last.end = end_of_word(arena_strndup(&a, v.p, v.n));
+        else if (kind == 'n')
+            give_nameless(&r);
         else
             give_call(&r, v, kind == 'b', i);
     }
@@ -324,6 +334,24 @@ static void test_replies__an_answer_that_is_not_whole_never_looks_so(void **stat
         }
 }
 
+/* A client must not take a part of a name for a tool: nothing of the call is sent, and the answer is not whole. */
+static void test_replies__a_call_that_broke_off_in_its_name_is_not_sent(void **state)
+{
+    (void)state;
+    static const struct { const struct format *f; const char *end; } cases[] = {
+        {&format_openai, "\"finish_reason\": \"length\", \"truncated\": \"model\""}, {&format_messages, "\"stop_reason\": \"max_tokens\""},
+        {&format_responses, "\"incomplete_details\": {\"reason\": \"model\"}"}, {&format_ollama, "\"done_reason\": \"length\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int streams = 0; streams < 2; streams++) {
+            ask(cases[i].f, streams, "");
+            const char *text = reply("t=a|c=f {}|n=|e=stop");
+            assert_null(strstr(text, "call_n"));
+            assert_null(strstr(text, "call_2"));
+            assert_non_null(strstr(text, cases[i].end));
+        }
+}
+
 static uint64_t rnd_state = 29;
 static uint32_t rnd(uint32_t below)
 {
@@ -403,6 +431,7 @@ int main(void)
         cmocka_unit_test(test_replies__a_response_has_logprobs_where_they_are_wanted),
         cmocka_unit_test(test_replies__a_custom_call_has_the_text_alone),
         cmocka_unit_test(test_replies__an_answer_that_is_not_whole_never_looks_so),
+        cmocka_unit_test(test_replies__a_call_that_broke_off_in_its_name_is_not_sent),
         cmocka_unit_test(test_replies__any_answer_adds_up),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

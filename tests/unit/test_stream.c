@@ -278,11 +278,19 @@ static void test_stream__a_call_that_was_cut_off_is_truncated(void **state)
            {TC FW "<parameter=days>\n12", CUT, "T[w {\"days\": 12]"}, {TC FW "<parameter=days>\n1 2", CUT, "T[w {\"days\": \"1 2]"},
            {TC "<function=t>\n<parameter=o>\n{\"a\": 1}", CUT, "T[t {\"o\": {\"a\": 1}]"},
            {TC FW "<parameter=city>\nParis\n</para", CUT, "T[w {\"city\": \"Paris]"}, {TC FW "<parameter=>\nx", CUT, "T[w {]"},
-           {TC FW "<parameter=city>", CUT, "T[w {\"city\": \"]"}, {TC "<function=w", CUT, "T[w {]"}, {TC FW, CUT, "T[w {]"},
-           {"a\n" TC "<function=w", THINK | CUT, "R[a]T[w {]"}, {PARIS "\n" TC FW "<parameter=city>\nR", CUT, F_PARIS "T[w {\"city\": \"R]"},
+           {TC FW "<parameter=city>", CUT, "T[w {\"city\": \"]"}, {TC FW, CUT, "T[w {]"},
+           {PARIS "\n" TC FW "<parameter=city>\nR", CUT, F_PARIS "T[w {\"city\": \"R]"},
            {TC "<function=t>\n" P("i", "5"), 0, "T[t {\"i\": 5]"}, {TC "<function=nobody>\n", 0, "T[nobody {]"},
            {TC "<function=t>\n" P("i", "5") "\n" P("o", "{}"), 0, "F[t {\"i\": 5, \"o\": {}}]"},
            {TC FW P("city", "Paris"), 0, F_PARIS});     /* the model ended it itself, with every value closed, and all that are required */
+}
+
+/* A name that broke off could be that of another tool. */
+static void test_stream__a_call_without_its_whole_name_has_none(void **state)
+{
+    (void)state;
+    EXPECT({TC "<function=w", CUT, ""}, {"a\n" TC "<function=w", THINK | CUT, "R[a]"}, {PARIS "\n" TC "<function=", CUT, F_PARIS},
+           {TC "<function=w", 0, "T[ {]"}, {PARIS "\n" TC "<function=now", 0, F_PARIS "T[ {]"});
 }
 
 static void test_stream__closing_tags_on_lines_of_their_own_end_a_value_only_where_the_call_may_end(void **state)
@@ -453,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_stream__closers_inside_a_line_count_when_nothing_else_closed_the_value),
         cmocka_unit_test(test_stream__a_parameter_without_a_name_is_skipped),
         cmocka_unit_test(test_stream__a_call_that_was_cut_off_is_truncated),
+        cmocka_unit_test(test_stream__a_call_without_its_whole_name_has_none),
         cmocka_unit_test(test_stream__closing_tags_on_lines_of_their_own_end_a_value_only_where_the_call_may_end),
         cmocka_unit_test(test_stream__a_call_may_be_a_json_object),
         cmocka_unit_test(test_stream__names_may_be_in_quotes_and_line_ends_those_of_dos),
