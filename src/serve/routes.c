@@ -409,6 +409,18 @@ static const struct route *find_route(const struct exchange *x)
     return NULL;
 }
 
+/* Returns the form of errors on a path: that of its route, else of the dialect that has others with its beginning; NULL: that of OpenAI's servers. */
+static const struct format *errors_of(const struct route *found, const char *path)
+{
+    static const struct { const char *begin; const struct format *errors; } dialects[] = {
+        {"/api/", &format_ollama}, {"/v1/messages", &format_messages},
+    };
+    for (size_t i = 0; !found && i < sizeof dialects / sizeof *dialects; i++)
+        if (!strncmp(path, dialects[i].begin, strlen(dialects[i].begin)))
+            return dialects[i].errors;
+    return !found ? NULL : found->errors ? found->errors : found->format;
+}
+
 /* Returns how many bytes a body can have: those of a prompt that fills the context, and of what comes with it.  A context of long pieces only is no
  * text that anybody has, but the limit refuses no prompt that fits. */
 static size_t most_bytes(struct server *s)
@@ -433,7 +445,7 @@ size_t routes_begun(void *arg, struct exchange *x)
     const struct route *found = find_route(x);
     const char *method = exchange_method(x);
     struct err e;
-    exchange_set_format(x, found && found->errors ? found->errors : found ? found->format : NULL);
+    exchange_set_format(x, errors_of(found, exchange_path(x)));
     exchange_set_origin(x, origin_of(s, x));
     if (!may_ask(s, x, found ? found->path : ""))
         return 0;

@@ -131,6 +131,14 @@ def refusals():
             found, data, _ = ask("POST", path, body)
             assert found == 400 and json.loads(data)["error"]["message"].startswith(words), (path, body, found, data)
     assert ask("GET", "/v1/chat/completions")[0] == 405 and ask("GET", "/nothing")[0] == 404
+    unknown = "unknown path; docs/serve.md lists the paths"
+    for method, path, error in (
+        ("POST", "/v1/nothing", lambda r: r["error"]["message"]), ("POST", "/api/pull", lambda r: r["error"]),
+        ("DELETE", "/api/delete", lambda r: r["error"]), ("HEAD", "/api/blobs/x", None),
+        ("POST", "/v1/messages/batches", lambda r: r["type"] == "error" and r["error"]["type"] == "not_found_error" and r["error"]["message"]),
+    ):
+        found, data, _ = ask(method, path, None if method == "HEAD" else '{"model": "x"}')
+        assert found == 404 and (not error or error(json.loads(data)) == unknown), (path, found, data)
     print("refused")
 
 
