@@ -25,6 +25,7 @@ struct calls {
     struct tool  *tool;
     int           n;
     struct values_budget budget;        /* what is left for the tools that follow */
+    bool          spent;        /* nothing is, and a note said so */
     uint32_t      raw;          /* texts of parameters that are strings, and the line end before them */
 };
 
@@ -126,8 +127,10 @@ static bool read_tool(struct calls *c, const struct pyjson *v, const struct call
     tool->free = true;
     terms_allow(c->t, UINT32_MAX);
     terms_allow_work(c->t, UINT64_MAX);
-    if (of->notes)
-        buf_addf(of->notes, "the tool %.*s is called with any arguments: %s\n", (int)tool->name.n, tool->name.p, why.msg);
+    if (of->notes && !c->spent)
+        buf_addf(of->notes, "the tool %.*s %s called with any arguments: %s\n", (int)tool->name.n, tool->name.p,
+                 spent ? "and those after it are" : "is", spent ? "the schemas of all tools together are too large" : why.msg);
+    c->spent |= spent;
     return true;
 }
 
@@ -203,16 +206,18 @@ static uint32_t expand(struct calls *c, uint32_t a, uint32_t set)
 /* One call, from behind the opening tag to its end. */
 static uint32_t call_term(struct calls *c)
 {
-    uint32_t id = TERM_NONE;
+    uint32_t *list = memory_alloc((size_t)c->n * sizeof *list);
     for (int i = 0; i < c->n; i++) {
         const struct tool *tool = &c->tool[i];
         struct buf tag = {0};
         buf_addf(&tag, "\n" CALLS_FUNCTION "%.*s>\n", (int)tool->name.n, tool->name.p);
         const uint32_t function = term_literal(c->t, (struct text){tag.data, tag.len});
         const uint32_t rest = tool->free ? term_until(c->t, text_of(END), false) : term_lazy(c->t, CALLS_PARAMETERS, (uint32_t)i, 0);
-        id = term_alt(c->t, id, term_cat(c->t, function, rest));
+        list[i] = term_cat(c->t, function, rest);
         buf_free(&tag);
     }
+    const uint32_t id = term_alts(c->t, list, c->n);
+    free(list);
     return id;
 }
 
@@ -222,8 +227,10 @@ static bool read_tools(struct calls *c, const struct calls_options *of, struct e
     struct pyjson v;
     if (!pyjson_parse(&v, of->tools, PYJSON_LOADS, &c->arena, e))
         return false;
-    if (v.kind != PY_LIST || v.n > CALLS_TOOLS)
-        return err_set(e, v.kind != PY_LIST ? "the tools are no list" : "there are more than %d tools", CALLS_TOOLS);
+    if (v.kind != PY_LIST)
+        return err_set(e, "the tools are no list");
+    if (v.n > CALLS_TOOLS)
+        return err_set(e, "tools: there are %zu, and calls of at most %d can be guided; send fewer, or start with --no-tool-guide", v.n, CALLS_TOOLS);
     c->tool = arena_array(&c->arena, v.n + 1, sizeof *c->tool);
     for (size_t i = 0; i < v.n; i++)
         if (!read_tool(c, &v.items[i], of, e))

@@ -6,7 +6,7 @@
 #define CALLS_TAG "<tool_call>"
 #define CALLS_FUNCTION "<function="
 
-enum { CALLS_PARAMETERS = 7, CALLS_TOOLS = 512 };      /* kind of the lazy terms; most tools: numbers of values are below it */
+enum { CALLS_PARAMETERS = 7, CALLS_TOOLS = 2048 };      /* kind of the lazy terms; most tools: numbers of values are below it */
 
 /* The members of struct grammar_calls. */
 struct calls_options {

@@ -372,6 +372,32 @@ static void test_calls__have_known_names_and_each_parameter_once(void **state)
 }
 
 /* All tools together have less time than one schema; those that come too late may have any arguments. */
+/* As many as an agent with a dozen MCP servers has. */
+static void test_calls__two_thousand_tools_are_guided(void **state)
+{
+    (void)state;
+    struct buf tools = {0};
+    struct err e = {0};
+    for (int n = 1; n <= 2049; n++) {
+        buf_addf(&tools, "%s{\"name\": \"server%d__tool_%d\", \"parameters\": {\"properties\": {\"n\": {\"type\": \"integer\"}}}}",
+                 n > 1 ? ", " : "[", n / 200, n);
+        if (n < 2048)
+            continue;
+        struct buf list = {0};
+        buf_addf(&list, "%s]", tools.data);
+        struct grammar *g = grammar_of_calls(&(struct grammar_calls){.tools = {list.data, list.len}, .strict = true}, &e);
+        assert_int_equal(g != NULL, n == 2048);
+        if (g) {
+            assert_true(accepts(g, "<tool_call>\n<function=server10__tool_2048>\n<parameter=n>\n7\n</parameter>\n</function>\n</tool_call>"));
+            assert_false(accepts(g, "<tool_call>\n<function=server10__tool_2048>\n<parameter=n>\nx\n</parameter>\n</function>\n</tool_call>"));
+            grammar_release(g);
+        }
+        buf_free(&list);
+    }
+    assert_string_equal(e.msg, "tools: there are 2049, and calls of at most 2048 can be guided; send fewer, or start with --no-tool-guide");
+    buf_free(&tools);
+}
+
 static void test_calls__tools_of_great_schemas_end_in_time(void **state)
 {
     (void)state;
@@ -387,7 +413,7 @@ static void test_calls__tools_of_great_schemas_end_in_time(void **state)
     buf_addc(&tools, ']');
     struct grammar *g = grammar_of_calls(&(struct grammar_calls){.tools = {tools.data, tools.len}, .notes = &notes}, &e);
     assert_non_null(g);
-    assert_non_null(strstr(buf_str(&notes), "the tool t99 is called with any arguments"));
+    assert_non_null(strstr(buf_str(&notes), " and those after it are called with any arguments: the schemas of all tools together are too large\n"));
     assert_true(accepts(g, "<tool_call>\n<function=t99>\n<parameter=y>\n1\n</parameter>\n" END));
     grammar_release(g);
     buf_free(&tools);
@@ -462,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_calls__have_what_is_required_and_no_property),
         cmocka_unit_test(test_calls__have_known_names_and_each_parameter_once),
         cmocka_unit_test(test_calls__stand_beside_any_form),
+        cmocka_unit_test(test_calls__two_thousand_tools_are_guided),
         cmocka_unit_test(test_calls__tools_of_great_schemas_end_in_time),
         cmocka_unit_test(test_choices__end_where_one_ends_and_force_what_they_share),
     };
