@@ -160,7 +160,7 @@ bench: deps     ## speed of tokenizer, loading, prefill, decode and the terminal
 	@$(MAKE) -s -j$(JOBS) all $(BENCHES) $(BUILD)/tests/bench/measure $(BUILD)/tests/pty/wire
 	@BUILD=$(BUILD) sh tests/bench/run.sh $(BENCHES)
 
-manual: $(BUILD)/tests/golden/test_manual  ## writes the tables of docs/q35chat.1 and docs/serve.md from config/*.def
+manual: $(BUILD)/tests/golden/test_manual  ## writes the tables of docs/q35chat.1 and docs/serve-reference.md from config/*.def
 	@WRITE_MANUAL=1 $< > /dev/null
 
 checks:         ## writes docs/checks.md, what the tests check, from their names

@@ -1,5 +1,5 @@
-/* The engine of another q35chat on this machine, over its socket (docs/serve.md, "Between two q35chats").  Three requests may be under way: one whose
- * stream lasts as long as the other program, one for the answer, and a short one in between. */
+/* The engine of another q35chat on this machine, over its socket (docs/serve-reference.md, "Between two q35chats").  Three requests may be under
+ * way: one whose stream lasts as long as the other program, one for the answer, and a short one in between. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>

@@ -27,7 +27,7 @@ static void add_texts(struct buf *out, const char *key, const struct text *list,
     buf_addc(out, ']');
 }
 
-/* Appends all that the guide depends on, as JSON (docs/serve.md, "Between two q35chats"). */
+/* Appends all that the guide depends on, as JSON (docs/serve-reference.md, "Between two q35chats"). */
 static void add_wish(struct buf *out, const struct request *q)
 {
     static const char *const kinds[] = {

@@ -1,5 +1,5 @@
-/* Attached q35chats: their streams, their requests and the lines of both (docs/serve.md, "Between two q35chats").  Their answers are jobs like
- * others, in a format of their own (format_tokens.c). */
+/* Attached q35chats: their streams, their requests and the lines of both (docs/serve-reference.md, "Between two q35chats").  Their answers are jobs
+ * like others, in a format of their own (format_tokens.c). */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -39,7 +39,7 @@ struct response {
     bool called;                        /* the one call that the client wants is complete */
     bool in_call;                       /* the last call has begun, and has not ended */
     bool broken;                        /* a call broke off, perhaps before its name was whole: then it is none of `calls` */
-    const char *cut_by;                 /* why the answer is not whole, a word of docs/serve.md; NULL: it is whole */
+    const char *cut_by;                 /* why the answer is not whole, a word of docs/serve-reference.md; NULL: it is whole */
     struct buf out;                     /* stream: the bytes to be sent next; object: the whole reply, at the end */
     struct buf reasoning, content;      /* the answer so far */
     struct { struct response_token *all; int n, cap; } tokens;     /* with logprobs: those whose text was not sent yet; object: all of the text */

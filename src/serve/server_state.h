@@ -143,7 +143,7 @@ bool readings_gone(struct readings *l, const struct exchange *x);       /* the c
 /* ---- attached chats (attached.c) ---- */
 
 /* Each has a stream of lines from the server, which stays open as long as both run: how far the model is loaded, what the model is, and what became
- * of the checkpoints of its conversation.  When the stream ends the server has ended (docs/serve.md, "Between two q35chats"). */
+ * of the checkpoints of its conversation.  When the stream ends the server has ended (docs/serve-reference.md, "Between two q35chats"). */
 struct attached {
     struct exchange *x;
     char    *name;

@@ -1,5 +1,5 @@
-/* The tables of docs/q35chat.1 and of docs/serve.md are those of config and of the subcommands.  They are between `.\" table NAME` and `.\" end`, in
- * Markdown between `<!-- table NAME -->` and `<!-- end -->`; `make manual` writes them. */
+/* The tables of docs/q35chat.1 and of docs/serve-reference.md are those of config and of the subcommands.  They are between `.\" table NAME` and
+ * `.\" end`, in Markdown between `<!-- table NAME -->` and `<!-- end -->`; `make manual` writes them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -440,7 +440,7 @@ static const struct page {
     bool folds;
 } pages[] = {
     {"docs/q35chat.1", ".\\\" table ", ".\\\" end\n", "\n", tables, sizeof tables / sizeof *tables, true},
-    {"docs/serve.md", "<!-- table ", "<!-- end -->\n", " -->\n", markdown_tables, sizeof markdown_tables / sizeof *markdown_tables, false},
+    {"docs/serve-reference.md", "<!-- table ", "<!-- end -->\n", " -->\n", markdown_tables, sizeof markdown_tables / sizeof *markdown_tables, false},
 };
 
 static void write_table(const struct page *p, const char *name, size_t len, struct buf *out)

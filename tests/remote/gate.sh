@@ -7,6 +7,10 @@ export XDG_CONFIG_HOME=$tmp/config
 begin "$demo" --listen 127.0.0.1:$port --ctx 32768 --no-vision       # bodies have no room for pictures
 key=$(cat "$tmp/config/q35chat/serve.key")
 does() { timeout $((2 * patience)) python3 tests/remote/gate.py "$socket" $port "$key" $server "$@" 2> "$tmp/err" || tail -1 "$tmp/err"; }
+if command -v curl > /dev/null; then
+    sed -n '/^ASK=/,/^```/{/^```/!p}' docs/serve.md | sed "s|~/.config|$tmp/config|; s|127.0.0.1:8000|127.0.0.1:$port|" > "$tmp/first.sh"
+    is "the first requests of docs/serve.md are answered, over both" "$(sh "$tmp/first.sh" | grep -o '"finish_reason": "stop"' | wc -l)" 2
+fi
 is "without the key no body is read" "$(does bodies)" "refused at the head"
 is "256 slow connections without the key lock nobody out" "$(does slow)" "others are answered"
 is "connections with the key have places of their own" "$(does keyed)" "in their places"
