@@ -50,6 +50,18 @@ static void test_waiting__a_long_one_is_told_with_what_is_left(void **state)
     assert_string_equal(reads(500, 1000, 0, 15000), "reading 500 of 1000 tokens, about 15 s left");
 }
 
+static void test_waiting__a_model_loaded_again_is_counted_in_bytes(void **state)
+{
+    (void)state;
+    begin(true);
+    for (int i = 0; i <= 20; i++)
+        waiting_follow(&w, &(struct chat_event){.kind = CHAT_LOADING, .done = (size_t)i * 1000000, .total = 90000000}, 1000 + 300 * i);
+    assert_string_equal(told(7000), "loading 20.0 of 90.0 MB, 3.3 MB/s, about 21 s left");
+    waiting_follow(&w, &(struct chat_event){.kind = CHAT_READY}, 8000);
+    reads(100, 10000, 0, 8300);
+    assert_string_equal(reads(200, 10000, 0, 12000), "reading 200 of 10000 tokens, about 4 min left");
+}
+
 static void test_waiting__lines_that_stay_are_few(void **state)
 {
     (void)state;
@@ -80,6 +92,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_waiting__a_short_wait_is_not_told),
         cmocka_unit_test(test_waiting__a_long_one_is_told_with_what_is_left),
+        cmocka_unit_test(test_waiting__a_model_loaded_again_is_counted_in_bytes),
         cmocka_unit_test(test_waiting__lines_that_stay_are_few),
         cmocka_unit_test(test_waiting__another_wait_has_its_own_time),
     };

@@ -263,6 +263,10 @@ void phase_event(struct phase *p, const struct chat_event *ev, int64_t ms)
         return;
     switch (ev->kind) {
     case CHAT_LOADING:
+        if (p->ready) {                 /* the program that had loaded the model has ended, so it is loaded here */
+            p->ready = false;
+            phase_open(p, ms);
+        }
         progress_add(&p->progress, ms, ev->done, ev->total, 0);
         break;
     case CHAT_MODELS:
