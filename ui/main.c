@@ -154,7 +154,7 @@ static bool read_system(struct options *o, struct err *e)
     bool ok = attach_file(file + 1, &bytes, &text, NULL, e);
     while (text.len && text.data[text.len - 1] == '\n')
         text.data[--text.len] = 0;
-    ok = ok && options_set(o, OPT_system, buf_str(&text), FROM_COMMAND_LINE, e);
+    ok = ok && options_set(o, OPT_system, buf_str(&text), options_from(o, OPT_system), e);
     buf_free(&text);
     return ok;
 }
@@ -185,8 +185,7 @@ static void warn(struct options *o)
     if (unused.len)
         options_warn_of(o, unused.data);
     buf_free(&unused);
-    for (const char *p = options_warnings(o), *end; (end = strchr(p, '\n')); p = end + 1)
-        err_warn("%.*s", (int)(end - p), p);
+    process_warn(options_warnings(o));
 }
 
 /* Prints what was asked about the program; -1: nothing was. */

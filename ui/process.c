@@ -34,6 +34,12 @@ void process_say(const char *text)
     process_fail(EXIT_ANSWERED, text);
 }
 
+void process_warn(const char *lines)
+{
+    for (const char *end; (end = strchr(lines, '\n')); lines = end + 1)
+        err_warn("%.*s", (int)(end - lines), lines);
+}
+
 int process_flush(int status)
 {
     struct err e;

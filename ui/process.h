@@ -34,6 +34,7 @@ enum exit_status {
 
 /* Prints "q35chat: TEXT" on stderr, safe for a terminal. */
 void process_say(const char *text);
+void process_warn(const char *lines);                   /* the same for each line */
 int  process_fail(int status, const char *text);        /* the same; returns `status` */
 /* Prints a text on stdout, without control characters if `safe`.  Returns `status`; EXIT_FAILED, after a message, if it cannot be written. */
 int  process_print(const struct buf *text, bool safe, int status);

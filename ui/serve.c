@@ -237,6 +237,7 @@ int serve_start(const struct args *a)
     struct err e = {{0}};
     control_socket(args_text(a, "socket"), &path);
     int status = read_options(o, a, &e);
+    process_warn(options_warnings(o));
     status = status ? process_fail(status, e.msg) : start(a, o, path.data);
     buf_free(&path);
     options_close(o);

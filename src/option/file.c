@@ -20,7 +20,7 @@ struct reading {
     int  line;                          /* number of the line that inih read last */
     char section[SECTION + 1], key[64]; /* those of the entry before: the same key again means a continued line */
     struct buf whole;                   /* the value of a long line */
-    bool is_long, failed;
+    bool is_long, failed, named;        /* named: unknown keys are errors */
     struct buf value;
     struct err why;
 };
@@ -110,8 +110,17 @@ static char *next_line(char *out, int size, void *arg)
     return out;
 }
 
-/* Takes one `key = value`.  Unknown names are a warning, since the file may be of another version; values of sections are checked when they are
- * used. */
+/* Refuses an unknown name in a file that the command line named.  In the usual file, which may be of another version, it is a warning. */
+static bool unknown_name(struct reading *r, const struct err *what)
+{
+    if (r->named)
+        r->why = *what;
+    else
+        options_warn(r->o, r->path, r->line, what->msg);
+    return !r->named;
+}
+
+/* Takes one `key = value`.  Values of sections are checked when they are used. */
 static bool file_entry(struct reading *r, bool continued, const char *section, const char *key, const char *value)
 {
     struct err what;
@@ -123,9 +132,7 @@ static bool file_entry(struct reading *r, bool continued, const char *section, c
             err_set(&what, "no section [%s], expected " OPTION_SECTIONS, section);
         else
             options_unknown(key, &what);
-        if (!continued)
-            options_warn(r->o, r->path, r->line, what.msg);
-        return true;
+        return continued || unknown_name(r, &what);
     }
     if (!named && options_about((enum option_id)id, &about) && about.flag_only)
         return err_set(&r->why, "%s is for the command line only", key);
@@ -136,9 +143,7 @@ static bool file_entry(struct reading *r, bool continued, const char *section, c
     buf_adds(&r->value, value);
     if (!named)
         return options_set(r->o, (enum option_id)id, buf_str(&r->value), FROM_FILE, &r->why);
-    if (!options_set_section(r->o, section, key, buf_str(&r->value), &what))
-        options_warn(r->o, r->path, r->line, what.msg);
-    return true;
+    return options_set_section(r->o, section, key, buf_str(&r->value), &what) || unknown_name(r, &what);
 }
 
 /* Called by inih for each value; sets the option.  Returns 0 on an error, as inih expects. */
@@ -155,10 +160,10 @@ static int file_handler(void *arg, const char *section, const char *key, const c
 }
 
 /* Sets the options of a config file's text.  False with the line of the first error. */
-static bool read_text(struct options *o, struct buf *text, const char *path, struct err *e)
+static bool read_text(struct options *o, struct buf *text, const char *path, bool named, struct err *e)
 {
     static const char mark[] = "\xef\xbb\xbf";         /* the byte order mark that some editors write */
-    struct reading r = {.o = o, .path = path, .rest = buf_str(text)};
+    struct reading r = {.o = o, .path = path, .rest = buf_str(text), .named = named};
     if (strlen(r.rest) != text->len)
         return err_set(e, "%s holds a zero byte, expected text", path);
     if (!strncmp(r.rest, mark, strlen(mark)))
@@ -177,7 +182,7 @@ enum { MAX_FILE = 1 << 20, PATIENCE_MS = 10000 };
 bool options_read_file(struct options *o, const char *path, struct err *e)
 {
     struct buf text = {0};
-    bool ok = file_read_stream(&text, path, MAX_FILE, PATIENCE_MS, e) && read_text(o, &text, path, e);
+    bool ok = file_read_stream(&text, path, MAX_FILE, PATIENCE_MS, e) && read_text(o, &text, path, true, e);
     buf_free(&text);
     return ok;
 }
@@ -187,7 +192,7 @@ bool options_read_usual_file(struct options *o, struct err *e)
     struct buf path = {0}, text = {0};
     bool ok = true;
     if (paths_config(&path) && access(path.data, F_OK) == 0)
-        ok = file_read(&text, path.data, MAX_FILE, e) && read_text(o, &text, path.data, e);
+        ok = file_read(&text, path.data, MAX_FILE, e) && read_text(o, &text, path.data, false, e);
     buf_free(&path);
     buf_free(&text);
     return ok;

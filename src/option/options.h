@@ -38,10 +38,10 @@ void options_close(struct options *o);
 
 struct options *options_copy(const struct options *o);     /* the values without the sections, for another thread */
 
-/* The sources; each is false with a sentence that names what was found.  file.c reads the config file: options_read_file() also the pipe of a shell's
- * <(command), for ten seconds; an absent file is an error. */
+/* The sources; each is false with a sentence that names what was found.  file.c reads the config file: options_read_file() the one that the command
+ * line names, which must be there and have no unknown keys; it may be the pipe of a shell's <(command), which is read for ten seconds. */
 bool options_read_file(struct options *o, const char *path, struct err *e);
-bool options_read_usual_file(struct options *o, struct err *e);         /* the XDG one; absent is fine */
+bool options_read_usual_file(struct options *o, struct err *e);         /* the XDG one; absent is fine, unknown keys are warnings */
 const char *options_warnings(const struct options *o);                  /* lines about settings that were ignored; "": nothing */
 void options_warn_of(struct options *o, const char *sentence);          /* adds a line to these */
 bool options_accessible(void);          /* ACCESSIBLE in the environment asks for text that is only added */

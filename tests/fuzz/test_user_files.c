@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/stat.h>
 #include <cmocka.h>
 
 #include "tool/calc.h"
@@ -137,13 +138,15 @@ static void test_options__damaged_config_files_are_read_or_refused(void **state)
         "[tool x]\ndescription = says \"x\"\nparameters = {\"type\": \"object\",\n  \"properties\": {}}\ncommand = a 'b c' \"d\" e\\ f\n"
         "timeout_s = 3\nmax_output = 100\n";
     struct tmpdir d;
-    char path[96];
+    char folder[96];
     const uint64_t first = long_run_seed(77776);
     struct long_run run = long_run_begin(0, 1500);
     long read = 0, refused = 0;
     (void)state;
     assert_true(tmpdir_make(&d));
-    snprintf(path, sizeof path, "%s/conf", d.path);
+    snprintf(folder, sizeof folder, "%s/q35chat", d.path);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    setenv("XDG_CONFIG_HOME", d.path, 1);       /* the usual file, in which an unknown key is no error */
     while (long_run_goes_on(&run)) {
         struct buf b = {0}, out = {0};
         struct err e = {0};
@@ -151,8 +154,8 @@ static void test_options__damaged_config_files_are_read_or_refused(void **state)
         seed = first + (uint64_t)run.n;
         buf_add(&b, good, sizeof good - 1);
         damage(&b);
-        assert_true(tmpdir_put(&d, "conf", buf_str(&b), b.len));
-        bool ok = options_read_file(o, path, &e);
+        assert_true(tmpdir_put(&d, "q35chat/q35chat.conf", buf_str(&b), b.len));
+        bool ok = options_read_usual_file(o, &e);
         struct tools *t = ok ? tools_open(o, &e) : NULL;
         if (ok && t) {
             options_print(o, &out);
@@ -167,7 +170,8 @@ static void test_options__damaged_config_files_are_read_or_refused(void **state)
         buf_free(&b);
         buf_free(&out);
     }
-    tmpdir_drop(&d, "conf");
+    tmpdir_drop(&d, "q35chat/q35chat.conf");
+    rmdir(folder);
     tmpdir_remove(&d);
     print_message("%ld read, %ld refused\n", read, refused);
     assert_true(read > 50 && refused > 50);

@@ -45,8 +45,8 @@ timeout $patience "$q" --model "$small" --config fifo --print-config > out 2> er
 has "a config file may be a FIFO, as <(command) is" "$(cat out)" "max_tokens = 3"
 printf 'nosuch = 1\nmax_tokens = 4\n' > odd.conf
 timeout $patience "$q" --config odd.conf --print-config > out 2> err
-is "an option that nobody knows is a warning" $? 0
-has "... with its line" "$(cat err)" "odd.conf:1: unknown option nosuch; ignored"
+is "an unknown key in the file that --config names is an error" $? 2
+is "... with its line" "$(cat err)" "q35chat: odd.conf:1: unknown option nosuch"
 
 # A checkpoint that somebody changes while it is used: one sentence, in every mode.
 begun() {       # a checkpoint of our own, whose files can be cut

@@ -160,6 +160,10 @@ ask --no-think -n 12 -s 'of the file' x < /dev/null
 cp out system
 ask --no-think -n 12 -s @file.txt x < /dev/null
 is "-s @FILE is a system prompt" "$(cmp out system && [ -s out ] && echo same)" same
+echo 'system = @file.txt' > system.conf
+is "... as it is in a config file, which is then its source" \
+    "$("$q" --config system.conf --print-config | grep -B 1 '^system')" "# system prompt; @FILE at the start of the program (config file)
+system = of the file"
 ask -s @nothere x < /dev/null
 is "... if the file is there" "$rc $(cat err)" "2 q35chat: cannot open nothere: No such file or directory"
 

@@ -112,6 +112,11 @@ run bench load --model nosuch
 is "... one that takes no model alone, too" "$rc $(cat out)" "1 "
 run serve start --model nosuch
 is "a server without its model ends as a chat does" "$rc $(cat out)" "3 "
+mkdir -p "$XDG_CONFIG_HOME/q35chat"
+echo 'nosuch = 1' > "$XDG_CONFIG_HOME/q35chat/q35chat.conf"
+run serve start --model nosuch
+has "... and reports an unknown key of the config file, as a chat does" "$(cat err)" "q35chat.conf:1: unknown option nosuch; ignored"
+rm "$XDG_CONFIG_HOME/q35chat/q35chat.conf"
 run model get --json nosuch
 is "... which --json says as well" "$rc $(grep -c '"ok":false.*is not a known name' out)" "2 1"
 HF_HUB_OFFLINE=1 run model get demo/none

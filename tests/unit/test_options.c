@@ -11,6 +11,7 @@
 
 #include "option/options.h"
 #include "base/file.h"
+#include "tests/tmpdir.h"
 
 static struct options *o;
 static struct err e;
@@ -166,11 +167,29 @@ static void test_options__a_bad_file_is_named_with_its_line(void **state)
     assert_non_null(strstr(e.msg, "/nonexistent/file"));
 }
 
+/* Reads this text as the usual config file. */
+static bool usual_file(const char *text)
+{
+    struct tmpdir d;
+    char folder[80];
+    assert_true(tmpdir_make(&d));
+    snprintf(folder, sizeof folder, "%s/q35chat", d.path);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_true(tmpdir_put(&d, "q35chat/q35chat.conf", text, strlen(text)));
+    setenv("XDG_CONFIG_HOME", d.path, 1);
+    bool ok = options_read_usual_file(o, &e);
+    unsetenv("XDG_CONFIG_HOME");
+    tmpdir_drop(&d, "q35chat/q35chat.conf");
+    rmdir(folder);
+    tmpdir_remove(&d);
+    return ok;
+}
+
 /* Most likely it is of another version. */
-static void test_options__what_a_file_says_in_vain_is_a_warning(void **state)
+static void test_options__unknown_names_in_the_usual_file_are_warnings(void **state)
 {
     (void)state;
-    assert_true(file("tempreature = 1\n  2\nthink = off\n[model]\nx = 1\n[tool a]\nscript = 1\ncommand = c\n"));
+    assert_true(usual_file("tempreature = 1\n  2\nthink = off\n[model]\nx = 1\n[tool a]\nscript = 1\ncommand = c\n"));
     assert_false(options_on(o, OPT_think));
     assert_string_equal(options_tool(o, 0)->command, "c");
     static const char *const lines[] = {
@@ -184,6 +203,22 @@ static void test_options__what_a_file_says_in_vain_is_a_warning(void **state)
         assert_non_null(p);
     }
     assert_null(strstr(options_warnings(o), ":2:"));
+}
+
+static void test_options__unknown_names_in_a_named_file_are_errors(void **state)
+{
+    static const char *const rows[][2] = {
+        {"think = off\ntempreature = 1\n  2\nnosuch = 1\n", ":2: unknown option tempreature (did you mean temperature?)"},
+        {"[model]\nx = 1\n", ":2: no section [model], expected [tool NAME] or [endpoint NAME]"},
+        {"[tool a]\ncommand = c\nscript = 1\n", ":3: a tool has no script, expected description, "},
+        {"[endpoint home]\nurl = http://spark:8000\nkey = x\n", ":3: an endpoint has no key, expected url, model, "},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_false(file(rows[i][0]));
+        assert_non_null(strstr(e.msg, rows[i][1]));
+        assert_string_equal(options_warnings(o), "");
+    }
 }
 
 static void test_options__lines_may_be_of_any_length(void **state)
@@ -267,14 +302,13 @@ static void test_options__endpoints_are_read_from_their_sections(void **state)
 {
     (void)state;
     assert_true(file("[endpoint work]\nurl = https://llm.example.org\nkey_env = WORK_KEY\n[tool a]\ncommand = x\n[endpoint home]\n"
-                     "url = http://spark:8000\nkey = x\n"));
+                     "url = http://spark:8000\n"));
     assert_int_equal(options_n_endpoints(o), 2);
     assert_string_equal(options_endpoint(o, 0)->url, "https://llm.example.org");
     assert_string_equal(options_endpoint(o, 0)->key_env, "WORK_KEY");
     assert_null(options_endpoint(o, 0)->model);
     assert_string_equal(options_endpoint(o, 1)->name, "home");
     assert_int_equal(options_n_tools(o), 1);
-    assert_non_null(strstr(options_warnings(o), ":8: an endpoint has no key, expected url, model, key_env, key_file, ca_file, dialect; ignored"));
 }
 
 static void drop_comments(char *text)
@@ -503,7 +537,8 @@ int main(void)
         TEST(set_refuses_what_only_the_start_reads),
         TEST(a_value_over_several_lines_is_joined),
         TEST(a_bad_file_is_named_with_its_line),
-        TEST(what_a_file_says_in_vain_is_a_warning),
+        TEST(unknown_names_in_the_usual_file_are_warnings),
+        TEST(unknown_names_in_a_named_file_are_errors),
         TEST(lines_may_be_of_any_length),
         TEST(a_file_that_is_no_text_or_does_not_answer_is_refused),
         TEST(endpoints_are_read_from_their_sections),
