@@ -418,12 +418,13 @@ static int print_json(json_t *j)
 
 int model_inspect(const struct args *a)
 {
-    struct buf out = {0};
+    struct buf dir = {0}, out = {0};
     struct err e = {0};
     const char *bandwidth = args_text(a, "bandwidth");
     struct inspect_options o = {.json = args_on(a, "json"), .bandwidth_gb_s = bandwidth ? strtod(bandwidth, NULL) : 0};
-    bool ok = inspect_run(a->words[0], &o, &out, &e);
+    bool ok = models_resolve(a->words[0], &dir, &e) && inspect_run(dir.data, &o, &out, &e);
     int status = process_print(&out, false, EXIT_ANSWERED);
+    buf_free(&dir);
     buf_free(&out);
     return ok ? status : process_fail(EXIT_FAILED, e.msg);
 }
@@ -464,26 +465,30 @@ int model_verify(const struct args *a)
 {
     struct verify_report r;
     struct err e = {0};
-    const char *dir = a->words[0];
-    if (!verify_run(dir, &(struct verify_options){.full = args_on(a, "full")}, &r, &e))
-        return process_fail(EXIT_FAILED, e.msg);
-    int status = r.n_faults ? EXIT_FAILED : EXIT_ANSWERED;
+    struct buf dir = {0}, safe = {0};
+    int status = EXIT_FAILED;
+    if (!models_resolve(a->words[0], &dir, &e) || !verify_run(dir.data, &(struct verify_options){.full = args_on(a, "full")}, &r, &e)) {
+        process_say(e.msg);
+        goto out;
+    }
+    status = r.n_faults ? EXIT_FAILED : EXIT_ANSWERED;
     if (args_on(a, "json")) {
-        int written = print_json(verify_json(&r, dir));
+        int written = print_json(verify_json(&r, dir.data));
         status = status ? status : written;
     } else {
-        struct buf safe = {0};
-        unicode_safe(&safe, dir, strlen(dir));
+        unicode_safe(&safe, dir.data, dir.len);
         print_findings(&r);
         printf("%s: %s", buf_str(&safe), r.n_faults ? "" : "sound: ");
-        buf_free(&safe);
         if (r.n_faults)
             printf("%d fault%s in ", r.n_faults, r.n_faults == 1 ? "" : "s");
         printf("%d files with %d tensors, %.2f MB of them read%s\n", r.n_files, r.n_tensors, (double)r.read_bytes * 1e-6,
-               r.stopped ? "; what is in them was not looked at, mend these first" : args_on(a, "full") ? "" : " (--full reads all)");
+               r.stopped ? "; their contents were not checked, repair these first" : args_on(a, "full") ? "" : " (--full reads all)");
         status = process_flush(status);
     }
     verify_free(&r);
+out:
+    buf_free(&dir);
+    buf_free(&safe);
     return status;
 }
 

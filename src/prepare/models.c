@@ -296,7 +296,7 @@ static bool refuse_many(const struct models *m, const char *given, const int *fo
     struct buf names = {0};
     for (int i = 0; i < n; i++)
         buf_addf(&names, "%s%s", i == 0 ? "" : i == n - 1 ? " or " : ", ", m->items[found[i]].name);
-    err_set(e, "--model %s matches %s; name one of them, or a directory", given, names.data);
+    err_set(e, "%s matches %s; name one of them, or a directory", given, names.data);
     buf_free(&names);
     return false;
 }

@@ -33,5 +33,6 @@ int  models_standard(const struct models *m);
 /* True if it fits into memory now, with default options; false with the reason. */
 bool models_fits(const struct models_item *item, struct memory_plan *plan, struct err *e);
 
-/* Finds the directory of --model: a directory, a name, or a part of a name or geometry that only one complete model has. */
+/* Finds the directory that --model and `model inspect` mean: a directory, a name, or a part of a name or geometry that only one complete model
+ * has. */
 bool models_resolve(const char *given, struct buf *dir, struct err *e);

@@ -105,6 +105,13 @@ type y\\r
 end ... asks the model, which is not there: 3
 END
 
+for command in inspect verify; do
+    run model $command demo
+    is "model $command accepts a name that model list shows" "$rc $(cat err)" "0 "
+    run model $command nosuch
+    is "... and says where the names are" "$rc $(cat err)" \
+        "1 q35chat: nosuch is neither a directory nor a model on this machine, which \`q35chat model list\` lists"
+done
 run bench five --model nosuch
 is "a measurement of a model that is not here fails" "$rc $(cat out)" "1 "
 has "... with a sentence" "$(cat err)" "nosuch is neither a directory nor a model on this machine"

@@ -153,7 +153,7 @@ static void test_models__names_resolve_or_say_why(void **state)
         {"ORG/tiny-INT4", "0123456789abcdef0123456789abcdef01234567", NULL},
         {"tests/data/model/g0", "tests/data/model/g0", NULL},          /* a directory that is there */
         {"./nowhere", "./nowhere", NULL},                              /* a path is never a name */
-        {"tiny", NULL, "--model tiny matches tiny-hybrid or org/Tiny-int4; name one of them"},
+        {"tiny", NULL, "tiny matches tiny-hybrid or org/Tiny-int4; name one of them"},
         {"partly", NULL, "org/partly is incomplete: 1 of "},
         {"org/partly", NULL, "to continue the download: q35chat model get org/partly"},
         {"122b", NULL, "to download it: q35chat model get 122b"},
