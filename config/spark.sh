@@ -97,9 +97,10 @@ check_memory() {
         return
     fi
     if [ "$total" -lt "$memory" ]; then
-        stop memory "the machine has $total GiB and $MODEL needs $memory GiB: it is too small for this model"
+        stop memory "the machine has $total GiB and $MODEL needs $memory GiB of memory: it is too small for this model"
     elif [ "$free" -lt "$memory" ]; then
-        stop memory "$free of $total GiB are available and $MODEL needs $memory: end other programs that use memory, such as model servers"
+        need="$memory GiB (weights, 256k tokens of context, a margin)"
+        stop memory "$free of $total GiB are available and $MODEL needs $need: end other programs that use memory, such as model servers"
     else
         ok memory "$free of $total GiB are available"
     fi

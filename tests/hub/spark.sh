@@ -67,7 +67,7 @@ has "a full page cache" "$(cat "$tmp/said")" "83 GiB are file cache"
 meminfo 20000000 30000000 8000000
 check
 is "memory in use: the status" $? 1
-has "memory in use: both numbers" "$(cat "$tmp/said")" "28 of 119 GiB are available and 122b needs 86"
+has "memory in use: both numbers" "$(cat "$tmp/said")" "28 of 119 GiB are available and 122b needs 86 GiB (weights, 256k tokens of context, a margin)"
 rm "$tmp/proc/meminfo"
 check GO=1
 has "a memory that is not told" "$(cat "$tmp/said")" "$tmp/proc/meminfo cannot be read"
