@@ -5,11 +5,22 @@
 
 #include "option/options.h"
 
-/* Returns the choices for the value of an option, with blanks between them, or "". */
+static const char clients[] = ""
+#define CLIENT(name, ...) "|" name
+#include "config/clients.def"
+    ;
+static const char repos[] = ""
+#define REPO_WHOLE(name) "|" name
+#define REPO_SMALL(name)            /* a second row of its name */
+#define REPO(name, repository, files) REPO_##files(name)
+#include "config/repos.def"
+    ;
+
+/* Returns the choices for the value of an option or the word of a sub-command, with blanks between them, or "". */
 static const char *choices(const char *key, enum value_type type, const char *arg)
 {
     static const struct { const char *key, *words; } suggested[] = {
-        {"tools", "all|none|clock|calculator"}, {"tools_approve", "auto|ask|always|never"},
+        {"tools", "all|none|clock|calculator"}, {"tools_approve", "auto|ask|always|never"}, {"clients", clients + 1}, {"get", repos + 1},
     };
     static char all[512];
     all[0] = 0;
@@ -80,12 +91,18 @@ static const char bash_head[] =
     "    # --option=value is three words here\n"
     "    [[ $cur != = ]] || cur=\n"
     "    [[ $prev != = || $COMP_CWORD -lt 2 ]] || prev=${COMP_WORDS[COMP_CWORD-2]}\n"
-    "    COMPREPLY=()\n";
+    "    COMPREPLY=()\n"
+    "    # help GROUP COMMAND is completed as GROUP COMMAND, serve --OPTION as serve start --OPTION\n"
+    "    if [[ ${COMP_WORDS[1]} == help && $COMP_CWORD -gt 1 ]]; then\n"
+    "        COMP_WORDS=(\"${COMP_WORDS[0]}\" \"${COMP_WORDS[@]:2}\") COMP_CWORD=$((COMP_CWORD - 1))\n"
+    "    elif [[ ${COMP_WORDS[1]} == serve && $COMP_CWORD -gt 1 && ${COMP_WORDS[2]} == -* ]]; then\n"
+    "        COMP_WORDS=(\"${COMP_WORDS[@]:0:2}\" start \"${COMP_WORDS[@]:2}\") COMP_CWORD=$((COMP_CWORD + 1))\n"
+    "    fi\n";
 
-/* Returns the type by which the value of an option is completed: "FILE|JSON" is mostly a file. */
+/* Returns the type by which the value of an option is completed: "FILE", also of a list, and "FILE|JSON" are files. */
 static enum value_type value_of(const struct option_about *o)
 {
-    return o->arg && !strncmp(o->arg, "FILE|", 5) ? VALUE_FILE : o->type;
+    return o->arg && !strncmp(o->arg, "FILE", 4) ? VALUE_FILE : o->type;
 }
 
 /* Appends how bash completes a value of this type. */
@@ -130,7 +147,8 @@ static void bash(struct buf *out)
     buf_adds(out, bash_head);
     buf_adds(out, "    [[ $COMP_CWORD -gt 1 ]] && case ${COMP_WORDS[1]} in\n");
     for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));) {
-        buf_addf(out, "    %s)\n        [[ $COMP_CWORD -gt 2 ]] || words='--help", g->name);
+        const char *alias = sub_alias(g);
+        buf_addf(out, "    %s%s%s)\n        [[ $COMP_CWORD -gt 2 ]] || words='--help", g->name, alias ? "|" : "", alias ? alias : "");
         for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
             buf_addf(out, " %s", c->name);
         buf_adds(out, "'\n        [[ -n $words ]] || case ${COMP_WORDS[2]} in\n");
@@ -201,7 +219,9 @@ static void zsh_value(struct buf *out, const char *key, enum value_type type, co
 static void zsh_option(struct buf *out, const struct option_about *o)
 {
     const char *flag = dashed(o->key), *value = o->arg ? "=" : "";
-    if (o->letter)
+    if (o->letter && o->repeats)
+        buf_addf(out, "        '*'{-%c+,--%s=}'[", o->letter, flag);
+    else if (o->letter)
         buf_addf(out, "        '(-%c --%s)'{-%c%s,--%s%s}'[", o->letter, flag, o->letter, o->arg ? "+" : "", flag, value);
     else
         buf_addf(out, "        '%s--%s%s[", o->repeats ? "*" : "", flag, value);
@@ -229,9 +249,13 @@ static void zsh_command(struct buf *out, const struct sub_row *c)
             zsh_value(out, f->name, f->type, f->arguments);
         buf_adds(out, "' \\\n");
     }
-    buf_adds(out, "                '--help[its options]' \\\n                '*:");
-    zsh_text(out, *c->arguments ? c->arguments : "no words");
-    buf_addf(out, ":%s'\n            return ;;\n", zsh_action(c->type));
+    buf_adds(out, "                '--help[its options]'");
+    if (*choices(c->name, c->type, c->arguments) || *zsh_action(c->type) != ' ') {      /* words that are only described hide the options */
+        buf_adds(out, " \\\n                '*");
+        zsh_value(out, c->name, c->type, c->arguments);
+        buf_addc(out, '\'');
+    }
+    buf_adds(out, "\n            return ;;\n");
 }
 
 /* Appends the completion script of zsh. */
@@ -239,9 +263,16 @@ static void zsh(struct buf *out)
 {
     struct option_about o;
     buf_adds(out, zsh_head);
-    buf_adds(out, "_q35chat() {\n    local curcontext=$curcontext expl\n    (( CURRENT > 2 )) && case $words[2] in\n");
+    buf_adds(out, "_q35chat() {\n    local curcontext=$curcontext expl\n"
+                  "    # help GROUP COMMAND is completed as GROUP COMMAND, serve --OPTION as serve start --OPTION\n"
+                  "    if [[ $words[2] == help ]] && (( CURRENT > 2 )); then\n"
+                  "        words=(\"$words[1]\" \"${(@)words[3,-1]}\")\n        (( CURRENT -= 1 ))\n"
+                  "    elif [[ $words[2] == serve && $words[3] == -* ]] && (( CURRENT > 2 )); then\n"
+                  "        words=(\"${(@)words[1,2]}\" start \"${(@)words[3,-1]}\")\n        (( CURRENT += 1 ))\n    fi\n"
+                  "    (( CURRENT > 2 )) && case $words[2] in\n");
     for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));) {
-        buf_addf(out, "    %s)\n        local -a words_of=(", g->name);
+        const char *alias = sub_alias(g);
+        buf_addf(out, "    %s%s%s)\n        local -a words_of=(", g->name, alias ? "|" : "", alias ? alias : "");
         for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));) {
             buf_addf(out, "\n            '%s:", c->name);
             zsh_text(out, c->help);
@@ -281,8 +312,12 @@ static const char fish_head[] =
     "    $words[1] --print-config 2>/dev/null | sed -n 's/^\\[endpoint \\(.*\\)\\]$/\\1/p'\n"
     "end\n\n"
     "# __q35chat_at N [SUBCOMMAND [WORD]]: whether word N (the last: N or later) of that subcommand is being typed.\n"
+    "# help GROUP COMMAND counts as GROUP COMMAND, serve --OPTION as serve start --OPTION.\n"
     "function __q35chat_at\n"
     "    set -l words (commandline -opc)\n"
+    "    set -l next $words[3..] (commandline -ct)\n"
+    "    test \"$words[2]\" != help; or set -e words[2]\n"
+    "    test \"$words[2]\" = serve; and string match -q -- '-*' \"$next[1]\"; and set words $words[1..2] start $words[3..]\n"
     "    set -l n (count $words)\n"
     "    test $n -ge $argv[1]; or return 1\n"
     "    test $argv[1] -ge 3; or test $n -eq $argv[1]; or return 1\n"
@@ -323,18 +358,21 @@ static void fish_option(struct buf *out, const struct option_about *o, const cha
     buf_adds(out, "'\n");
 }
 
-/* Appends a sub-command, its words and its flags. */
-static void fish_command(struct buf *out, const struct sub_row *g, const struct sub_row *c)
+/* Appends a sub-command, its words and its flags, for a name of its group. */
+static void fish_command(struct buf *out, const char *group, const struct sub_row *c)
 {
-    buf_addf(out, "complete -c q35chat -n '__q35chat_at 2 %s' -a %s -d '", g->name, c->name);
+    const char *words = choices(c->name, c->type, c->arguments);
+    buf_addf(out, "complete -c q35chat -n '__q35chat_at 2 %s' -a %s -d '", group, c->name);
     fish_text(out, c->help);
     buf_adds(out, "'\n");
+    if (*words)
+        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -a '%s'\n", group, c->name, words);
     if (c->type == VALUE_SESSION || c->type == VALUE_DELETED || c->type == VALUE_DIRECTORY)
-        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -a '(%s)'\n", g->name, c->name,
+        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -a '(%s)'\n", group, c->name,
                  c->type == VALUE_SESSION ? "__q35chat_sessions"
                  : c->type == VALUE_DELETED ? "__q35chat_sessions restore" : "__fish_complete_directories (commandline -ct)");
     for (const struct sub_row *f = NULL; (f = sub_next_flag(c, f));) {
-        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -l %s", g->name, c->name, f->name);
+        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -l %s", group, c->name, f->name);
         if (f->arguments)
             fish_value(out, f->name, f->type, f->arguments);
         buf_adds(out, " -d '");
@@ -349,14 +387,17 @@ static void fish(struct buf *out)
     struct option_about o;
     buf_adds(out, fish_head);
     for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));)
-        buf_addf(out, " %s", g->name);
+        buf_addf(out, " %s %s", g->name, sub_alias(g) ? sub_alias(g) : "");
     buf_adds(out, "\nend\n\ncomplete -c q35chat -f\ncomplete -c q35chat -n '__q35chat_at 1' -a help -d sub-commands\n");
     for (const struct sub_row *g = NULL; (g = sub_next(g, SUB_GROUP));) {
         buf_addf(out, "complete -c q35chat -n '__q35chat_at 1' -a %s -d '", g->name);
         fish_text(out, g->help);
         buf_adds(out, "'\n");
-        for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));)
-            fish_command(out, g, c);
+        for (const struct sub_row *c = g; (c = sub_next(c, SUB_COMMAND));) {
+            fish_command(out, g->name, c);
+            if (sub_alias(g))
+                fish_command(out, sub_alias(g), c);
+        }
     }
     for (int id = 0; options_about((enum option_id)id, &o); id++) {
         fish_option(out, &o, "");

@@ -49,6 +49,14 @@ static const struct alias *find_alias(const char *name)
     return NULL;
 }
 
+const char *sub_alias(const struct sub_row *group)
+{
+    for (int i = 0; i < N_ALIASES; i++)
+        if (!strcmp(aliases[i].group, group->name))
+            return aliases[i].name;
+    return NULL;
+}
+
 static const struct sub_row *find_group(const char *name)
 {
     const struct alias *a = find_alias(name);

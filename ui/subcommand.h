@@ -9,6 +9,8 @@ extern const struct sub_row sub_rows[];                 /* ends with SUB_END */
 /* Returns the next row of a kind after `at` (NULL: the first one), for commands within their group; NULL: no more. */
 const struct sub_row *sub_next(const struct sub_row *at, enum sub_kind kind);
 
+const char *sub_alias(const struct sub_row *group);     /* another word for the group; NULL: it has none */
+
 /* True if the command line begins with the name of a group, another word for one, or `help`; if the word is one. */
 bool subcommand_is(int argc, char **argv);
 bool subcommand_is_name(const char *word);

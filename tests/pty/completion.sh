@@ -34,6 +34,11 @@ asks() { answer=$(bash --norc ask.bash q35chat "$@" 2> err); }
 if command -v bash > /dev/null; then
     asks ses; is "bash completes a subcommand" "$answer" "session "
     asks session e; is "... and its words" "$answer" "export "
+    asks sessions r; is "... after another name of the group" "$answer" "rm restore "
+    asks help serve cl; is "... and after help" "$answer" "clients "
+    asks serve clients co; is "... programs that use the server" "$answer" "codex "
+    asks serve --li; is "... options of serve start after serve alone" "$answer" "--listen "
+    asks model get 1; is "... repositories" "$answer" "122b "
     asks bench s; is "... from the table of measurements" "$answer" "sweep "
     asks bench sweep --syn; is "... with their options" "$answer" "--synthetic "
     asks bench sweep --synthetic 3; is "... and what they can be" "$answer" "35b "
@@ -50,12 +55,18 @@ if command -v bash > /dev/null; then
     is "... which is never run" "$(ls ran 2>&1 | grep -c '^ran')" 0
     echo '{}' > schema.json
     asks --schema sch; is "... a file of a schema" "$answer" "schema.json "
+    asks -f sch; is "... and one to attach" "$answer" "schema.json "
     asks --model models/o; is "bash completes a model's directory" "$answer" "models/one "
     is "nothing is said beside it" "$(cat err)" ""
 fi
 if command -v fish > /dev/null; then
     fishes() { answer=$(fish --no-config -c "source fish.script; complete -C '$1'" 2>&1 | cut -f 1 | tr '\n' ' '); }
     fishes 'q35chat ses'; is "fish completes a subcommand" "$answer" "session "
+    fishes 'q35chat sessions r'; is "... after another name of the group" "$answer" "restore rm "
+    fishes 'q35chat help serve cl'; is "... and after help" "$answer" "clients "
+    fishes 'q35chat serve clients co'; is "... programs that use the server" "$answer" "codex "
+    fishes 'q35chat serve --li'; is "... options of serve start after serve alone" "$answer" "--listen "
+    fishes 'q35chat -f sch'; is "... a file to attach" "$answer" "schema.json "
     fishes 'q35chat bench s'; is "... and its words" "$answer" "sweep "
     fishes 'q35chat --theme h'; is "... a choice" "$answer" "high-contrast "
     fishes 'q35chat --resume t'; is "... a conversation" "$answer" "trip "
@@ -66,5 +77,16 @@ if command -v fish > /dev/null; then
 fi
 if command -v zsh > /dev/null; then
     zsh -n zsh.script; is "zsh can read its script" $? 0
+    "$BUILD/tests/pty/wire" -t $patience 100x24 zsh -f << END || status=1
+type autoload -U compinit; compinit -u -D; . ./zsh.script; clear\\r
+type q35chat -f nothing -f sch\\t
+see zsh completes files to attach: -f nothing -f schema.json
+type \\025q35chat serve --li\\t
+see ... options of serve start after serve alone: serve --listen=
+type \\025q35chat sessions res\\t
+see ... sub-commands after another name of the group: sessions restore
+type \\025q35chat help serve cl\\t co\\t
+see ... and after help: help serve clients
+END
 fi
 exit $status
