@@ -32,6 +32,21 @@ is "... and it breaks at words" "$(plain | grep -v '^q35chat:' | awk 'length > 2
 once 80x24 "... and with --width" --width 30 -n 120 "Tell me a story"
 is "running text keeps to --width" "$(plain | grep -v '^q35chat:' | awk 'length > 30' | wc -l | tr -d ' ')" 0
 
+left() { sed -n '/\x1b\[?1049l/,$p' sent | sed 's/.*\x1b\[?1049l//; s/\x1b\[[0-9;?]*[a-z]//g; /^resume with/d' | tr -d '\r'; }
+leave() {       # OPTIONS...: what the full screen leaves on the usual one
+    "$wire" -t $patience -l sent 30x24 "$q" --model "$demo" --temperature 0 --no-think -n 120 "$@" -i "Tell me a story" << END || status=1
+see the full screen answers: Once upon
+see ... to its end:  ready
+type \\004
+end ... and is left: 0
+END
+}
+leave
+is "its words are left on the usual screen" "$(left | squeeze)" "$( (echo "> Tell me a story"; cat piped; echo) | squeeze)"
+is "... in lines that break at words" "$(left | awk 'length > 29' | wc -l | tr -d ' ')" 0
+leave --private
+is "a private chat leaves nothing there" "$(left)" ""
+
 once 30x24 "--raw ends" --raw -n 120 "Tell me a story"
 is "--raw prints what the model wrote" "$(grep -v '^q35chat:' lines)" "$(cat piped)"
 for set in TERM=dumb ACCESSIBLE=1; do

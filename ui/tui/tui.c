@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <langinfo.h>
+#include <limits.h>
 #include <locale.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include "base/err.h"
 #include "base/unicode.h"
 #include "option/paths.h"
+#include "ui/printer.h"
 #include "ui/process.h"
 #include "ui/prompt.h"
 #include "ui/responder.h"
@@ -393,31 +395,54 @@ static void stop_and_save(struct tui *t)
     input_keep(&t->app.host);
 }
 
-/* Prints the messages from `from` on, for the usual screen after the end. */
-static void print_exchange(const struct chat *c, int from)
+/* Appends text that is no markdown, in lines broken at blanks. */
+static void add_wrapped(const char *text, int columns, struct buf *out)
 {
-    for (int i = from; i < chat_n_messages(c); i++) {
-        struct chat_message m = chat_message(c, i);
-        struct buf line = {0};
-        bool user = !strcmp(m.role, "user");
-        if (strcmp(m.role, "tool") && *m.text)
-            buf_addf(&line, "%s%s%s\n\n", user ? "> " : "", m.text, m.stopped ? " [stopped]" : "");
-        print_safe(buf_str(&line), line.len);
-        buf_free(&line);
-    }
+    struct lines lines = {0};
+    struct buf whole = {0};
+    lines_wrap(&lines, (struct look){STYLE_text, 0}, text, strlen(text), 0, columns, 0);
+    for (int i = 0; i < lines.n; i++, buf_addc(&whole, '\n'))
+        lines_text(&lines, i, &whole);
+    unicode_safe(out, buf_str(&whole), whole.len);
+    buf_free(&whole);
+    lines_free(&lines);
 }
 
-/* Prints what the user may still want to read, which stays in the shell's scrollback. */
+/* Prints the messages from `from` on, for the usual screen after the end: answers as those to one prompt. */
+static void print_exchange(const struct tui *t, int from)
+{
+    struct printer p;
+    printer_open(&p, t->o);
+    for (int i = from; i < chat_n_messages(t->app.host.chat); i++) {
+        struct chat_message m = chat_message(t->app.host.chat, i);
+        struct buf out = {0}, line = {0};
+        if (!strcmp(m.role, "tool") || !*m.text)
+            continue;
+        if (!strcmp(m.role, "user") || !printer_usable(t->o)) {
+            buf_addf(&line, "%s%s", !strcmp(m.role, "user") ? "> " : "", m.text);
+            add_wrapped(buf_str(&line), printer_usable(t->o) ? p.columns : INT_MAX, &out);
+        } else {
+            printer_push(&p, m.text, strlen(m.text), &out);
+            printer_end(&p, &out);
+        }
+        printf("%s%s\n", buf_str(&out), m.stopped ? "[stopped]\n" : "");
+        buf_free(&line);
+        buf_free(&out);
+    }
+    printer_free(&p);
+}
+
+/* Prints what the user may still want to read, which stays in the shell's scrollback; of a private chat nothing does. */
 static void print_farewell(const struct tui *t)
 {
-    const char *how = options_text(t->o, OPT_exit_print);
+    const char *how = options_on(t->o, OPT_private) ? "none" : options_text(t->o, OPT_exit_print);
     int n = chat_n_messages(t->app.host.chat), last = n - 1;
     while (last >= 0 && strcmp(chat_message(t->app.host.chat, last).role, "user"))
         last--;
     if (!strcmp(how, "all"))
-        print_exchange(t->app.host.chat, 0);
+        print_exchange(t, 0);
     else if (!strcmp(how, "last") && last >= 0)
-        print_exchange(t->app.host.chat, last);
+        print_exchange(t, last);
     struct buf bye = {0};
     if (strcmp(how, "none"))
         goodbye_add(t->app.host.chat, t->o, &bye);
