@@ -149,7 +149,7 @@ static void test_stream__random_answers_do_not_depend_on_how_they_are_cut(void *
 }
 
 /* Without tools all that may vanish is white space at the ends and the think tags. */
-static void test_stream__without_tools_every_word_is_told(void **state)
+static void test_stream__without_tools_every_word_is_reported(void **state)
 {
     (void)state;
     struct buf b = {0};
@@ -180,7 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stream__random_answers_do_not_depend_on_how_they_are_cut),
-        cmocka_unit_test(test_stream__without_tools_every_word_is_told),
+        cmocka_unit_test(test_stream__without_tools_every_word_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -556,7 +556,7 @@ static void talk_turn(struct talk *t, struct engine *g, uint64_t name, int turn,
 }
 
 /* In turns in one engine, two conversations say what each says in an engine of its own, and no token is computed twice. */
-static void test_generate__two_conversations_in_turns_are_as_two_processes(void **state)
+static void test_generate__two_alternating_conversations_equal_two_processes(void **state)
 {
     enum { TURNS = 10, STOPPED = 4, STOP_AT = 3 };
     (void)state;
@@ -833,7 +833,7 @@ int main(void)
         cmocka_unit_test(test_generate__an_mtp_block_in_any_form_answers_the_same),
         cmocka_unit_test(test_generate__an_engine_begins_with_the_prices_that_one_before_it_measured),
         cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
-        cmocka_unit_test(test_generate__two_conversations_in_turns_are_as_two_processes),
+        cmocka_unit_test(test_generate__two_alternating_conversations_equal_two_processes),
         cmocka_unit_test(test_generate__answers_at_once_are_those_of_engines_of_their_own),
         cmocka_unit_test(test_generate__drafts_leave_the_sampling_distribution_as_it_is),
         cmocka_unit_test(test_generate__what_is_looked_up_leaves_the_sampling_distribution_as_it_is),
@@ -843,7 +843,7 @@ int main(void)
         cmocka_unit_test(test_generate__bad_lines_get_an_error_each_and_the_others_an_answer),
         cmocka_unit_test(test_generate__a_seed_gives_one_answer_at_every_depth_and_chunk),
         cmocka_unit_test(test_generate__rewind_and_refill_gives_what_a_fresh_engine_gives),
-        cmocka_unit_test(test_generate__two_conversations_in_turns_are_as_two_processes),
+        cmocka_unit_test(test_generate__two_alternating_conversations_equal_two_processes),
         cmocka_unit_test(test_generate__answers_at_once_are_those_of_engines_of_their_own),
         cmocka_unit_test(test_generate__drafts_leave_the_sampling_distribution_as_it_is),
         cmocka_unit_test(test_generate__what_is_looked_up_leaves_the_sampling_distribution_as_it_is),

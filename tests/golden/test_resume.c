@@ -193,7 +193,7 @@ static void check_way(const char *kv, int depth, int n, enum way way, bool goes_
     unlink(path);
 }
 
-static void test_resume__goes_on_as_if_it_had_never_stopped(void **state)
+static void test_resume__continues_as_if_it_had_never_stopped(void **state)
 {
     (void)state;
     check_way(exact(), 3, 300, SAVED_WHEN_IDLE, false);
@@ -204,7 +204,7 @@ static void test_resume__goes_on_as_if_it_had_never_stopped(void **state)
     check_way("int8", 3, 420, SAVED_WHEN_IDLE, false);
 }
 
-static void test_resume__a_stopped_answer_goes_on(void **state)
+static void test_resume__a_stopped_answer_continues(void **state)
 {
     (void)state;
     check_way("tq4", 2, 420, SAVED_WHEN_IDLE, true);
@@ -235,7 +235,7 @@ static void test_resume__so_does_one_about_a_picture(void **state)
 }
 
 /* One that ended by itself needs only the states before it: the next turn begins there. */
-static void test_resume__a_finished_answer_needs_one_place_to_go_on(void **state)
+static void test_resume__a_finished_answer_needs_one_snapshot_to_continue(void **state)
 {
     struct talk t;
     int32_t ids[300 + ASKED];
@@ -315,7 +315,7 @@ static void test_resume__a_turn_writes_what_it_added(void **state)
     end(&t);
 }
 
-static void test_resume__a_damaged_file_is_told_and_deleted_and_nothing_else_happens(void **state)
+static void test_resume__a_damaged_file_is_reported_and_deleted_and_changes_nothing(void **state)
 {
     struct talk t;
     int32_t ids[300];
@@ -352,7 +352,7 @@ static void test_resume__a_damaged_file_is_told_and_deleted_and_nothing_else_hap
     ids_free(&wanted);
 }
 
-static void test_resume__a_disk_that_cannot_be_written_is_told_and_the_talk_goes_on(void **state)
+static void test_resume__a_failed_write_is_reported_and_the_conversation_continues(void **state)
 {
     struct talk t;
     int32_t ids[300];
@@ -394,16 +394,16 @@ static void test_resume__a_slow_disk_holds_up_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(test_resume__goes_on_as_if_it_had_never_stopped),
-        test(test_resume__a_stopped_answer_goes_on),
+        test(test_resume__continues_as_if_it_had_never_stopped),
+        test(test_resume__a_stopped_answer_continues),
         test(test_resume__so_does_one_about_a_picture),
-        test(test_resume__a_finished_answer_needs_one_place_to_go_on),
+        test(test_resume__a_finished_answer_needs_one_snapshot_to_continue),
         test(test_resume__what_is_saved_when_the_engine_closes_counts),
         test(test_resume__of_a_long_talk_no_token_is_computed_again),
         test(test_resume__a_turn_writes_what_it_added),
         test(test_resume__a_slow_disk_holds_up_nobody),
-        test(test_resume__a_damaged_file_is_told_and_deleted_and_nothing_else_happens),
-        test(test_resume__a_disk_that_cannot_be_written_is_told_and_the_talk_goes_on),
+        test(test_resume__a_damaged_file_is_reported_and_deleted_and_changes_nothing),
+        test(test_resume__a_failed_write_is_reported_and_the_conversation_continues),
     };
     const struct CMUnitTest long_tests[] = {test(test_resume__so_does_one_of_many_thousand_tokens)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,7 +221,7 @@ static void by_operation(float *y, const float *other, size_t bytes, int n, int 
         .first = 7, .scale = 1);
 }
 
-static void test_halves__activations_that_have_changed_are_read_anew(void **state)
+static void test_halves__changed_activations_are_read_again(void **state)
 {
     (void)state;
     need_gpu();
@@ -256,7 +256,7 @@ int main(void)
         cmocka_unit_test(test_halves__a_gated_norm_leaves_its_rows_to_the_product_alone),
         cmocka_unit_test(test_halves__a_gate_leaves_its_rows_to_the_product_alone),
         cmocka_unit_test(test_halves__a_narrow_product_finds_plain_activations),
-        cmocka_unit_test(test_halves__activations_that_have_changed_are_read_anew),
+        cmocka_unit_test(test_halves__changed_activations_are_read_again),
     };
     return cmocka_run_group_tests(tests, open_devices_with_scratch, close_devices);
 }

@@ -33,7 +33,7 @@ static void go_on(struct talk *t)
     assert_int_equal(t->s.last.end, END_STOP);
 }
 
-static void test_by_text__a_stopped_answer_goes_on_from_its_text(void **state)
+static void test_by_text__a_stopped_answer_continues_from_its_text(void **state)
 {
     struct talk t;
     (void)state;
@@ -51,7 +51,7 @@ static void test_by_text__a_stopped_answer_goes_on_from_its_text(void **state)
     end(&t);
 }
 
-static void test_by_text__a_stopped_thought_goes_on_too(void **state)
+static void test_by_text__a_stopped_thought_continues_too(void **state)
 {
     struct talk t;
     (void)state;
@@ -214,8 +214,8 @@ static void test_by_text__sessions_hold_texts_and_come_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_text__a_stopped_answer_goes_on_from_its_text),
-        cmocka_unit_test(test_by_text__a_stopped_thought_goes_on_too),
+        cmocka_unit_test(test_by_text__a_stopped_answer_continues_from_its_text),
+        cmocka_unit_test(test_by_text__a_stopped_thought_continues_too),
         cmocka_unit_test(test_by_text__an_answer_that_gains_nothing_stays_as_it_was),
         cmocka_unit_test(test_by_text__there_are_no_tokens_to_look_at_or_to_leave),
         cmocka_unit_test(test_by_text__tokens_are_estimated),

@@ -856,7 +856,7 @@ static void test_chat__an_approval_that_names_no_tool_is_refused(void **state)
     end(&t);
 }
 
-static void test_chat__a_refused_call_is_told_to_the_model(void **state)
+static void test_chat__a_refused_call_is_reported_to_the_model(void **state)
 {
     (void)state;
     for (int can_ask = 0; can_ask < 2; can_ask++) {
@@ -1172,7 +1172,7 @@ static void test_chat__sampling_is_the_users_then_the_checkpoints_then_the_cards
     }
 }
 
-static void test_chat__a_loaded_conversation_goes_on_with_the_same_prompt(void **state)
+static void test_chat__a_loaded_conversation_continues_with_the_same_prompt(void **state)
 {
     struct talk t;
     struct err e = {0};
@@ -1377,7 +1377,7 @@ int main(void)
         cmocka_unit_test(test_chat__a_configured_tool_asks_and_always_means_never_again),
         cmocka_unit_test(test_chat__built_in_tools_ask_only_when_told_to),
         cmocka_unit_test(test_chat__an_approval_that_names_no_tool_is_refused),
-        cmocka_unit_test(test_chat__a_refused_call_is_told_to_the_model),
+        cmocka_unit_test(test_chat__a_refused_call_is_reported_to_the_model),
         cmocka_unit_test(test_chat__scripts_can_allow_tools_by_name),
         cmocka_unit_test(test_chat__an_interrupt_ends_a_running_tool),
         cmocka_unit_test(test_chat__a_tool_that_does_not_listen_is_killed_by_the_second_interrupt),
@@ -1399,7 +1399,7 @@ int main(void)
         cmocka_unit_test(test_chat__the_draft_is_read_ahead_while_it_is_typed),
         cmocka_unit_test(test_chat__of_a_very_long_draft_the_beginning_is_read_ahead),
         cmocka_unit_test(test_chat__nothing_is_read_ahead_when_that_is_off_or_nobody_types),
-        cmocka_unit_test(test_chat__a_loaded_conversation_goes_on_with_the_same_prompt),
+        cmocka_unit_test(test_chat__a_loaded_conversation_continues_with_the_same_prompt),
         cmocka_unit_test(test_chat__a_conversation_has_a_checkpoint),
         cmocka_unit_test(test_chat__an_end_in_the_middle_is_saved),
         cmocka_unit_test(test_chat__each_conversation_is_named_to_the_engine),

@@ -65,7 +65,7 @@ static void answer(const char *question)
     }
 }
 
-static void test_command__text_is_told_from_commands(void **state)
+static void test_command__text_and_commands_are_distinguished(void **state)
 {
     static const struct { const char *line, *message; } rows[] = {
         {"hello", "hello"}, {"//etc is a directory", "/etc is a directory"}, {"/usr/bin/env is what?", "/usr/bin/env is what?"},
@@ -756,7 +756,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_command__##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(text_is_told_from_commands),
+        TEST(text_and_commands_are_distinguished),
         TEST(an_unknown_command_is_not_sent_and_near_names_are_offered),
         TEST(words_behind_a_command_that_takes_none_do_not_run_it),
         TEST(help_lists_all_or_one),

@@ -204,7 +204,7 @@ static void test_complete__long_directories_are_cut_with_a_note(void **state)
 }
 
 /* The same drafts each time. */
-static void test_complete__every_word_goes_on_with_what_was_typed(void **state)
+static void test_complete__every_word_begins_with_what_was_typed(void **state)
 {
     static const char *const bits[] = {"@", "\"", "/", "m", "my ", "src", "~", ".", " ", "\n", "(", "set", "load ", "\xef\xbf\xbc", "\xc3\xa4", "."};
     uint64_t r = 3;
@@ -239,7 +239,7 @@ int main(void)
         cmocka_unit_test(test_complete__ends_when_nothing_can_follow),
         cmocka_unit_test(test_complete__commands_have_their_help),
         cmocka_unit_test(test_complete__paths_are_no_commands),
-        cmocka_unit_test(test_complete__every_word_goes_on_with_what_was_typed),
+        cmocka_unit_test(test_complete__every_word_begins_with_what_was_typed),
         cmocka_unit_test(test_complete__long_directories_are_cut_with_a_note),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

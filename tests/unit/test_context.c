@@ -146,7 +146,7 @@ static void test_context__a_file_is_dropped_and_its_message_stays(void **state)
     end(&t);
 }
 
-static void test_context__what_cannot_be_dropped_or_pinned_is_told(void **state)
+static void test_context__parts_that_cannot_be_dropped_or_pinned_are_refused(void **state)
 {
     struct talk t;
     (void)state;
@@ -465,7 +465,7 @@ static void test_context__what_does_not_fit_is_left_out_of_the_summary(void **st
     end(&t);
 }
 
-static void test_context__a_context_that_is_nearly_full_is_told_once(void **state)
+static void test_context__a_nearly_full_context_is_reported_once(void **state)
 {
     struct talk t;
     (void)state;
@@ -493,7 +493,7 @@ int main(void)
         cmocka_unit_test(test_context__a_dropped_answer_takes_its_calls_and_their_results_along),
         cmocka_unit_test(test_context__a_dropped_tool_result_leaves_the_call),
         cmocka_unit_test(test_context__a_file_is_dropped_and_its_message_stays),
-        cmocka_unit_test(test_context__what_cannot_be_dropped_or_pinned_is_told),
+        cmocka_unit_test(test_context__parts_that_cannot_be_dropped_or_pinned_are_refused),
         cmocka_unit_test(test_context__a_conversation_that_is_loaded_has_its_marks),
         cmocka_unit_test(test_context__a_summary_calls_no_tool),
         cmocka_unit_test(test_context__a_summary_that_is_taken_stands_for_what_is_before_it),
@@ -501,14 +501,14 @@ int main(void)
         cmocka_unit_test(test_context__a_summary_is_undone_and_brought_back),
         cmocka_unit_test(test_context__a_summary_that_is_left_changes_nothing),
         cmocka_unit_test(test_context__what_does_not_fit_is_left_out_of_the_summary),
-        cmocka_unit_test(test_context__a_context_that_is_nearly_full_is_told_once),
+        cmocka_unit_test(test_context__a_nearly_full_context_is_reported_once),
     };
     tmpdir_make(&home);
     setenv("XDG_STATE_HOME", home.path, 1);
     static const char *const exact[] = {
         "test_context__a_dropped_message_leaves_a_line_in_the_next_prompts", "test_context__a_file_is_dropped_and_its_message_stays",
         "test_context__a_conversation_that_is_loaded_has_its_marks", "test_context__what_does_not_fit_is_left_out_of_the_summary",
-        "test_context__a_context_that_is_nearly_full_is_told_once", "test_context__a_replay_that_is_refused_compares_nothing_later", NULL,
+        "test_context__a_nearly_full_context_is_reported_once", "test_context__a_replay_that_is_refused_compares_nothing_later", NULL,
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     failed += run_by_text("context by text", tests, sizeof tests / sizeof *tests, exact);

@@ -69,7 +69,7 @@ static void test_cores__where_there_are_two_kinds_the_fast_ones_are_kept_to(void
         assert_int_equal(!!CPU_ISSET(cpus[i], &now), i % 2);
 }
 
-static void test_cores__where_all_are_alike_or_nothing_is_told_nothing_changes(void **state)
+static void test_cores__nothing_changes_if_all_are_alike_or_unknown(void **state)
 {
     (void)state;
     static const int rows[][2] = {{1024, 1024}, {1024, 980}, {0, 0}};
@@ -176,7 +176,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cores__where_there_are_two_kinds_the_fast_ones_are_kept_to, note_cores, give_cores_back),
         cmocka_unit_test(test_cores__of_a_gb10_the_ten_big_ones_are_kept_to),
         cmocka_unit_test(test_cores__only_those_that_may_be_used_count),
-        cmocka_unit_test_setup_teardown(test_cores__where_all_are_alike_or_nothing_is_told_nothing_changes, note_cores, give_cores_back),
+        cmocka_unit_test_setup_teardown(test_cores__nothing_changes_if_all_are_alike_or_unknown, note_cores, give_cores_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

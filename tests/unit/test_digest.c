@@ -29,7 +29,7 @@ static void test_digest__gives_the_published_values(void **state)
     assert_string_equal(hex, hello_blob);
 }
 
-static void test_digest__goes_on_from_a_saved_state(void **state)
+static void test_digest__continues_from_a_saved_state(void **state)
 {
     (void)state;
     char bytes[1000], saved[DIGEST_HEX], hex[DIGEST_HEX];
@@ -70,7 +70,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_digest__gives_the_published_values),
-        cmocka_unit_test(test_digest__goes_on_from_a_saved_state),
+        cmocka_unit_test(test_digest__continues_from_a_saved_state),
         cmocka_unit_test(test_digest__refuses_what_is_no_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -394,7 +394,7 @@ static void wait_for_tokens(struct log *l, uint32_t serial, int n)
     }
 }
 
-static void test_engine__answers_go_on_beside_each_other_and_end_one_by_one(void **state)
+static void test_engine__answers_run_beside_each_other_and_end_one_by_one(void **state)
 {
     (void)state;
     struct log l;
@@ -1406,7 +1406,7 @@ int main(void)
         cmocka_unit_test_setup(test_engine__waiting_for_a_processor_makes_no_small_chunks, reset),
         cmocka_unit_test_setup(test_engine__a_waiting_submit_can_be_interrupted_at_once, reset),
         cmocka_unit_test_setup(test_engine__many_submits_and_interrupts_each_end_once, reset),
-        cmocka_unit_test_setup(test_engine__answers_go_on_beside_each_other_and_end_one_by_one, reset),
+        cmocka_unit_test_setup(test_engine__answers_run_beside_each_other_and_end_one_by_one, reset),
         cmocka_unit_test_setup(test_engine__more_requests_than_places_wait_in_order_and_people_first, reset),
         cmocka_unit_test_setup(test_engine__patience_comes_to_its_end, reset),
         cmocka_unit_test_setup(test_engine__a_long_prompt_holds_nobody_up, reset),

@@ -147,7 +147,7 @@ static void test_feed__notes_above_stay_when_the_path_changes_below(void **state
     stage_end();
 }
 
-static void test_feed__a_stopped_answer_goes_on_in_its_place(void **state)
+static void test_feed__a_stopped_answer_continues_in_its_place(void **state)
 {
     (void)state;
     stage_begin(24, 80);
@@ -228,7 +228,7 @@ int main(void)
         cmocka_unit_test(test_feed__messages_have_their_times_beside_them_if_that_is_wanted),
         cmocka_unit_test(test_feed__what_was_taken_back_leaves_the_screen_and_returns_to_the_input),
         cmocka_unit_test(test_feed__notes_above_stay_when_the_path_changes_below),
-        cmocka_unit_test(test_feed__a_stopped_answer_goes_on_in_its_place),
+        cmocka_unit_test(test_feed__a_stopped_answer_continues_in_its_place),
         cmocka_unit_test(test_feed__a_dead_engine_leaves_everything_to_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,7 +64,7 @@ static void test_look__the_mono_theme_has_marks_only(void **state)
 }
 
 /* Warnings, errors and the chosen row differ from plain text, and from each other, without colour as well. */
-static void test_look__what_matters_is_told_by_marks_too(void **state)
+static void test_look__marks_alone_show_what_matters(void **state)
 {
     (void)state;
     const struct theme *t;
@@ -171,7 +171,7 @@ int main(void)
         cmocka_unit_test(test_look__plain_text_is_left_alone_in_every_theme),
         cmocka_unit_test(test_look__the_default_theme_uses_no_black_white_yellow_blue_or_background),
         cmocka_unit_test(test_look__the_mono_theme_has_marks_only),
-        cmocka_unit_test(test_look__what_matters_is_told_by_marks_too),
+        cmocka_unit_test(test_look__marks_alone_show_what_matters),
         cmocka_unit_test(test_look__fixed_colours_have_the_contrast_that_reading_needs),
         cmocka_unit_test(test_look__colours_have_the_values_of_the_256_colour_cube),
         cmocka_unit_test(test_look__with_few_colours_the_nearest_is_taken),

@@ -142,7 +142,7 @@ static void begin_looping(struct talk *t)
     add_times(&looping, "on and on ", 300);
 }
 
-static void test_loop__such_an_answer_is_stopped_with_a_word_and_goes_on_when_told_to(void **state)
+static void test_loop__such_an_answer_is_stopped_with_a_note_and_can_be_continued(void **state)
 {
     struct talk t;
     struct err e = {0};
@@ -203,7 +203,7 @@ int main(void)
         cmocka_unit_test(test_loop__what_counts_or_varies_is_none),
         cmocka_unit_test(test_loop__short_repetitions_are_none),
         cmocka_unit_test(test_loop__no_file_of_this_repository_is_one),
-        cmocka_unit_test(test_loop__such_an_answer_is_stopped_with_a_word_and_goes_on_when_told_to),
+        cmocka_unit_test(test_loop__such_an_answer_is_stopped_with_a_note_and_can_be_continued),
         cmocka_unit_test(test_loop__the_guard_can_be_off),
         cmocka_unit_test(test_loop__in_a_thought_it_is_one_too),
     };

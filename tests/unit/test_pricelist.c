@@ -141,7 +141,7 @@ static void test_pricelist__a_file_does_not_grow_without_end(void **state)
     assert_false(price_recall(&got, path, "model 67"));
 }
 
-static void test_pricelist__what_a_busy_machine_left_is_measured_anew(void **state)
+static void test_pricelist__prices_of_a_busy_machine_are_measured_again(void **state)
 {
     (void)state;
     const struct price fresh = {.one_ms = 10};
@@ -179,7 +179,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pricelist__what_is_no_price_is_ignored_and_goes, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(test_pricelist__cut_at_any_byte_it_is_whole_or_nothing, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(test_pricelist__a_file_does_not_grow_without_end, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(test_pricelist__what_a_busy_machine_left_is_measured_anew, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(test_pricelist__prices_of_a_busy_machine_are_measured_again, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(test_pricelist__where_nothing_can_be_written_it_says_so, make_dir, drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

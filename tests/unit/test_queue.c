@@ -44,7 +44,7 @@ static void test_queue__people_first_else_in_order(void **state)
 }
 
 /* An attached chat asks every second, for ever: of the programs that wait each has its turn when its patience is over. */
-static void test_queue__nobody_waits_for_ever(void **state)
+static void test_queue__every_request_gets_its_turn(void **state)
 {
     (void)state;
     const int patience = DUE_PATIENCE_MS / 1000;
@@ -84,7 +84,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queue__people_first_else_in_order),
-        cmocka_unit_test(test_queue__nobody_waits_for_ever),
+        cmocka_unit_test(test_queue__every_request_gets_its_turn),
         cmocka_unit_test(test_queue__what_was_waited_for_counts_later_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,7 +171,7 @@ static const char *const foreign[] = {
     "{\"role\":\"assistant\",\"content\":\"" ROSES "\",\"ids\":[82],\"stopped\":true}\n",                  /* only its beginning */
 };
 
-static void test_recover__an_answer_of_another_model_goes_on_from_its_text(void **state)
+static void test_recover__an_answer_of_another_model_continues_from_its_text(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
@@ -389,7 +389,7 @@ static void test_recover__much_text_is_on_disk_at_once(void **state)
 }
 
 /* Cut anywhere, also inside a character or a tag: it goes on with the very ids that were sampled, and nothing is doubled. */
-static void test_recover__an_answer_that_was_cut_goes_on_with_its_ids(void **state)
+static void test_recover__an_answer_that_was_cut_continues_with_its_ids(void **state)
 {
     static const char whole[] = "Two \xc3\xa9 and <b> <tool_cal\xc3\xa9 end.";
     enum { N = sizeof whole - 1 };      /* a token is a byte */
@@ -434,7 +434,7 @@ static void test_recover__an_answer_that_was_cut_goes_on_with_its_ids(void **sta
     buf_free(&at_crash);
 }
 
-static void test_recover__an_answer_cut_while_it_went_on_is_one_message(void **state)
+static void test_recover__an_answer_cut_while_it_continued_is_one_message(void **state)
 {
     struct buf at_crash = {0};
     struct transcript t = {0};
@@ -610,15 +610,15 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_recover__##name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(an_answer_of_another_model_goes_on_from_its_text),
+        TEST(an_answer_of_another_model_continues_from_its_text),
         TEST(a_request_that_fails_leaves_the_answer_as_it_was),
         TEST(a_text_that_does_not_come_back_is_left_alone),
         TEST(ids_that_make_the_text_are_used_whatever_tools_there_are),
         TEST(a_stopped_answer_stays_what_it_was_with_other_tools),
         TEST(an_answer_is_on_disk_while_it_is_said),
         TEST(much_text_is_on_disk_at_once),
-        TEST(an_answer_that_was_cut_goes_on_with_its_ids),
-        TEST(an_answer_cut_while_it_went_on_is_one_message),
+        TEST(an_answer_that_was_cut_continues_with_its_ids),
+        TEST(an_answer_cut_while_it_continued_is_one_message),
         TEST(an_answer_cut_behind_its_end_is_whole),
         TEST(a_message_without_an_answer_is_answered),
         TEST(tools_that_answered_are_answered_and_others_asked_again),

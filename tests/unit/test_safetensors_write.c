@@ -114,7 +114,7 @@ static void test_safetensors_write__bytes_do_not_depend_on_threads_or_an_older_f
     tmpdir_remove(&d);
 }
 
-static void test_safetensors_write__a_failure_is_told(void **state)
+static void test_safetensors_write__a_failure_is_reported(void **state)
 {
     (void)state;
     struct tensor_out t = {.name = "t", .dtype = DT_U8, .n_dims = 1, .shape = {9}, .source = "all"}, *list[] = {&t};
@@ -139,7 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_safetensors_write__what_is_written_reads_back),
         cmocka_unit_test(test_safetensors_write__bytes_do_not_depend_on_threads_or_an_older_file),
-        cmocka_unit_test(test_safetensors_write__a_failure_is_told),
+        cmocka_unit_test(test_safetensors_write__a_failure_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

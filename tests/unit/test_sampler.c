@@ -252,7 +252,7 @@ static void test_sampler__the_logprobs_is_what_the_model_gave(void **state)
 }
 
 /* With the ids that were picked at the end of the prompt, an answer goes on as if it had not been stopped. */
-static void test_sampler__an_answer_goes_on_behind_its_beginning(void **state)
+static void test_sampler__an_answer_continues_after_its_beginning(void **state)
 {
     (void)state;
     enum { V = 40, N = 30 };
@@ -356,7 +356,7 @@ int main(void)
         cmocka_unit_test(test_sampler__penalties_count_what_was_picked_before),
         cmocka_unit_test(test_sampler__a_seed_gives_one_stream_and_seeds_differ),
         cmocka_unit_test(test_sampler__the_logprobs_is_what_the_model_gave),
-        cmocka_unit_test(test_sampler__an_answer_goes_on_behind_its_beginning),
+        cmocka_unit_test(test_sampler__an_answer_continues_after_its_beginning),
         cmocka_unit_test(test_sampler__numbers_that_are_none_are_faults),
         cmocka_unit_test(test_sampler__extreme_settings_still_pick),
         cmocka_unit_test(test_sampler__the_real_vocabulary_is_cut_without_sorting),

@@ -787,7 +787,7 @@ static void test_session__parts_make_a_stopped_answer_longer(void **state)
     }
 }
 
-static void test_session__parts_of_finished_answers_do_not_stay_for_ever(void **state)
+static void test_session__parts_of_finished_answers_are_deleted(void **state)
 {
     struct transcript t = {0};
     struct err e = {0};
@@ -852,7 +852,7 @@ int main(void)
         TEST(bad_ids_cost_the_ids),
         TEST(an_answer_under_way_is_there_in_parts),
         TEST(parts_make_a_stopped_answer_longer),
-        TEST(parts_of_finished_answers_do_not_stay_for_ever),
+        TEST(parts_of_finished_answers_are_deleted),
         TEST(a_rewrite_follows_no_link),
         TEST(a_session_in_use_is_not_opened_twice),
         TEST(a_message_keeps_its_time),

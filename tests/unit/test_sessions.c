@@ -242,7 +242,7 @@ static void test_sessions__a_hit_in_a_long_line_shows_what_is_around_it(void **s
     buf_free(&text);
 }
 
-static void test_sessions__the_same_title_twice_is_told_apart_by_what_came_after(void **state)
+static void test_sessions__equal_titles_are_distinguished_by_what_came_after(void **state)
 {
     static const char *const labels[] = {"Sum: And now?", "Sum: It is 4.", "Sum", "Other"};
     (void)state;
@@ -406,7 +406,7 @@ int main(void)
         TEST(what_is_no_conversation_or_has_none_is_left_out),
         TEST(a_search_needs_every_word_somewhere_in_name_or_text),
         TEST(a_hit_in_a_long_line_shows_what_is_around_it),
-        TEST(the_same_title_twice_is_told_apart_by_what_came_after),
+        TEST(equal_titles_are_distinguished_by_what_came_after),
         TEST(a_file_is_scanned_in_slices),
         TEST(a_line_without_end_is_given_up),
         TEST(a_large_file_of_another_kind_is_not_read),

@@ -143,7 +143,7 @@ static void test_slow_disk__another_conversation_waits_for_this_one(void **state
     stage_end();
 }
 
-static void test_slow_disk__what_fails_later_is_told_and_tried_again(void **state)
+static void test_slow_disk__a_later_failure_is_reported_and_tried_again(void **state)
 {
     struct err e = {0};
     (void)state;
@@ -199,7 +199,7 @@ int main(void)
         cmocka_unit_test(test_slow_disk__keys_and_words_do_not_wait),
         cmocka_unit_test(test_slow_disk__a_checkpoint_comes_after_what_was_said),
         cmocka_unit_test(test_slow_disk__another_conversation_waits_for_this_one),
-        cmocka_unit_test(test_slow_disk__what_fails_later_is_told_and_tried_again),
+        cmocka_unit_test(test_slow_disk__a_later_failure_is_reported_and_tried_again),
         cmocka_unit_test(test_slow_disk__a_conversation_that_fails_while_it_is_left_stays),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -231,7 +231,7 @@ static void test_steer__an_answer_under_way_has_tokens_too(void **state)
 }
 
 /* T10. */
-static void test_steer__a_stopped_answer_that_goes_on_is_the_one_that_was_not_stopped(void **state)
+static void test_steer__a_continued_answer_equals_one_that_was_never_stopped(void **state)
 {
     (void)state;
     defaults();
@@ -279,7 +279,7 @@ static void test_steer__a_stopped_answer_that_goes_on_is_the_one_that_was_not_st
         }
 }
 
-static void test_steer__an_interrupted_answer_goes_on_where_it_was_left(void **state)
+static void test_steer__an_interrupted_answer_continues_where_it_was_left(void **state)
 {
     (void)state;
     struct err e = {0};
@@ -303,7 +303,7 @@ static void test_steer__an_interrupted_answer_goes_on_where_it_was_left(void **s
 }
 
 /* A loaded answer has its tokens but no alternatives; it continues all the same. */
-static void test_steer__a_loaded_answer_goes_on_too(void **state)
+static void test_steer__a_loaded_answer_continues_too(void **state)
 {
     (void)state;
     struct tmpdir d;
@@ -348,7 +348,7 @@ static void test_steer__a_loaded_answer_goes_on_too(void **state)
     buf_free(&note);
 }
 
-static void test_steer__what_was_not_stopped_does_not_go_on(void **state)
+static void test_steer__an_answer_that_was_not_stopped_is_not_continued(void **state)
 {
     (void)state;
     struct err e = {0};
@@ -609,10 +609,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steer__tokens_say_where_they_stand_and_what_else_was_likely),
         cmocka_unit_test(test_steer__an_answer_under_way_has_tokens_too),
-        cmocka_unit_test(test_steer__a_stopped_answer_that_goes_on_is_the_one_that_was_not_stopped),
-        cmocka_unit_test(test_steer__an_interrupted_answer_goes_on_where_it_was_left),
-        cmocka_unit_test(test_steer__a_loaded_answer_goes_on_too),
-        cmocka_unit_test(test_steer__what_was_not_stopped_does_not_go_on),
+        cmocka_unit_test(test_steer__a_continued_answer_equals_one_that_was_never_stopped),
+        cmocka_unit_test(test_steer__an_interrupted_answer_continues_where_it_was_left),
+        cmocka_unit_test(test_steer__a_loaded_answer_continues_too),
+        cmocka_unit_test(test_steer__an_answer_that_was_not_stopped_is_not_continued),
         cmocka_unit_test(test_steer__any_alternative_of_any_token_begins_another_answer),
         cmocka_unit_test(test_steer__a_branch_in_the_middle_of_a_conversation_leaves_the_rest_beside),
         cmocka_unit_test(test_steer__a_budget_ends_the_reasoning_at_any_token),

@@ -666,7 +666,7 @@ static void test_stop__a_call_that_was_denied_looks_so_whichever_key_denied_it(v
     }
 }
 
-static void test_stop__the_model_is_told_why_not(void **state)
+static void test_stop__the_model_sees_the_reason(void **state)
 {
     (void)state;
     open_asking();
@@ -688,7 +688,7 @@ static void test_stop__the_model_is_told_why_not(void **state)
     stage_end();
 }
 
-static void test_stop__arguments_are_edited_and_the_model_is_told(void **state)
+static void test_stop__arguments_are_edited_and_the_model_sees_it(void **state)
 {
     (void)state;
     open_asking();
@@ -735,7 +735,7 @@ static void test_stop__help_over_a_question_is_closed_first(void **state)
     stage_end();
 }
 
-static void test_stop__no_lets_the_answer_go_on_and_esc_stops_it(void **state)
+static void test_stop__no_continues_the_answer_and_esc_stops_it(void **state)
 {
     (void)state;
     open_asking();
@@ -867,10 +867,10 @@ int main(void)
         cmocka_unit_test(test_stop__an_enter_by_habit_does_not_send_the_draft),
         cmocka_unit_test(test_stop__the_question_shows_the_command_and_where_it_runs),
         cmocka_unit_test(test_stop__a_call_that_was_denied_looks_so_whichever_key_denied_it),
-        cmocka_unit_test(test_stop__the_model_is_told_why_not),
-        cmocka_unit_test(test_stop__arguments_are_edited_and_the_model_is_told),
+        cmocka_unit_test(test_stop__the_model_sees_the_reason),
+        cmocka_unit_test(test_stop__arguments_are_edited_and_the_model_sees_it),
         cmocka_unit_test(test_stop__help_over_a_question_is_closed_first),
-        cmocka_unit_test(test_stop__no_lets_the_answer_go_on_and_esc_stops_it),
+        cmocka_unit_test(test_stop__no_continues_the_answer_and_esc_stops_it),
         cmocka_unit_test(test_stop__nobody_says_yes_to_what_was_not_seen),
         cmocka_unit_test(test_stop__what_was_not_sent_is_there_again),
         cmocka_unit_test(test_stop__at_the_end_a_message_without_a_word_of_answer_joins_the_draft),

@@ -116,7 +116,7 @@ static void test_stream__white_space_goes_at_both_ends_and_stays_inside(void **s
            {" \n" PARIS "\n B \n", 0, F_PARIS "C[B]"});
 }
 
-static void test_stream__text_is_told_as_soon_as_it_is_decided(void **state)
+static void test_stream__text_is_reported_as_soon_as_it_is_decided(void **state)
 {
     (void)state;
     static const struct { const char *in, *told; } rows[] = {
@@ -449,7 +449,7 @@ int main(void)
         cmocka_unit_test(test_stream__reasoning_ends_at_the_closing_tag),
         cmocka_unit_test(test_stream__a_repeated_think_tag_at_the_start_is_dropped),
         cmocka_unit_test(test_stream__white_space_goes_at_both_ends_and_stays_inside),
-        cmocka_unit_test(test_stream__text_is_told_as_soon_as_it_is_decided),
+        cmocka_unit_test(test_stream__text_is_reported_as_soon_as_it_is_decided),
         cmocka_unit_test(test_stream__says_whether_it_is_in_the_reasoning),
         cmocka_unit_test(test_stream__calls_as_the_prompt_wants_them),
         cmocka_unit_test(test_stream__a_call_inside_the_reasoning_ends_it),

@@ -70,7 +70,7 @@ static void test_syncer__who_wants_a_sync_does_not_wait(void **state)
     drop_file(fd);
 }
 
-static void test_syncer__a_failure_is_told_once(void **state)
+static void test_syncer__a_failure_is_reported_once(void **state)
 {
     int fd = make_file();
     struct syncer *s = syncer_open(fd, NULL);
@@ -114,7 +114,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_syncer__who_wants_a_sync_does_not_wait),
-        cmocka_unit_test(test_syncer__a_failure_is_told_once),
+        cmocka_unit_test(test_syncer__a_failure_is_reported_once),
         cmocka_unit_test(test_syncer__a_name_comes_after_what_it_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

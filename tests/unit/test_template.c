@@ -112,7 +112,7 @@ static void test_template__reasoning_stays_within_the_turn_only(void **state)
 
 /* The prompt, what was sampled after it, and the end of the turn are the beginning of the next prompt, token by token; after the next question the
  * template's own words stand there. */
-static void test_template__an_answer_whose_tokens_are_known_goes_on_as_it_was(void **state)
+static void test_template__an_answer_whose_tokens_are_known_continues_unchanged(void **state)
 {
     (void)state;
     static const int32_t sampled[] = {7, 7, 9};
@@ -229,7 +229,7 @@ int main(void)
         cmocka_unit_test_teardown(test_template__only_the_templates_own_tags_are_control, teardown),
         cmocka_unit_test_teardown(test_template__the_tools_come_first_and_their_example_is_control, teardown),
         cmocka_unit_test_teardown(test_template__reasoning_stays_within_the_turn_only, teardown),
-        cmocka_unit_test_teardown(test_template__an_answer_whose_tokens_are_known_goes_on_as_it_was, teardown),
+        cmocka_unit_test_teardown(test_template__an_answer_whose_tokens_are_known_continues_unchanged, teardown),
         cmocka_unit_test_teardown(test_template__the_next_turn_begins_with_what_was_kept, teardown),
         cmocka_unit_test_teardown(test_template__refuses_in_its_own_words, teardown),
         cmocka_unit_test_teardown(test_template__a_conversation_built_in_c_needs_no_json, teardown),

@@ -609,7 +609,7 @@ static void test_term__the_terminal_is_restored_whatever_way_the_program_ends(vo
     }
 }
 
-static void test_term__a_hang_up_is_told_and_stops_everything(void **state)
+static void test_term__a_hang_up_is_reported_and_stops_everything(void **state)
 {
     (void)state;
     int master, slave;
@@ -1077,7 +1077,7 @@ int main(void)
         cmocka_unit_test(test_term__a_row_is_sent_whole_behind_what_terminals_do_not_agree_about),
         cmocka_unit_test(test_term__big_frames_are_wrapped_once_the_terminal_knows_how),
         cmocka_unit_test(test_term__the_terminal_is_restored_whatever_way_the_program_ends),
-        cmocka_unit_test(test_term__a_hang_up_is_told_and_stops_everything),
+        cmocka_unit_test(test_term__a_hang_up_is_reported_and_stops_everything),
         cmocka_unit_test(test_term__answers_to_its_questions_are_heard_and_never_reach_the_shell),
         cmocka_unit_test(test_term__themes_are_shown_in_the_colours_that_there_are),
         cmocka_unit_test(test_term__every_known_type_is_left_as_it_was_found),

@@ -172,7 +172,7 @@ static void test_tool__words_are_cut_as_a_shell_cuts_them(void **state)
     assert_string_equal(call("shell", "{}"), "x\n\ny");
 }
 
-static void test_tool__exit_status_and_stderr_are_told(void **state)
+static void test_tool__exit_status_and_stderr_are_reported(void **state)
 {
     (void)state;
     with("[tool fails]\ncommand = sh -c 'echo out, then err >&2 && exit 3'\n[tool dies]\ncommand = sh -c 'kill -9 $$'\n"
@@ -466,7 +466,7 @@ int main(void)
         TEST(the_clock_leaves_the_programs_zone_alone),
         TEST(arguments_come_on_stdin_and_never_through_a_shell),
         TEST(words_are_cut_as_a_shell_cuts_them),
-        TEST(exit_status_and_stderr_are_told),
+        TEST(exit_status_and_stderr_are_reported),
         TEST(how_a_call_ended_is_said_in_a_word),
         TEST(limits_end_the_whole_group),
         TEST(what_has_left_its_group_is_ended_too),

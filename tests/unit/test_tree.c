@@ -353,7 +353,7 @@ static void test_tree__a_resumed_conversation_has_its_branches(void **state)
     buf_free(&back);
 }
 
-static void test_tree__an_answer_that_went_on_is_one_message_on_disk_too(void **state)
+static void test_tree__a_continued_answer_is_one_message_on_disk_too(void **state)
 {
     struct err e = {0};
     struct buf file = {0};
@@ -494,7 +494,7 @@ int main(void)
         TEST(every_answer_to_a_message_has_its_own_seed),
         TEST(nothing_moves_while_an_answer_runs),
         TEST(a_resumed_conversation_has_its_branches),
-        TEST(an_answer_that_went_on_is_one_message_on_disk_too),
+        TEST(a_continued_answer_is_one_message_on_disk_too),
         TEST(a_title_is_the_first_line_until_one_is_given),
         TEST(what_could_not_be_saved_is_saved_when_the_disk_is_back),
         TEST(a_disk_that_fills_up_costs_nothing),

@@ -31,7 +31,7 @@ static const char *reads(size_t done, size_t total, size_t cached, int64_t ms)
     return told(ms);
 }
 
-static void test_waiting__a_short_wait_is_not_told(void **state)
+static void test_waiting__a_short_wait_is_not_shown(void **state)
 {
     (void)state;
     begin(false);
@@ -40,7 +40,7 @@ static void test_waiting__a_short_wait_is_not_told(void **state)
     assert_string_equal(reads(1000, 1000, 0, 1200), "");
 }
 
-static void test_waiting__a_long_one_is_told_with_what_is_left(void **state)
+static void test_waiting__a_long_one_is_shown_with_the_time_left(void **state)
 {
     (void)state;
     begin(false);
@@ -90,8 +90,8 @@ static void test_waiting__another_wait_has_its_own_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_waiting__a_short_wait_is_not_told),
-        cmocka_unit_test(test_waiting__a_long_one_is_told_with_what_is_left),
+        cmocka_unit_test(test_waiting__a_short_wait_is_not_shown),
+        cmocka_unit_test(test_waiting__a_long_one_is_shown_with_the_time_left),
         cmocka_unit_test(test_waiting__a_model_loaded_again_is_counted_in_bytes),
         cmocka_unit_test(test_waiting__lines_that_stay_are_few),
         cmocka_unit_test(test_waiting__another_wait_has_its_own_time),

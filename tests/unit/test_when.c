@@ -16,7 +16,7 @@ static int64_t at(int day, int hour, int minute)
     return (int64_t)mktime(&tm);
 }
 
-static void test_when__an_age_is_told_in_the_words_of_its_day(void **state)
+static void test_when__an_age_is_written_in_the_words_of_its_day(void **state)
 {
     static const struct { int day, hour, minute; const char *ago; } moments[] = {       /* as seen from Saturday the 31st, 14:02 */
         {31, 14, 2, "just now"}, {31, 14, 3, "just now"}, {31, 14, 1, "1 min ago"}, {31, 13, 3, "59 min ago"}, {31, 13, 2, "today 13:02"},
@@ -88,7 +88,7 @@ static void test_when__nothing_is_written_of_a_moment_that_is_not_known(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_when__an_age_is_told_in_the_words_of_its_day),
+        cmocka_unit_test(test_when__an_age_is_written_in_the_words_of_its_day),
         cmocka_unit_test(test_when__a_few_minutes_ago_is_no_matter_of_midnight),
         cmocka_unit_test(test_when__yesterday_is_a_day_of_the_calendar_when_clocks_change),
         cmocka_unit_test(test_when__a_clock_shows_the_day_only_if_it_is_another_one),
