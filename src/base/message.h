@@ -32,7 +32,7 @@ struct said {
 /* A picture of a message. */
 struct media {
     struct text name;                   /* for people: a path, or "" */
-    struct text bytes;                  /* of its file, a PNG or JPEG that needs no turning */
+    struct text bytes;                  /* of its file; in a chat, a PNG or JPEG that needs no turning */
     int w, h;                           /* its pixels */
 };
 

@@ -29,7 +29,7 @@ struct thumbs {
 static bool make(struct made *m)
 {
     struct image im = {0};
-    bool ok = image_decode(&im, buf_str(&m->bytes), m->bytes.len, "", NULL);
+    bool ok = image_decode(&im, buf_str(&m->bytes), m->bytes.len, "", NULL, NULL);
     if (ok) {
         int w = im.w < THUMB_W ? im.w : THUMB_W, h = (int)((int64_t)im.h * w / im.w);
         if (h > THUMB_H) {
@@ -40,9 +40,8 @@ static bool make(struct made *m)
     }
     m->thumb.w = im.w;
     m->thumb.h = im.h;
-    m->thumb.rgb = ok ? im.rgb : NULL;
-    if (!ok)
-        image_free(&im);
+    m->thumb.rgb = ok ? image_take(&im) : NULL;
+    image_free(&im);
     return ok;
 }
 

@@ -1,14 +1,82 @@
 #include "image/decode.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/memory.h"
 
 enum { WHITE = 255, ORIENTATION_TAG = 0x0112 };
 
-bool decode_room(struct image *im, uint32_t w, uint32_t h, int channels, struct err *e)
+/* ---- turns ---- */
+
+/* Pictures of up to IMAGE_LARGE pixels are decoded beside each other while all have at most TOGETHER; of larger ones, one at a time.  First come,
+ * first served.  They share the memory of the machine, so this state is the program's. */
+enum { TOGETHER = 32 << 20, CHECK_NS = 20000000 };
+
+struct waiting { struct waiting *next; };
+
+static struct {
+    struct waiting *first;
+    size_t pixels;                      /* of those whose turn it is */
+} lines[2];                             /* of the small pictures, of the large ones */
+static pthread_mutex_t turns_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turn_ended = PTHREAD_COND_INITIALIZER;
+
+/* Sleeps until a turn has ended, but not for long: nothing wakes a thread whose picture nobody wants any more. */
+static void await_change(void)
 {
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    at.tv_nsec += CHECK_NS;
+    at.tv_sec += at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&turn_ended, &turns_lock, &at);
+}
+
+/* Waits until so many pixels may be decoded.  False: nobody wants them any more. */
+static bool take_turn(struct decode *d, size_t pixels)
+{
+    const int line = pixels > IMAGE_LARGE;
+    struct waiting own = {0}, **at = &lines[line].first;
+    pthread_mutex_lock(&turns_lock);
+    while (*at)
+        at = &(*at)->next;
+    *at = &own;
+    while (!decode_stopped(d) && (lines[line].first != &own || (lines[line].pixels && (line || lines[line].pixels + pixels > TOGETHER))))
+        await_change();
+    for (at = &lines[line].first; *at != &own; at = &(*at)->next)
+        ;
+    *at = own.next;
+    d->im->turn = decode_stopped(d) ? 0 : pixels;
+    lines[line].pixels += d->im->turn;
+    pthread_cond_broadcast(&turn_ended);
+    pthread_mutex_unlock(&turns_lock);
+    return d->im->turn;
+}
+
+void decode_end_turn(struct image *im)
+{
+    if (!im->turn)
+        return;
+    pthread_mutex_lock(&turns_lock);
+    lines[im->turn > IMAGE_LARGE].pixels -= im->turn;
+    im->turn = 0;
+    pthread_cond_broadcast(&turn_ended);
+    pthread_mutex_unlock(&turns_lock);
+}
+
+bool decode_stopped(const struct decode *d)
+{
+    return d->stop && atomic_load_explicit(d->stop, memory_order_relaxed);
+}
+
+/* ---- pixels ---- */
+
+bool decode_room(struct decode *d, uint32_t w, uint32_t h, int channels, struct err *e)
+{
+    struct image *im = d->im;
     const uint64_t longer = w > h ? w : h, shorter = w > h ? h : w;
     if (!shorter)
         return err_set(e, "is a picture without pixels");
@@ -16,8 +84,10 @@ bool decode_room(struct image *im, uint32_t w, uint32_t h, int channels, struct 
         return err_set(e, "has %u x %u pixels; one side may be at most %d times the other", w, h, IMAGE_MAX_RATIO);
     if (longer * shorter > IMAGE_MAX_PIXELS)
         return err_set(e, "has %u x %u pixels; at most %d million are read", w, h, IMAGE_MAX_PIXELS / 1000000);
+    if (!take_turn(d, longer * shorter))
+        return err_set(e, DECODE_STOPPED);
     const size_t bytes = (size_t)(longer * shorter) * (size_t)channels;
-    *im = (struct image){.w = (int)w, .h = (int)h, .rgb = calloc(bytes, 1), .plain = true};
+    *im = (struct image){.w = (int)w, .h = (int)h, .rgb = calloc(bytes, 1), .turn = im->turn, .plain = true};
     return im->rgb || err_set(e, "has %u x %u pixels, for which there is too little memory", w, h);
 }
 

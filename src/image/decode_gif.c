@@ -107,7 +107,7 @@ static void put(struct frame *f, struct image *im, uint8_t colour)
 }
 
 /* Undoes LZW: a code is a colour, or an earlier code and a colour that follows it.  False: the codes are wrong, or end before the last pixel. */
-static bool read_pixels(struct source *s, struct frame *f, struct image *im)
+static bool read_pixels(struct source *s, struct frame *f, const struct decode *d)
 {
     uint16_t before[MAX_CODES];
     uint8_t last[MAX_CODES], colours[MAX_CODES + 1];
@@ -119,7 +119,7 @@ static bool read_pixels(struct source *s, struct frame *f, struct image *im)
     uint32_t width = bits + 1;
     int next = end + 1, previous = -1;
     uint8_t first = 0;
-    while (f->y < f->h) {
+    while (f->y < f->h && !decode_stopped(d)) {
         int code = next_code(&c, width), n = 0;
         if (code == reset) {
             width = bits + 1;
@@ -144,9 +144,9 @@ static bool read_pixels(struct source *s, struct frame *f, struct image *im)
         }
         previous = whole;
         while (n && f->y < f->h)
-            put(f, im, colours[--n]);
+            put(f, d->im, colours[--n]);
     }
-    return true;
+    return f->y >= f->h;
 }
 
 bool decode_gif(struct decode *d, struct err *e)
@@ -159,9 +159,10 @@ bool decode_gif(struct decode *d, struct err *e)
     if (!find_picture(&s, &f))
         return err_set(e, "is a damaged GIF file: %s", s.ended ? "it ends too early" : "it has no picture");
     const uint32_t right = f.left + f.w, bottom = f.top + f.h;
-    if (!decode_room(d->im, w > right ? w : right, h > bottom ? h : bottom, 3, e))
+    if (!decode_room(d, w > right ? w : right, h > bottom ? h : bottom, 3, e))
         return false;
     d->im->plain = false;
     memset(d->im->rgb, 255, 3 * (size_t)d->im->w * (size_t)d->im->h);
-    return read_pixels(&s, &f, d->im) || err_set(e, "is a damaged GIF file: its picture is incomplete or wrong");
+    return read_pixels(&s, &f, d) ||
+           err_set(e, decode_stopped(d) ? DECODE_STOPPED : "is a damaged GIF file: its picture is incomplete or wrong");
 }

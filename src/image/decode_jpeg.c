@@ -41,9 +41,12 @@ static void on_message(j_common_ptr c, int level)
             on_error(c);
 }
 
+/* Called at every row of blocks. */
 static void on_progress(j_common_ptr c)
 {
     struct jpeg_job *j = c->client_data;
+    if (decode_stopped(j->d))
+        longjmp(j->out, 1);
     if (j->c.input_scan_number <= MAX_SCANS)
         return;
     snprintf(j->why, sizeof j->why, "it has more than %d scans", MAX_SCANS);
@@ -75,7 +78,7 @@ static bool begin(struct jpeg_job *j)
         return err_set(j->e, "is a JPEG file in the colours of print (CMYK), which are not read; convert it to RGB");
     read_exif(j);
     c->out_color_space = JCS_RGB;
-    return decode_room(j->d->im, c->image_width, c->image_height, 3, j->e);
+    return decode_room(j->d, c->image_width, c->image_height, 3, j->e);
 }
 
 /* Decodes all rows to the picture. */
@@ -96,7 +99,7 @@ bool decode_jpeg(struct decode *d, struct err *e)
     set_handlers(&j);
     if (setjmp(j.out)) {
         jpeg_destroy_decompress(&j.c);
-        return err_set(e, "is a damaged JPEG file: %s", j.why);
+        return decode_stopped(d) ? err_set(e, DECODE_STOPPED) : err_set(e, "is a damaged JPEG file: %s", j.why);
     }
     jpeg_create_decompress(&j.c);
     j.c.mem->max_memory_to_use = MAX_MEMORY;

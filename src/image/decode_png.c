@@ -62,7 +62,7 @@ static void read_pixels(struct png_job *j)
     const int type = png_get_color_type(png, j->info);
     const bool alpha = (type & PNG_COLOR_MASK_ALPHA) || png_get_valid(png, j->info, PNG_INFO_tRNS);
     const uint32_t w = png_get_image_width(png, j->info), h = png_get_image_height(png, j->info);
-    if (!decode_room(j->d->im, w, h, alpha ? 4 : 3, j->e))
+    if (!decode_room(j->d, w, h, alpha ? 4 : 3, j->e))
         refuse(j);
     j->d->im->plain = png_get_bit_depth(png, j->info) <= 8;
     png_set_expand(png);
@@ -75,8 +75,12 @@ static void read_pixels(struct png_job *j)
     if (png_get_rowbytes(png, j->info) != row)
         png_error(png, "its rows have an unexpected size");
     for (int pass = 0; pass < n_passes; pass++)
-        for (uint32_t y = 0; y < h; y++)
+        for (uint32_t y = 0; y < h && !decode_stopped(j->d); y++)
             png_read_row(png, j->d->im->rgb + y * row, NULL);
+    if (decode_stopped(j->d)) {
+        err_set(j->e, DECODE_STOPPED);
+        refuse(j);
+    }
     png_read_end(png, j->info);
     if (alpha)
         decode_flatten(j->d->im);

@@ -61,23 +61,26 @@ static size_t stored_at(int orientation, int y, int x, int h, int w, int w0)
     return (size_t)row[orientation - 1] * (size_t)w0 + (size_t)column[orientation - 1];
 }
 
-/* Turns a picture upright by its EXIF orientation, 1 to 8.  False if there is too little memory. */
-static bool turn(struct image *im, int orientation, struct err *e)
+/* Turns a picture upright by its EXIF orientation, 1 to 8.  False with the reason. */
+static bool turn(const struct decode *d, struct err *e)
 {
-    if (orientation < 2)
+    struct image *im = d->im;
+    if (d->orientation < 2)
         return true;
-    const bool sideways = orientation >= 5;
+    const bool sideways = d->orientation >= 5;
     struct image up = {.w = sideways ? im->h : im->w, .h = sideways ? im->w : im->h};
     up.rgb = malloc((size_t)up.w * (size_t)up.h * 3);
     if (!up.rgb)
         return err_set(e, "has %d x %d pixels, for which there is too little memory", im->w, im->h);
-    for (int y = 0; y < up.h; y++)
+    for (int y = 0; y < up.h && !decode_stopped(d); y++)
         for (int x = 0; x < up.w; x++)
             memcpy(up.rgb + ((size_t)y * (size_t)up.w + (size_t)x) * 3,
-                   im->rgb + 3 * stored_at(orientation, y, x, up.h, up.w, im->w), 3);
+                   im->rgb + 3 * stored_at(d->orientation, y, x, up.h, up.w, im->w), 3);
+    up.turn = im->turn;
+    im->turn = 0;
     image_free(im);
     *im = up;
-    return true;
+    return !decode_stopped(d) || err_set(e, DECODE_STOPPED);
 }
 
 /* ---- decoding ---- */
@@ -101,12 +104,12 @@ static bool decode(struct decode *d, struct err *e)
     }
 }
 
-bool image_decode(struct image *im, const void *bytes, size_t n, const char *name, struct err *e)
+bool image_decode(struct image *im, const void *bytes, size_t n, const char *name, const atomic_bool *stop, struct err *e)
 {
     struct err why = {0};
-    struct decode d = {.bytes = bytes, .n = n, .im = im};
+    struct decode d = {.bytes = bytes, .n = n, .im = im, .stop = stop};
     *im = (struct image){0};
-    if (decode(&d, &why) && turn(im, d.orientation, &why))
+    if (decode(&d, &why) && turn(&d, &why))
         return true;
     image_free(im);
     return err_set(e, "%s %s", name, why.msg);
@@ -116,7 +119,7 @@ bool image_read(struct image *im, const char *path, struct err *e)
 {
     struct buf bytes = {0};
     *im = (struct image){0};
-    bool ok = file_read(&bytes, path, IMAGE_MAX_BYTES, e) && image_decode(im, buf_str(&bytes), bytes.len, path, e);
+    bool ok = file_read(&bytes, path, IMAGE_MAX_BYTES, e) && image_decode(im, buf_str(&bytes), bytes.len, path, NULL, e);
     buf_free(&bytes);
     return ok;
 }
@@ -124,7 +127,7 @@ bool image_read(struct image *im, const char *path, struct err *e)
 bool image_settle(struct buf *bytes, int *w, int *h, const char *name, struct err *e)
 {
     struct image im;
-    bool ok = image_decode(&im, buf_str(bytes), bytes->len, name, e);
+    bool ok = image_decode(&im, buf_str(bytes), bytes->len, name, NULL, e);
     *w = im.w;
     *h = im.h;
     if (ok && !im.plain) {
@@ -135,8 +138,17 @@ bool image_settle(struct buf *bytes, int *w, int *h, const char *name, struct er
     return ok;
 }
 
+uint8_t *image_take(struct image *im)
+{
+    uint8_t *rgb = im->rgb;
+    im->rgb = NULL;
+    image_free(im);
+    return rgb;
+}
+
 void image_free(struct image *im)
 {
     free(im->rgb);
+    decode_end_turn(im);
     *im = (struct image){0};
 }

@@ -2,14 +2,16 @@
  * a file that moves, the first frame counts.  A picture is turned upright (EXIF), transparent parts are laid over white, and of 16-bit samples the
  * upper 8 count.  No colour profile is applied.
  *
- * All bytes may be hostile.  Sizes are checked before anything is allocated, and whatever is wrong ends in one sentence.  No function here has state
- * of its own: any thread may call it.
+ * All bytes may be hostile.  Sizes are checked before anything is allocated, and whatever is wrong ends in one sentence.  Any thread may call these
+ * functions.  Decoded pictures share the memory of the machine: a large one is decoded when the one before it has been freed or resized, so a thread
+ * has one at a time.
  *
  *     struct image im;
  *     if (image_read(&im, path, &e) && image_fit(&im, &limits, &e))
  *         image_patches(&im, patches);             [image_grid(&im).h * .w, IMAGE_PATCH] */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,10 +44,12 @@ enum { IMAGE_MAGIC = 12 };              /* first bytes that show the kind */
 /* Returns the kind that the first bytes show. */
 enum image_kind image_kind(const void *bytes, size_t n);
 
-/* Decodes a file, or bytes that messages call `name`.  False with the reason; then *im is {0}. */
+/* Decodes a file, or bytes that messages call `name`.  False with the reason; then *im is {0}.  *stop: becomes true when nobody wants the picture any
+ * more, which ends the work soon; stop may be NULL. */
 bool image_read(struct image *im, const char *path, struct err *e);
-bool image_decode(struct image *im, const void *bytes, size_t n, const char *name, struct err *e);
+bool image_decode(struct image *im, const void *bytes, size_t n, const char *name, const atomic_bool *stop, struct err *e);
 void image_free(struct image *im);
+uint8_t *image_take(struct image *im);  /* frees all but the pixels, which become the caller's */
 
 /* Reads the limits of preprocessor_config.json or processor_config.json in a model's directory; without these files, or without sizes in them, they
  * are the published 65,536 and 16,777,216.  False with the reason if a file is there and is no such file. */

@@ -9,6 +9,7 @@
 
 enum {
     IMAGE_MAX_PIXELS = 178956970,       /* of a decoded picture */
+    IMAGE_LARGE = 16 << 20,             /* pictures with more pixels are decoded one at a time */
     IMAGE_MAX_RATIO = 200,              /* of the longer side to the shorter one */
 };
 
@@ -16,6 +17,7 @@ enum {
 struct image {
     int w, h;
     uint8_t *rgb;                       /* [h, w, 3] */
+    size_t turn;                        /* pixels that it takes of those that may be decoded at one time; image_free() gives them back */
     bool plain;                         /* every reader of PNG and JPEG sees the same in the file: not turned, laid over white or cut to 8 bits */
 };
 

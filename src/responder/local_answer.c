@@ -427,12 +427,14 @@ static void submit_seen(struct local *l)
     struct err e = {0};
     const enum sights_state state = l->speaking == STOPPING ? SIGHTS_THERE : sights_update(&l->sights, local_views(l), &e);
     l->awaits = state == SIGHTS_AWAITED;
-    if (l->speaking == STOPPING)
+    if (l->speaking == STOPPING) {
+        sights_abandon(&l->sights, local_views(l));
         finish(l, END_INTERRUPTED, "");
-    else if (state == SIGHTS_FAILED)
+    } else if (state == SIGHTS_FAILED) {
         finish(l, END_FAILED, e.msg);
-    else if (state == SIGHTS_THERE && !submit(l))
+    } else if (state == SIGHTS_THERE && !submit(l)) {
         finish(l, END_CONTEXT, "");
+    }
 }
 
 enum request_result local_request(struct responder *r, const struct request *q, struct err *e)

@@ -8,7 +8,10 @@
 
 #include "base/memory.h"
 
-enum { MOST_BYTES = 64 << 20 };         /* of pixels that are kept although no prompt has them */
+enum {
+    MOST_BYTES = 64 << 20,              /* of pixels that are kept although no prompt has them */
+    THREADS = 2,
+};
 
 /* A picture as the tower gets it, or on its way there. */
 struct view {
@@ -18,6 +21,8 @@ struct view {
     struct picture picture;             /* without its place */
     struct pixels *pixels;
     struct err why;
+    bool large;                         /* it is not decoded beside another large one */
+    atomic_bool unwanted;               /* no prompt has it any more while it is decoded */
     uint64_t used;
     int refs;                           /* prompts that have it, and the list of views */
 };
@@ -29,7 +34,7 @@ static bool look(struct view *to, const struct image_limits *limits)
 {
     struct image im = {0};
     const char *name = to->name.len ? to->name.data : "the picture";
-    const bool ok = image_decode(&im, buf_str(&to->bytes), to->bytes.len, name, &to->why) && image_fit(&im, limits, &to->why);
+    const bool ok = image_decode(&im, buf_str(&to->bytes), to->bytes.len, name, &to->unwanted, &to->why) && image_fit(&im, limits, &to->why);
     if (ok) {
         const struct image_grid g = image_grid(&im);
         to->picture = (struct picture){.n = g.tokens, .h = g.h / 2, .w = g.w / 2, .hash = image_hash(&im)};
@@ -44,17 +49,28 @@ static size_t bytes_of(const struct view *v)
     return v->pixels ? (size_t)v->pixels->h * (size_t)v->pixels->w * 3 : 0;
 }
 
-/* Decodes the picture that waits longest; the lock is released meanwhile. */
+/* Returns the picture that waits longest, but no second large one, beside which the small ones go on; NULL: there is none. */
+static struct view *next_of(const struct views *v)
+{
+    struct view *next = NULL;
+    bool busy = false;
+    for (int i = 0; i < v->n; i++)
+        busy = busy || (v->all[i]->large && v->all[i]->state == VIEW_WORKS);
+    for (int i = 0; i < v->n; i++)
+        if (v->all[i]->state == VIEW_WAITS && !(busy && v->all[i]->large) && (!next || v->all[i]->used < next->used))
+            next = v->all[i];
+    return next;
+}
+
+/* Decodes the next picture; the lock is released meanwhile. */
 static int64_t decode_next(void *arg)
 {
     struct views *v = arg;
-    struct view *next = NULL;
-    for (int i = 0; i < v->n; i++)
-        if (v->all[i]->state == VIEW_WAITS && (!next || v->all[i]->used < next->used))
-            next = v->all[i];
+    struct view *next = next_of(v);
     if (!next)
         return WORKER_IDLE;
     next->state = VIEW_WORKS;
+    worker_wake(&v->worker);            /* there may be another one for the other thread */
     worker_unlock(&v->worker);
     const bool ok = look(next, &v->limits);
     worker_lock(&v->worker);
@@ -69,7 +85,7 @@ static int64_t decode_next(void *arg)
 bool views_open(struct views *v, struct image_limits limits, struct err *e)
 {
     *v = (struct views){.limits = limits, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-    if (v->fd >= 0 && worker_start(&v->worker, 1, decode_next, v))
+    if (v->fd >= 0 && worker_start(&v->worker, THREADS, decode_next, v))
         return true;
     err_set(e, "no thread for the decoding of pictures: %s", strerror(errno));
     if (v->fd >= 0)
@@ -109,11 +125,14 @@ static void drop(struct views *v, int i)
     v->all[i] = v->all[--v->n];
 }
 
-/* Drops views that no prompt has: those that failed, and the least recently used ones while there are too many bytes. */
+/* Drops views that no prompt has: those that failed or wait, and the least recently used ones while there are too many bytes.  Those that are being
+ * decoded fail soon. */
 static void trim(struct views *v)
 {
     for (int i = v->n - 1; i >= 0; i--)
-        if (v->all[i]->refs == 1 && (v->all[i]->state == VIEW_FAILED || v->all[i]->state == VIEW_WAITS))
+        if (v->all[i]->refs == 1 && v->all[i]->state == VIEW_WORKS)
+            atomic_store(&v->all[i]->unwanted, true);
+        else if (v->all[i]->refs == 1 && (v->all[i]->state == VIEW_FAILED || v->all[i]->state == VIEW_WAITS))
             drop(v, i);
     for (bool more = true; v->bytes > MOST_BYTES && more;) {
         int oldest = -1;
@@ -129,10 +148,10 @@ static void trim(struct views *v)
 static struct view *view_of(struct views *v, const struct media *m, struct fingerprint file)
 {
     for (int i = 0; i < v->n; i++)
-        if (v->all[i]->file.low == file.low && v->all[i]->file.high == file.high)
+        if (v->all[i]->file.low == file.low && v->all[i]->file.high == file.high && !v->all[i]->unwanted)
             return v->all[i];
     struct view *one = memory_zeroed(1, sizeof *one);
-    *one = (struct view){.file = file, .refs = 1, .used = ++v->clock};
+    *one = (struct view){.file = file, .refs = 1, .used = ++v->clock, .large = (int64_t)m->w * m->h > IMAGE_LARGE};
     buf_add(&one->name, m->name.p ? m->name.p : "", m->name.n);
     buf_add(&one->bytes, m->bytes.p, m->bytes.n);
     v->all = memory_grow(v->all, v->n, &v->cap, sizeof(struct view *));
@@ -145,6 +164,10 @@ void views_close(struct views *v)
         *v = (struct views){0};
         return;
     }
+    worker_lock(&v->worker);
+    for (int i = 0; i < v->n; i++)
+        atomic_store(&v->all[i]->unwanted, true);
+    worker_unlock(&v->worker);
     worker_stop(&v->worker);
     while (v->n)
         drop(v, 0);
@@ -258,6 +281,18 @@ void sights_free(struct sights *s, struct views *v)
     free(s->pictures);
     free(s->pixels);
     *s = (struct sights){0};
+}
+
+void sights_abandon(struct sights *s, struct views *v)
+{
+    lock(v);
+    for (int i = 0; i < s->n; i++)
+        if (!s->pixels[i]) {
+            release(s->views[i]);
+            s->views[i] = NULL;
+        }
+    trim(v);
+    unlock(v);
 }
 
 int sights_measure(const struct image_limits *limits, const struct message *messages, int n)

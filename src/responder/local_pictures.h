@@ -1,5 +1,5 @@
 /* The pictures of a prompt.  A prompt is made with one <|image_pad|> for each picture, and all positions of the responder count these; the engine
- * gets as many as the picture has tokens, and the pixels as its vision tower sees them.  A thread decodes and resizes files, each once while there is
+ * gets as many as the picture has tokens, and the pixels as its vision tower sees them.  Threads decode and resize files, each once while there is
  * room, so that no call here takes long. */
 #pragma once
 
@@ -22,7 +22,7 @@ struct views {
     size_t   bytes;                     /* of all pixels */
     uint64_t clock;                     /* counts uses: the least recently used one goes */
 };
-/* Starts the thread.  False with the reason.  Where another program decodes the files there is none: *v is {0} with limits, and counts alone. */
+/* Starts the threads.  False with the reason.  Where another program decodes the files there is none: *v is {0} with limits, and counts alone. */
 bool views_open(struct views *v, struct image_limits limits, struct err *e);
 void views_close(struct views *v);      /* does nothing if it was not opened */
 /* True, once, if a picture has been decoded since the last call, or there was a views_notice(). */
@@ -45,6 +45,8 @@ enum sights_state {
 };
 /* Takes what was decoded meanwhile. */
 enum sights_state sights_update(struct sights *s, struct views *v, struct err *e);
+/* Gives up those that are not decoded yet, and stops their decoding unless others wait for them.  No sights_update() may follow. */
+void sights_abandon(struct sights *s, struct views *v);
 void sights_free(struct sights *s, struct views *v);
 
 /* Return how many tokens the pictures have beyond their pads: those of the messages, by their sides; those among the first n ids. */

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "option/options.h"
 #include "responder/responder.h"
+#include "serve/seen.h"
 
 struct question;
 struct response;
@@ -57,7 +58,7 @@ struct format {
 extern const struct format format_openai, format_plain, format_tokens, format_messages, format_responses, format_ollama, format_generate;
 
 /* The reply of /v1/messages/count_tokens. */
-bool messages_count(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);
+bool messages_count(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e);
 
 /* Pieces that formats share, of format_openai.c. */
 void openai_string(struct buf *out, const char *key, struct text value);        /* "KEY": "VALUE" */

@@ -179,7 +179,7 @@ const char *question_param(const char *message, const char *code, char name[QUES
     const size_t n = strcspn(message, " :"), n_top = strcspn(message, " :.[");
     if (code && !strcmp(code, "model_not_found"))
         return "model";
-    if (!strncmp(message, "message ", 8))       /* by its number (serve/history.h) */
+    if (!strncmp(message, "message ", 8) || !strncmp(message, "picture ", 8))   /* by its number (serve/history.c) */
         return "messages";
     if (!strncmp(message, "tool ", 5))
         return "tools";

@@ -1,4 +1,4 @@
-/* Reads bodies, large ones on threads of their own. */
+/* Reads bodies: large ones, and those with pictures, on threads of their own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +9,23 @@
 #include "serve/tokens.h"
 
 /* SMALL: bytes of a body that is read at once, since every connection may send one at the same time.  Tokens of a text take longer than its JSON, so
- * that less of it is read at once; the tokens of a small question are made when its turn comes. */
+ * that less of it is read at once; the tokens of a small question are made when its turn comes.  THREADS: of those that decode no pictures. */
 enum { SMALL = 32 << 10, SMALL_TEXT = 2 << 10, THREADS = 4 };
 
+/* News of a thread: it begins to decode pictures, or the reading has ended. */
+struct note {
+    struct reading *rd;
+    bool ended;
+};
+
 /* ---- any thread ---- */
+
+/* Decodes the pictures of the question, unless the model has no eyes for them, and the request is refused later. */
+static bool look(struct reading *rd)
+{
+    const struct request *q = &rd->job->question.request;
+    return (rd->r && !rd->r->can.pictures) || seen_look(q->messages, q->n_messages, &rd->look, &rd->e);
+}
 
 /* Makes the tokens of the prompt and of the answer's beginning, so that the server need not. */
 static bool make_tokens(struct reading *rd)
@@ -39,6 +52,8 @@ static bool read_question(struct reading *rd)
         return false;
     if (q->asks_nothing)
         return true;
+    if (!look(rd))
+        return false;
     recall_apply(rd->recall, q);
     return make_tokens(rd);
 }
@@ -51,7 +66,7 @@ static void read_body(struct reading *rd)
     else if (rd->format)
         rd->ok = read_question(rd);
     else
-        rd->ok = rd->reply(rd->r, rd->text, rd->o, &rd->out, &rd->e);
+        rd->ok = rd->reply(rd->r, rd->text, rd->o, &rd->look, &rd->out, &rd->e);
     if (rd->job)
         rd->job->question.format = rd->format;
 }
@@ -60,8 +75,14 @@ static void *run(void *arg)
 {
     struct reading *rd = arg;
     read_body(rd);
-    mailbox_post(rd->done, &rd);
+    mailbox_post(rd->notes, &(struct note){rd, .ended = true});
     return NULL;
+}
+
+static void begin_look(void *arg)
+{
+    struct reading *rd = arg;
+    mailbox_post(rd->notes, &(struct note){rd, .ended = false});
 }
 
 /* ---- the server's thread ---- */
@@ -85,8 +106,8 @@ static struct job *new_job(struct exchange *x)
     return j;
 }
 
-/* Reads a body on this thread and passes the result on. */
-static void read_now(struct readings *l, const struct reading *given, const struct options *o)
+/* Reads a body on this thread and passes the result on.  False: it has pictures, which take too long. */
+static bool read_now(struct readings *l, const struct reading *given, const struct options *o)
 {
     struct reading rd = *given;
     rd.text = exchange_body(rd.x);
@@ -95,31 +116,34 @@ static void read_now(struct readings *l, const struct reading *given, const stru
         rd.r = NULL;                    /* the lane makes the tokens, of which it may have most */
     rd.job = rd.format ? new_job(rd.x) : NULL;
     read_body(&rd);
-    l->fn(l->arg, &rd);
+    if (!rd.look.later)
+        l->fn(l->arg, &rd);
     if (rd.job)
         job_free(rd.job);
     buf_free(&rd.out);
+    return !rd.look.later;
 }
 
 static void start(struct readings *l)
 {
     int n = 0;
-    for (struct reading *rd = l->first; rd && n < THREADS; rd = rd->next, n++)
+    for (struct reading *rd = l->first; rd && n < THREADS; rd = rd->next) {
+        n += !rd->looks;
         if (!rd->runs) {
             rd->runs = true;
             CHECK(!quiet_thread(&rd->thread, run, rd));
         }
+    }
 }
 
 void readings_add(struct readings *l, const struct reading *given, const struct options *o)
 {
-    if (exchange_body(given->x).n <= (given->reply ? SMALL_TEXT : SMALL)) {
-        read_now(l, given, o);
+    if (exchange_body(given->x).n <= (given->reply ? SMALL_TEXT : SMALL) && read_now(l, given, o))
         return;
-    }
     struct reading *rd = memory_zeroed(1, sizeof *rd), **end = &l->first;
     *rd = *given;
-    rd->done = &l->done;
+    rd->notes = &l->notes;
+    rd->look = (struct look){.begins = begin_look, .arg = rd};
     rd->o = options_copy(o);
     rd->job = rd->format ? new_job(NULL) : NULL;
     exchange_take_body(rd->x, &rd->body);
@@ -143,9 +167,12 @@ static void leave(struct readings *l, struct reading *rd)
 void readings_take(struct readings *l)
 {
     int n;
-    struct reading *const *all = mailbox_take(&l->done, &n);
+    const struct note *all = mailbox_take(&l->notes, &n);
     for (int i = 0; i < n; i++) {
-        struct reading *rd = all[i];
+        struct reading *rd = all[i].rd;
+        rd->looks = true;
+        if (!all[i].ended)
+            continue;
         leave(l, rd);
         if (rd->job)
             rd->job->x = rd->x;
@@ -184,6 +211,11 @@ bool readings_gone(struct readings *l, const struct exchange *x)
     for (struct reading *rd = l->first; rd; rd = rd->next)
         if (rd->x == x) {
             rd->x = NULL;
+            atomic_store(&rd->look.unwanted, true);
+            if (!rd->runs) {
+                leave(l, rd);
+                reading_free(rd);
+            }
             return true;
         }
     return false;
@@ -192,12 +224,14 @@ bool readings_gone(struct readings *l, const struct exchange *x)
 bool readings_init(struct readings *l, reading_done *fn, void *arg)
 {
     *l = (struct readings){.fn = fn, .arg = arg};
-    return mailbox_init(&l->done, sizeof(struct reading *));
+    return mailbox_init(&l->notes, sizeof(struct note));
 }
 
 void readings_free(struct readings *l)
 {
+    for (struct reading *rd = l->first; rd; rd = rd->next)
+        atomic_store(&rd->look.unwanted, true);
     for (struct reading *rd; (rd = l->first); reading_free(rd))
         leave(l, rd);
-    mailbox_free(&l->done);
+    mailbox_free(&l->notes);
 }

@@ -48,16 +48,42 @@ bool seen_read(const struct pyjson *part, struct media *to, struct arena *mem, s
 {
     const struct text text = base64_of(part, e);
     struct buf file = {0};
-    struct err why = {0};
     if (!text.n)
         return *e->msg ? false : err_set(e, "without data");
     if (text.n / 4 * 3 > IMAGE_MAX_BYTES)
         return err_set(e, "of more than %d MiB", IMAGE_MAX_BYTES >> 20);
-    bool ok = base64_read(&file, text) || err_set(e, "like this: its data is not base64");
-    if (ok && !image_settle(&file, &to->w, &to->h, "it", &why))
-        ok = err_set(e, "like this: %s", why.msg);
+    const bool ok = base64_read(&file, text) || err_set(e, "like this: its data is not base64");
     if (ok)
         to->bytes = (struct text){arena_strndup(mem, file.data, file.len), file.len};
     buf_free(&file);
     return ok;
+}
+
+/* Decodes a picture for its sides.  False with the reason. */
+static bool look_at(struct media *m, struct look *l, struct err *e)
+{
+    struct image im;
+    struct err why = {{0}};
+    const bool ok = image_decode(&im, m->bytes.p, m->bytes.n, "it", &l->unwanted, &why);
+    m->w = im.w;
+    m->h = im.h;
+    image_free(&im);
+    return ok || err_set(e, "%.*s: this server does not support image input like this: %s", (int)m->name.n, m->name.p, why.msg);
+}
+
+bool seen_look(const struct message *messages, int n, struct look *l, struct err *e)
+{
+    bool begun = false;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < messages[i].n_media; k++) {
+            l->later = !l->begins;
+            if (l->later)
+                return err_set(e, "the pictures were not looked at");
+            if (!begun)
+                l->begins(l->arg);
+            begun = true;
+            if (!look_at((struct media *)&messages[i].pictures[k], l, e))
+                return false;
+        }
+    return true;
 }

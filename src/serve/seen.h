@@ -3,6 +3,7 @@
  * "base64", "data": B}}; and a bare B, base64, in ollama's "images".  Nothing is fetched: addresses of the network are refused. */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -10,5 +11,15 @@
 #include "base/memory.h"
 #include "text/pyjson.h"
 
-/* Decodes and checks it: fills bytes, in `mem`, and sides of *to.  False with the reason.  Any thread. */
+/* Reads the bytes of its file into `mem`.  False with the reason.  Any thread. */
 bool seen_read(const struct pyjson *part, struct media *to, struct arena *mem, struct err *e);
+
+/* Who looks at the pictures of a body. */
+struct look {
+    atomic_bool unwanted;               /* the client has gone, so that nothing is decoded any more */
+    void (*begins)(void *arg);          /* called before the first picture is decoded, which may take long.  NULL: none may be, */
+    void *arg;
+    bool later;                         /* ... and there is one */
+};
+/* Decodes the pictures of the messages, which checks them, and fills their sides.  False with the reason, or because of *l. */
+bool seen_look(const struct message *messages, int n, struct look *l, struct err *e);

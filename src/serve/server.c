@@ -152,7 +152,7 @@ struct server *server_open(struct responder *const *all, int n, const struct ser
     else
         s->web = web_open(&owner, e);
     if (s->web) {
-        web_watch(s->web, s->readings.done.fd);
+        web_watch(s->web, s->readings.notes.fd);
         return s;
     }
     server_close(s);

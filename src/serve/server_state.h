@@ -10,6 +10,7 @@
 #include "serve/question.h"
 #include "serve/recall.h"
 #include "serve/response.h"
+#include "serve/seen.h"
 #include "serve/selfcheck.h"
 #include "serve/server_options.h"
 #include "serve/web.h"
@@ -94,10 +95,11 @@ int  lanes_running(const struct server *s);             /* answers under way */
 /* ---- bodies (reading.c) ---- */
 
 /* Makes a reply of a body.  Runs on any thread.  False with a sentence for the client. */
-typedef bool reply_fn(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);
+typedef bool reply_fn(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e);
 
 /* A body that is read: to a question for the model, or to a reply at once.  Large ones are read on threads of their own, up to the tokens of their
- * prompts, since the thread of the server may be the one that draws a chat's screen.  Small ones are read at once. */
+ * prompts, since the thread of the server may be the one that draws a chat's screen.  Small ones without pictures are read at
+ * once. */
 struct reading {
     struct reading *next;
     struct exchange *x;                 /* NULL: the client has gone */
@@ -105,13 +107,15 @@ struct reading {
     reply_fn *reply;
     struct responder *r;                /* NULL: its tokenizer is not there yet */
     struct options *o;                  /* a copy: those of a chat can change meanwhile */
-    struct mailbox *done;
+    struct mailbox *notes;
+    struct look look;
     struct recall *recall;
     size_t most_values;                 /* of the body */
     struct buf body;
     struct text text;                   /* the body, wherever it is */
     struct buf interrupted;             /* names of answers that were interrupted meanwhile, each between two zero bytes */
     bool runs;
+    bool looks;                         /* decodes pictures, so that another body is read meanwhile */
     pthread_t thread;
 
     bool ok;                            /* the results: */
@@ -125,7 +129,7 @@ typedef void reading_done(void *arg, struct reading *rd);
 
 struct readings {
     struct reading *first;              /* those under way, and those that wait for a thread */
-    struct mailbox done;                /* pointers to those that have been read */
+    struct mailbox notes;               /* of the threads */
     reading_done *fn;
     void *arg;
 };

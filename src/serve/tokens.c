@@ -68,7 +68,8 @@ static void spread_pads(struct responder *r, const struct request *q, struct ids
 }
 
 /* Reads the text or the conversation to make tokens of. */
-static bool read_ids(struct responder *r, struct text body, const struct pyjson *top, const struct options *o, struct ids *ids, struct err *e)
+static bool read_ids(struct responder *r, struct text body, const struct pyjson *top, const struct options *o, struct look *l, struct ids *ids,
+                     struct err *e)
 {
     const struct pyjson *content = pyjson_get(top, "content"), *text = content ? content : pyjson_get(top, "prompt");        /* llama.cpp; vLLM */
     if (text && text->kind == PY_STR) {
@@ -82,19 +83,20 @@ static bool read_ids(struct responder *r, struct text body, const struct pyjson 
     if (!pyjson_get(top, "messages"))
         return err_set(e, "prompt, content or messages is missing");
     struct question q;
-    bool ok = question_read(&q, body, o, e) && r->ops->prompt(r, &q.request, ids, NULL, e);
+    bool ok = question_read(&q, body, o, e) && seen_look(q.request.messages, q.request.n_messages, l, e) &&
+              r->ops->prompt(r, &q.request, ids, NULL, e);
     if (ok && r->can.pictures)
         spread_pads(r, &q.request, ids);
     question_free(&q);
     return ok;
 }
 
-bool tokens_of_text(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e)
+bool tokens_of_text(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e)
 {
     struct arena mem = {0};
     struct pyjson top;
     struct ids ids = {0};
-    bool ok = question_object(&top, body, &mem, e) && read_ids(r, body, &top, o, &ids, e);
+    bool ok = question_object(&top, body, &mem, e) && read_ids(r, body, &top, o, l, &ids, e);
     if (ok) {
         buf_addf(out, "{\"count\": %d, \"max_model_len\": %d, \"tokens\": [", ids.n, r->ops->info(r)->n_ctx);
         for (int i = 0; i < ids.n; i++)
@@ -106,10 +108,10 @@ bool tokens_of_text(struct responder *r, struct text body, const struct options 
     return ok;
 }
 
-bool text_of_tokens(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e)
+bool text_of_tokens(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e)
 {
     const int n_ctx = r->ops->info(r)->n_ctx;
-    (void)o;
+    (void)o, (void)l;
     struct arena mem = {0};
     struct pyjson top;
     struct ids ids = {0};

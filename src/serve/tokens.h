@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "option/options.h"
 #include "responder/responder.h"
+#include "serve/seen.h"
 
 /* Bytes of the longest piece of the vocabulary. */
 size_t tokens_longest(const struct responder *r);
@@ -12,5 +13,5 @@ size_t tokens_longest(const struct responder *r);
  * memory is refused before it is parsed. */
 bool tokens_too_many(struct text body, size_t most);
 /* Append the body of the reply.  False with a sentence for the client. */
-bool tokens_of_text(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);
-bool text_of_tokens(struct responder *r, struct text body, const struct options *o, struct buf *out, struct err *e);
+bool tokens_of_text(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e);
+bool text_of_tokens(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e);

@@ -43,7 +43,7 @@ static const char *check(const struct buf *input)
 {
     struct image im;
     struct err e = {0};
-    if (!image_decode(&im, buf_str(input), input->len, "it", &e))
+    if (!image_decode(&im, buf_str(input), input->len, "it", NULL, &e))
         return im.rgb ? "a picture that was refused has pixels" : !*e.msg || !strncmp(e.msg, "it ", 3) ? NULL : "a refusal is no sentence";
     const bool right = im.w > 0 && im.h > 0 && (int64_t)im.w * im.h <= IMAGE_MAX_PIXELS && im.rgb;
     if (right)

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "serve/question.h"
 #include "serve/response.h"
+#include "serve/seen.h"
 #include "text/template.h"
 
 static struct arena a;
@@ -38,11 +39,14 @@ static inline int teardown(void **state)
     return 0;
 }
 
+static inline void look_begins(void *arg) { (void)arg; }
+
 static inline bool read_as(const struct format *f, const char *body)
 {
     e = (struct err){{0}};
     question_free(&q);
-    const bool ok = f->read(&q, text_of(body), options, &e);
+    struct look look = {.begins = look_begins};
+    const bool ok = f->read(&q, text_of(body), options, &e) && seen_look(q.request.messages, q.request.n_messages, &look, &e);
     q.format = f;
     return ok;
 }

@@ -1,5 +1,6 @@
 /* Decoding, resizing and patches against tests/data/pictures, which a reference implementation made. */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,9 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "base/file.h"
 #include "debug/debug.h"
 #include "fetch/digest.h"
 #include "image/image.h"
@@ -186,11 +189,75 @@ static void test_image__a_written_png_reads_back_the_same(void **state)
     read_picture(&im, "photo.jpg");
     assert_true(image_write_png(&im, &png, &e));
     assert_int_equal(image_kind(png.data, png.len), IMAGE_PNG);
-    assert_true(image_decode(&again, png.data, png.len, "again", &e));
+    assert_true(image_decode(&again, png.data, png.len, "again", NULL, &e));
     assert_true(im.w == again.w && im.h == again.h && same_hash(&im, &again));
     image_free(&im);
     image_free(&again);
     buf_free(&png);
+}
+
+/* Decodes a picture on another thread. */
+struct other {
+    pthread_t thread;
+    const struct buf *png;
+    atomic_bool stop, ended;
+    bool ok;
+};
+
+static void *decode_other(void *arg)
+{
+    struct other *t = arg;
+    struct image im;
+    t->ok = image_decode(&im, t->png->data, t->png->len, "it", &t->stop, NULL);
+    image_free(&im);
+    atomic_store(&t->ended, true);
+    return NULL;
+}
+
+static void test_image__large_pictures_are_decoded_one_at_a_time_until_nobody_wants_them(void **state)
+{
+    (void)state;
+    enum { H = 4000, W = IMAGE_LARGE / H + 1 };
+    struct image im, first;
+    struct buf large = {0}, small = {0};
+    struct err e = {0};
+    im = (struct image){.w = W, .h = H, .rgb = calloc(W * H, 3)};
+    assert_true(image_write_png(&im, &large, &e));
+    im.h = 1000;
+    assert_true(image_write_png(&im, &small, &e));
+    image_free(&im);
+    struct other waits = {.png = &large}, stopped = {.png = &large}, beside = {.png = &small}, *all[] = {&waits, &stopped, &beside};
+    assert_true(image_decode(&first, large.data, large.len, "it", NULL, &e));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&all[i]->thread, NULL, decode_other, all[i]), 0);
+    pthread_join(beside.thread, NULL);
+    atomic_store(&stopped.stop, true);
+    pthread_join(stopped.thread, NULL);
+    usleep(200000);
+    assert_true(beside.ok && !stopped.ok && !atomic_load(&waits.ended));
+    image_free(&first);
+    pthread_join(waits.thread, NULL);
+    assert_true(waits.ok);
+    buf_free(&large);
+    buf_free(&small);
+}
+
+static void test_image__what_nobody_wants_is_not_decoded_to_its_end(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"photo.jpg", "page.png", "still.webp"};
+    for (size_t i = 0; i < 3; i++) {
+        char path[100];
+        struct image im;
+        struct buf file = {0};
+        struct err e = {0};
+        snprintf(path, sizeof path, DATA "%s", names[i]);
+        assert_true(file_read(&file, path, 1 << 20, &e));
+        /* `plain` becomes true when there is room for the pixels: so it stops behind the header */
+        assert_false(image_decode(&im, file.data, file.len, "it", (const atomic_bool *)&im.plain, &e));
+        assert_string_equal(e.msg, "it is not needed any more");
+        buf_free(&file);
+    }
 }
 
 static void test_image__debug_image_writes_what_the_tower_gets(void **state)
@@ -239,7 +306,7 @@ static void test_image__other_kinds_of_files_are_refused_by_name(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct image im;
         struct err e = {0};
-        assert_false(image_decode(&im, rows[i].bytes, rows[i].n, "x", &e));
+        assert_false(image_decode(&im, rows[i].bytes, rows[i].n, "x", NULL, &e));
         assert_string_equal(e.msg, rows[i].why);
         assert_null(im.rgb);
     }
@@ -254,6 +321,8 @@ int main(void)
         cmocka_unit_test(test_image__the_hash_depends_on_sides_and_every_pixel),
         cmocka_unit_test(test_image__limits_come_from_the_image_part_of_the_models_files),
         cmocka_unit_test(test_image__a_written_png_reads_back_the_same),
+        cmocka_unit_test(test_image__large_pictures_are_decoded_one_at_a_time_until_nobody_wants_them),
+        cmocka_unit_test(test_image__what_nobody_wants_is_not_decoded_to_its_end),
         cmocka_unit_test(test_image__debug_image_writes_what_the_tower_gets),
         cmocka_unit_test(test_image__other_kinds_of_files_are_refused_by_name),
     };

@@ -27,7 +27,7 @@ static const char *refusal(const struct buf *file, struct err *e)
 {
     struct image im;
     *e = (struct err){0};
-    const bool ok = image_decode(&im, buf_str(file), file->len, "x", e);
+    const bool ok = image_decode(&im, buf_str(file), file->len, "x", NULL, e);
     if (ok)
         image_free(&im);
     else
@@ -39,7 +39,7 @@ static struct image decoded(const struct buf *file)
 {
     struct image im;
     struct err e = {0};
-    if (!image_decode(&im, buf_str(file), file->len, "x", &e))
+    if (!image_decode(&im, buf_str(file), file->len, "x", NULL, &e))
         fail_msg("%s", e.msg);
     return im;
 }

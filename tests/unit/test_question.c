@@ -206,18 +206,21 @@ static void test_question__pictures_are_read_in_the_forms_of_all_clients(void **
 static void test_question__pictures_that_cannot_be_read_are_refused_by_name(void **state)
 {
     (void)state;
-    static const char *const rows[][2] = {
-        {"data:image/png;base64,iVBORw0KGgo=", "like this: it is a damaged PNG file: it ends too early)"},
-        {"data:image/png;base64,R0lGODlhAQABAA==", "like this: it is a damaged GIF file: it ends too early)"},
-        {"data:image/bmp;base64,Qk06AAAA", "like this: it is a BMP file, which is not read as a picture; convert it to PNG or JPEG)"},
-        {"data:image/png;base64,????", "like this: its data is not base64)"},
-        {"https://example.org/a.png", "by address: it fetches nothing from the network; send data:image/png;base64,...)"},
-        {"file:///etc/passwd", "of this form, expected {\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,...\"}})"},
+    static const char *const rows[][3] = {
+        {"data:image/png;base64,iVBORw0KGgo=", "picture 1 of message 1", "like this: it is a damaged PNG file: it ends too early)"},
+        {"data:image/png;base64,R0lGODlhAQABAA==", "picture 1 of message 1", "like this: it is a damaged GIF file: it ends too early)"},
+        {"data:image/bmp;base64,Qk06AAAA", "picture 1 of message 1",
+         "like this: it is a BMP file, which is not read as a picture; convert it to PNG or JPEG)"},
+        {"data:image/png;base64,????", "message 1 (role \"user\")", "like this: its data is not base64)"},
+        {"https://example.org/a.png", "message 1 (role \"user\")",
+         "by address: it fetches nothing from the network; send data:image/png;base64,...)"},
+        {"file:///etc/passwd", "message 1 (role \"user\")",
+         "of this form, expected {\"type\": \"image_url\", \"image_url\": {\"url\": \"data:image/png;base64,...\"}})"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *parts = arena_printf(&a, "[{\"type\": \"image_url\", \"image_url\": {\"url\": \"%s\"}}]", rows[i][0]);
         assert_string_equal(prompt_of(arena_printf(&a, "{\"role\": \"user\", \"content\": %s}", parts)),
-                            arena_printf(&a, "(message 1 (role \"user\"): this server does not support image input %s", rows[i][1]));
+                            arena_printf(&a, "(%s: this server does not support image input %s", rows[i][1], rows[i][2]));
     }
 }
 

@@ -1,0 +1,172 @@
+/* Large pictures of clients, while another thread holds the turn of large ones: nobody else waits for them, and those of clients that have left are
+ * given up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/base64.h"
+#include "responder/local.h"
+#include "serve/server.h"
+#include "serve/server_state.h"
+#include "serve/socket.h"
+#include "tests/tmpdir.h"
+#include "tests/unit/large.h"
+
+enum { N_CLIENTS = 6, LONG_BODY = 40000 };
+
+/* ---- the server and its clients ---- */
+
+static struct tmpdir dir;
+static char path[96];
+static struct options *o;
+static struct server *s;
+static int lock;
+
+static void run(void)
+{
+    struct pollfd fds[SERVER_MAX_FDS];
+    struct err e = {0};
+    poll(fds, (nfds_t)server_fds(s, fds), 5);
+    if (server_run(s, &e) != SERVER_RUNS)
+        fail_msg("%s", e.msg);
+}
+
+static int open_server(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    if (!tmpdir_make(&dir))
+        return 1;
+    snprintf(path, sizeof path, "%s/socket", dir.path);
+    o = options_open();
+    if (!options_set(o, OPT_model, "tests/data/vision/v0", FROM_SET, &e) || !options_set(o, OPT_threads, "1", FROM_SET, &e))
+        fail_msg("%s", e.msg);
+    struct responder *all[2] = {local_open(o, &e)};
+    all[1] = all[0] ? local_guest(all[0]) : NULL;
+    s = server_open(all, 2, &(struct server_options){.o = o, .n_waiting = 20}, &e);
+    const int fd = s ? socket_listen_unix(path, &lock, &e) : -1;
+    if (fd < 0 || !server_listen(s, fd, &e))
+        fail_msg("%s", e.msg);
+    while (!server_is_ready(s))
+        run();
+    return 0;
+}
+
+static int close_server(void **state)
+{
+    (void)state;
+    server_close(s);
+    options_close(o);
+    close(lock);
+    tmpdir_drop(&dir, "socket");
+    tmpdir_drop(&dir, "socket.lock");
+    tmpdir_remove(&dir);
+    return 0;
+}
+
+/* Sends a request; returns its socket. */
+static int ask(const char *where, const struct buf *body)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct buf out = {0};
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
+    buf_addf(&out, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s", where, body->len, body->data);
+    assert_int_equal(send(fd, out.data, out.len, 0), out.len);
+    buf_free(&out);
+    return fd;
+}
+
+static int ask_picture(int side, int more, int n_padding)
+{
+    struct buf body = {0}, gif = gif_of(side, more);
+    buf_adds(&body, "{\"max_tokens\": 1, \"messages\": [{\"role\": \"user\", \"content\": [{\"image_url\": \"data:image/gif;base64,");
+    base64_add(&body, (struct text){gif.data, gif.len});
+    buf_addf(&body, "\"}, {\"text\": \"What?\"}]}]%*s}", n_padding, "");
+    const int fd = ask("/v1/chat/completions", &body);
+    buf_free(&body);
+    buf_free(&gif);
+    return fd;
+}
+
+/* Runs the server until the reply has begun, and closes the socket; false if none comes. */
+static bool is_answered(int fd)
+{
+    char reply[100] = "";
+    const int64_t begun = clock_ns();
+    ssize_t n = -1;
+    while (n < 0 && clock_ms_since(begun) < MOST_MS) {
+        run();
+        n = recv(fd, reply, sizeof reply - 1, MSG_DONTWAIT);
+    }
+    close(fd);
+    return strstr(reply, " 200 OK") != NULL;
+}
+
+static void ask_all(int fds[N_CLIENTS])
+{
+    for (int i = 0; i < N_CLIENTS; i++)
+        fds[i] = ask_picture(SIDE, i, i % 2 ? LONG_BODY : 0);
+}
+
+static void test_seeing__nobody_waits_for_the_large_pictures_of_others(void **state)
+{
+    (void)state;
+    struct image im = hold();
+    struct buf text = {0}, asked = {0};
+    int fds[N_CLIENTS];
+    buf_addf(&text, "{\"prompt\": \"%*s\"}", 3600, "a");
+    buf_addf(&asked, "{\"max_tokens\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"a\"}]%*s}", LONG_BODY, "");
+    ask_all(fds);
+    assert_true(is_answered(ask("/tokenize", &text)));
+    assert_true(is_answered(ask("/v1/chat/completions", &asked)));
+    assert_true(is_answered(ask_picture(64, 0, 0)));
+    image_free(&im);
+    for (int i = 0; i < N_CLIENTS; i++)
+        assert_true(is_answered(fds[i]));
+    buf_free(&text);
+    buf_free(&asked);
+}
+
+static int n_readings(void)
+{
+    int n = 0;
+    for (const struct reading *rd = s->readings.first; rd; rd = rd->next)
+        n++;
+    return n;
+}
+
+static void test_seeing__pictures_of_clients_that_have_left_are_not_decoded(void **state)
+{
+    (void)state;
+    struct image im = hold();
+    int fds[N_CLIENTS];
+    const int64_t begun = clock_ns();
+    ask_all(fds);
+    while (n_readings() < N_CLIENTS && clock_ms_since(begun) < MOST_MS)
+        run();
+    assert_int_equal(n_readings(), N_CLIENTS);
+    for (int i = 0; i < N_CLIENTS; i++)
+        close(fds[i]);
+    while (n_readings() && clock_ms_since(begun) < MOST_MS)
+        run();
+    assert_int_equal(n_readings(), 0);
+    image_free(&im);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_seeing__nobody_waits_for_the_large_pictures_of_others, open_server, close_server),
+        cmocka_unit_test_setup_teardown(test_seeing__pictures_of_clients_that_have_left_are_not_decoded, open_server, close_server),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
