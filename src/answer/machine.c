@@ -7,6 +7,11 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
+const char *model_info_blind(const struct model_info *i)
+{
+    return i && i->no_vision ? "the model was loaded without its vision tower (--no-vision)" : "the model has no vision tower";
+}
+
 static void write_text(struct buf *out, const char *key, const char *value)
 {
     buf_addf(out, "\"%s\": ", key);

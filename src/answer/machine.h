@@ -24,6 +24,9 @@ struct machine_figures {
 #include "config/machine.def"
 };
 
+/* Returns the beginning of a sentence: why the model sees no pictures.  i: NULL if it is not known. */
+const char *model_info_blind(const struct model_info *i);
+
 /* Append the values as a JSON object, for another q35chat. */
 void model_info_write(const struct model_info *i, struct buf *out);
 void machine_figures_write(const struct machine_figures *m, struct buf *out);

@@ -69,8 +69,8 @@ bool files_seen(const struct chat *c, const struct attached *files, struct err *
 {
     for (int i = 0; i < files->n && state_ready(c) && !c->responder->can.pictures; i++)
         if (files->files[i].picture)
-            return err_set(e, "the model has no vision tower: it cannot see %s%s", files->files[i].path.p,
-                           strstr(files->files[i].path.p, ".pdf:") ? "; --pdf text sends the text alone" : "");
+            return err_set(e, "%s: it cannot see %s%s", model_info_blind(c->responder->ops->info(c->responder)),
+                           files->files[i].path.p, strstr(files->files[i].path.p, ".pdf:") ? "; --pdf text sends the text alone" : "");
     return true;
 }
 

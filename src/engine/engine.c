@@ -106,6 +106,7 @@ static void fill_info(struct engine *g)
     i->at_once = g->decoder->most_runs;
     i->n_vocab = c->vocab;
     i->picture_tokens = m->vision ? m->picture_tokens : 0;
+    i->no_vision = m->no_vision;
     i->draft_depth = m->depth;
     i->n_threads = dev_cpu_threads(m->dev);
     i->n_ends = c->n_eos < LIMIT_STOP_IDS ? c->n_eos : LIMIT_STOP_IDS;

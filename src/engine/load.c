@@ -253,6 +253,7 @@ bool load_check(struct model *m, const struct load_options *o, struct err *e)
         return false;
     if (!m->dir && o->sees)
         synthetic_vision(&m->cfg);
+    m->no_vision = o->no_vision && m->cfg.vision.depth;
     if (o->no_vision)
         m->cfg.vision.depth = 0;
     if (!rope_stretch(&m->cfg, o->n_ctx, e))

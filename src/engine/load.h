@@ -60,6 +60,7 @@ struct model {
     enum head              head;
     enum mtp_form          mtp;
     int                    chunk, depth, n_snapshots, picture_tokens;
+    bool                   no_vision;   /* there is a vision tower, which is left out */
     struct model_config    cfg;
     struct memory_plan     plan;        /* on a GPU made by load_weights() */
     int                    n_ctx, n_sequences;          /* as in the plan */

@@ -415,7 +415,7 @@ static bool can_see(const struct local *l, const struct request *q, struct err *
     for (int i = 0; i < q->n_messages && !l->base.can.pictures; i++) {
         const struct message *m = &q->messages[i];
         if (m->n_media)
-            return err_set(e, "the model has no vision tower and does not support image input (it is not a multimodal model); leave %s out",
+            return err_set(e, "%s and does not support image input (it is not a multimodal model); leave %s out", model_info_blind(&l->info),
                            m->pictures && m->pictures->name.n ? m->pictures->name.p : "the picture");
     }
     return true;

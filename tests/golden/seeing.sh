@@ -16,7 +16,7 @@ is "a picture is as many tokens as the limits of the model make it, and its two 
 has "... which --json shows" "$out" '"width":440,"height":300,"tokens":24}'
 seen=$(figure answer)
 ask --no-vision -f "$tmp/page.png" "What?"
-has "without the tower it is refused" "$out$(cat "$tmp/err")" "has no vision tower"
+has "without the tower it is refused" "$out$(cat "$tmp/err")" "was loaded without its vision tower (--no-vision)"
 ask --picture-tokens 12 -f "$tmp/page.png" "What?"
 is "a limit shrinks it" $(($(figure prompt) - text)) 10
 

@@ -39,7 +39,7 @@ has "so is damage" "$found$err" "2q35chat: $tmp/cut.pdf cannot be read as a PDF"
 is "no child is left" "$(ps -e -o args= | grep -c "pdf[a-z]* .*$tmp")" 0
 [ -n "$demo" ] || exit $status
 timeout $patience "$q" --model "$demo" --no-vision --no-stdin -f "$tmp/report.pdf:1" hello > "$tmp/out" 2> "$tmp/err"
-has "a model that cannot see gets none of it" "$(cat "$tmp/err")" "no vision tower"
+has "a model that cannot see gets none of it" "$(cat "$tmp/err")" "without its vision tower"
 timeout $patience "$q" --model "$demo" --no-vision --no-stdin -n 4 --pdf text -f "$tmp/report.pdf:1" hello > "$tmp/out" 2> "$tmp/err"
 is "... but its text" "$?" 0
 exit $status

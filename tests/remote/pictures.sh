@@ -60,6 +60,6 @@ ask -f "$tmp/cut.png" hello
 is "a damaged picture is refused before anything is sent" "$found" 2
 has "... in a sentence" "$err" "cut.png is a damaged PNG file: it ends too early"
 timeout $patience "$q" --model "$demo" --no-vision --no-stdin -f $data/tiny.png hello > "$tmp/out" 2> "$tmp/err"
-is "a model without a vision tower refuses it" "$?" 1
-has "... by name" "$(cat "$tmp/err")" "no vision tower"
+is "a model without its vision tower refuses it" "$?" 1
+has "... by the option that left it out" "$(cat "$tmp/err")" "the model was loaded without its vision tower (--no-vision)"
 exit $status

@@ -41,4 +41,5 @@ wait $server
 [ -n "$demo" ] || exit $status
 begin "$demo" --threads 1 --no-vision
 has "a model without a vision tower refuses pictures in words that programs know" "$(post $data/page.png)" "does not support image input"
+has "... with the option that left it out" "$(post $data/page.png)" "without its vision tower (--no-vision)"
 exit $status
