@@ -5,6 +5,7 @@ enum {
     LIMIT_CTX          = 1 << 24,       /* positions; a model may have a lower limit */
     LIMIT_PICTURES     = 1 << 16,       /* pictures of a conversation */
     LIMIT_PICTURE_TOKENS = 16384,       /* of one picture */
+    USUAL_PICTURE_TOKENS = 4096,        /* ... at most, on a GPU, unless the user wants others */
     LIMIT_CHUNK        = 8192,          /* prompt tokens per call */
     LIMIT_DRAFTS       = 7,             /* drafts per step */
     LIMIT_STEP_ROWS    = 8,             /* rows of a decode step */

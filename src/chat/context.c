@@ -45,7 +45,7 @@ int context_file_tokens(const struct chat *c, const struct entry_file *f)
 
 bool context_counts(const struct chat *c, const struct entry_file *f)
 {
-    return f->picture ? c->responder->most_pixels > 0 : c->responder->can.count && f->text.n < COUNTED;
+    return f->picture ? c->responder->can.pictures && c->responder->most_pixels > 0 : c->responder->can.count && f->text.n < COUNTED;
 }
 
 /* Returns the tokens of an attached file, estimated while they cannot be counted. */

@@ -24,7 +24,7 @@ enum { DEFAULT_SNAPSHOTS = 8, SPARE_POSITIONS = STEP_ROWS };       /* a step alw
 static const struct defaults {
     int n_ctx, chunk, picture_tokens;
 } defaults_cpu = {.n_ctx = 32768, .chunk = 256, .picture_tokens = 1024},
-  defaults_gpu = {.n_ctx = INT_MAX, .chunk = 4096, .picture_tokens = 4096};
+  defaults_gpu = {.n_ctx = INT_MAX, .chunk = 4096, .picture_tokens = USUAL_PICTURE_TOKENS};
 /* Left free: a host has swap or an OOM killer, a GB10 freezes; a GPU of its own needs some for code and recorded graphs. */
 static const size_t CPU_MARGIN = 512u << 20, UNIFIED_MARGIN = (size_t)14 << 30, GPU_MARGIN = (size_t)1 << 30;
 

@@ -33,31 +33,38 @@ static void die(struct local *l, const char *why)
     tell_text(l, NEWS_FATAL, why);
 }
 
+/* Reads how large the pictures are that the model sees, of at most so many tokens.  False with the reason. */
+static bool read_limits(struct local *l, const char *dir, int most_tokens, struct image_limits *to, struct err *e)
+{
+    const int64_t most = (int64_t)most_tokens * IMAGE_FACTOR * IMAGE_FACTOR;
+    if (!image_limits_load(to, dir, e))
+        return false;
+    to->max_pixels = to->max_pixels < most ? to->max_pixels : most;
+    to->min_pixels = to->min_pixels < to->max_pixels ? to->min_pixels : to->max_pixels;
+    l->base.least_pixels = (int)to->min_pixels;
+    l->base.most_pixels = (int)to->max_pixels;
+    return true;
+}
+
 /* Notes whether the model sees pictures, and how large ones. */
 static void set_sight(struct local *l)
 {
-    enum { TOKEN = IMAGE_FACTOR * IMAGE_FACTOR };       /* pixels of a token */
     struct local *host = l->host ? l->host : l;
     struct image_limits limits;
     struct err e = {0};
     l->pad = tokenizer_special(l->tok, "<|image_pad|>");
     if (!l->source->pixels || !l->info.picture_tokens || l->pad < 0)
         return;
-    if (!image_limits_load(&limits, host->dir.data, &e)) {
+    if (!read_limits(l, host->dir.data, l->info.picture_tokens, &limits, &e)) {
         tell_text(l, NEWS_NOTE, e.msg);
         return;
     }
-    const int64_t most = (int64_t)l->info.picture_tokens * TOKEN;
-    limits.max_pixels = limits.max_pixels < most ? limits.max_pixels : most;
-    limits.min_pixels = limits.min_pixels < limits.max_pixels ? limits.min_pixels : limits.max_pixels;
     if (l->source->files)
         host->views.limits = limits;
     else if (!host->views.worker.step && !views_open(&host->views, limits, &e)) {
         tell_text(l, NEWS_NOTE, e.msg);
         return;
     }
-    l->base.least_pixels = (int)limits.min_pixels;
-    l->base.most_pixels = (int)limits.max_pixels;
     l->base.can.pictures = true;
 }
 
@@ -356,15 +363,19 @@ static struct local *local_new(void)
     return l;
 }
 
-/* Starts to load the tokenizer.  NULL, with the responder closed, if that fails or there is no source of tokens. */
-static struct responder *finish_open(struct local *l, struct err *e)
+/* Starts to load the tokenizer.  picture_tokens: of a picture at most, as far as known.  NULL, with the responder closed, if that fails or there is no
+ * source of tokens. */
+static struct responder *finish_open(struct local *l, int picture_tokens, struct err *e)
 {
+    struct image_limits limits;
     l->base.model = l->dir.data;
     if (!l->source || !(l->loader = loader_start(l->dir.data, l->source->ops->guides, e))) {
         close_local(&l->base);
         return NULL;
     }
     read_notice(l);
+    /* set_sight() reports what is wrong */
+    read_limits(l, l->dir.data, picture_tokens ? picture_tokens : USUAL_PICTURE_TOKENS, &limits, NULL);
     return &l->base;
 }
 
@@ -376,7 +387,7 @@ struct responder *local_open(const struct options *o, struct err *e)
         clean_path(&l->dir);
         l->source = load(l, o, e);
     }
-    return finish_open(l, e);
+    return finish_open(l, options_int(o, OPT_picture_tokens), e);
 }
 
 struct responder *local_attach(const char *socket, const char *dir, bool with_note, struct err *e)
@@ -385,5 +396,5 @@ struct responder *local_attach(const char *socket, const char *dir, bool with_no
     l->with_note = with_note;
     buf_adds(&l->dir, dir);
     l->source = source_far(socket, e);
-    return finish_open(l, e);
+    return finish_open(l, 0, e);
 }

@@ -187,7 +187,7 @@ struct responder {
     const char *model;                  /* the model's directory, which sessions record; with a server its address, a blank and the model's name */
     const char *address;                /* of the server that `model` was loaded by, which sessions record instead; NULL: none that was asked for */
     const char *notice;                 /* lines about the model for the user, or NULL */
-    int least_pixels, most_pixels;      /* of a picture: it is resized to have so many; 0: not known */
+    int least_pixels, most_pixels;      /* of a picture: it is resized to have so many; 0: not known.  An estimate until READY */
     const char *more_room;              /* how a user gets a larger context, as the end of a sentence; NULL: there is no way */
     struct responder *(*instead)(const struct options *o, struct err *e);     /* opens another responder after NEWS_GONE; NULL: that never comes */
     bool again;                         /* `instead` opens the same server again, and loads no model */

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/base64.h"
+#include "chat/picture.h"
 #include "responder/local.h"
 #include "serve/server.h"
 #include "serve/server_state.h"
@@ -136,6 +137,21 @@ static void test_seeing__nobody_waits_for_the_large_pictures_of_others(void **st
     buf_free(&asked);
 }
 
+static void test_seeing__tokens_of_a_picture_are_known_before_the_model_is_loaded(void **state)
+{
+    (void)state;
+    const struct entry_picture small = {.w = 40, .h = 40}, large = {.w = 4000, .h = 3000};
+    struct err e = {0};
+    struct responder *early = local_open(o, &e);
+    if (!early)
+        fail_msg("%s", e.msg);
+    assert_true(!early->can.pictures && s->r->can.pictures);
+    assert_int_equal(picture_tokens(&small, early), 4);
+    assert_int_equal(picture_tokens(&small, early), picture_tokens(&small, s->r));
+    assert_int_equal(picture_tokens(&large, early), picture_tokens(&large, s->r));
+    early->ops->close(early);
+}
+
 static int n_readings(void)
 {
     int n = 0;
@@ -166,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_seeing__nobody_waits_for_the_large_pictures_of_others, open_server, close_server),
+        cmocka_unit_test_setup_teardown(test_seeing__tokens_of_a_picture_are_known_before_the_model_is_loaded, open_server, close_server),
         cmocka_unit_test_setup_teardown(test_seeing__pictures_of_clients_that_have_left_are_not_decoded, open_server, close_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
