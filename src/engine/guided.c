@@ -1,5 +1,6 @@
 #include "engine/guided.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -82,7 +83,7 @@ bool guided_rests(const struct guided *g)
 
 int guided_refuses(struct guided *g, const struct step_result *r)
 {
-    guide_settle(g->guide, GRAMMAR_TRIM);
+    guide_settle(g->guide, INT_MAX);         /* what a mask found stays until the id that it admitted is accepted */
     struct guide_state s = g->at;
     bool ended = g->ended;
     for (int i = 0; i < r->n; i++)

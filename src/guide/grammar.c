@@ -227,7 +227,8 @@ bool grammar_trim(struct grammar *g, struct grammar_state *const *s, int n, int 
 
 void grammar_allow(struct grammar *g, uint64_t work) { terms_allow_work(g->terms, work); }
 uint64_t grammar_work(const struct grammar *g) { return terms_work(g->terms); }
-bool grammar_full(const struct grammar *g) { return terms_full(g->terms); }
+bool grammar_full(const struct grammar *g) { return terms_starved(g->terms); }
+bool grammar_spent(const struct grammar *g) { return terms_full(g->terms); }
 
 /* Returns the next byte if there is one, or if all the others are white space, which is written as a blank after comma and colon; else -1. */
 static int forced_byte(struct grammar *g, const struct grammar_state *s, char before)

@@ -77,8 +77,10 @@ bool grammar_trim(struct grammar *g, struct grammar_state *const *s, int n, int 
 enum { GRAMMAR_WORK = 250000 };         /* for a token: no other answer waits longer than some 30 ms for it */
 void grammar_allow(struct grammar *g, uint64_t work);
 uint64_t grammar_work(const struct grammar *g);         /* that was done */
-/* True if refusals since the last grammar_trim() or grammar_allow() may be for want of memory or work alone. */
+/* True if refusals since the last grammar_trim() or grammar_allow() may be for want of memory or work alone; spent: of those, all bytes are
+ * refused by now. */
 bool grammar_full(const struct grammar *g);
+bool grammar_spent(const struct grammar *g);
 /* True if the text may end here. */
 bool grammar_may_end(const struct grammar *g, const struct grammar_state *s);
 /* Writes the text that must come next, at most `max` bytes, and returns its length.  Where nothing but white space is free, it is written as

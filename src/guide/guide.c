@@ -20,6 +20,7 @@ enum {
     MASKS = 32, FORCED = 256, FREE = 256,       /* entries of the tables */
     FORCED_IDS = 8,                     /* of an entry */
     FORCED_BYTES = 96,                  /* of forced text that are looked at */
+    MOST_MORE = 16,                     /* times GRAMMAR_WORK, where nothing was found with that */
 };
 
 /* Tables by place, for states without a key.  A newer place replaces the one that has its entry. */
@@ -273,7 +274,13 @@ bool guide_advance(struct guide *g, struct guide_state *s, int32_t id)
     if (!bytes.n || (v->mark[id] && !begins && (g->kind == GUIDE_TEXT || (g->kind == GUIDE_EITHER && !s->called))))
         return false;
     struct guide_state next = *s;
-    if (advance_bytes(g, &next, bytes) < bytes.n)
+    bool ok = advance_bytes(g, &next, bytes) == bytes.n;
+    if (!ok && grammar_spent(g->grammar)) {
+        grammar_allow(g->grammar, 4 * GRAMMAR_WORK);
+        next = *s;
+        ok = advance_bytes(g, &next, bytes) == bytes.n;
+    }
+    if (!ok)
         return false;
     *s = next;
     s->called |= begins;
@@ -533,6 +540,14 @@ static void mask_lead(struct guide *g, const struct guide_state *s, uint32_t *bi
     }
 }
 
+static bool is_zero(const uint32_t *bits, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (bits[i])
+            return false;
+    return true;
+}
+
 /* Returns the bits of the text's place, from the table if it has them; *own becomes true if the caller frees them. */
 static uint32_t *bits_of_place(struct guide *g, const struct grammar_state *s, bool *own)
 {
@@ -542,6 +557,10 @@ static uint32_t *bits_of_place(struct guide *g, const struct grammar_state *s, b
         return m->bits;
     uint32_t *bits = memory_alloc((size_t)g->v->n_words * sizeof *bits);
     mask_text(g, s, bits);
+    for (int more = 4; more <= MOST_MORE && grammar_full(g->grammar) && is_zero(bits, g->v->n_words); more *= 4) {
+        grammar_allow(g->grammar, (uint64_t)more * GRAMMAR_WORK);       /* an answer never ends because others wait */
+        walk(g, &g->v->all, s, NULL, bits);
+    }
     *own |= grammar_full(g->grammar);
     if (!*own) {
         free(m->bits);

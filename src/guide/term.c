@@ -22,7 +22,7 @@ enum {
     N_ROWS = 16384,             /* rows of the table of transitions, 1 KiB each */
     N_TERMS = 4 << 20,
     N_SEARCH = 16384,           /* terms that a search for one string looks at; it may take an eighth of the work that is allowed, or */
-    N_SEARCH_WORK = 400000,
+    N_SEARCH_WORK = 400000,     /* and all of them together half of it, so that what is known to have a string is found, too */
     N_WITHIN = 64,              /* terms that a comparison looks at */
     N_ZEROS = 12,               /* zeros behind the decimals of a multiple */
 };
@@ -31,7 +31,7 @@ struct node {
     uint8_t  kind, flags;
     uint32_t a, b, c, d;
     uint32_t row;               /* 1 + its row */
-    uint32_t body;              /* LAZY: 1 + its expansion */
+    uint32_t body;              /* LAZY: 1 + its expansion; FOUND_LIVE: 1 + a derivative on the way to a string */
 };
 
 struct list { struct text *item; int n; uint64_t hash; size_t bytes; };
@@ -41,14 +41,16 @@ struct terms {
     struct node *node;
     uint32_t    *table;         /* [n_table] ids by hash */
     struct list *list;
+    uint32_t    *list_slot;     /* [n_list_slots] 1 + index of a list, by hash */
     uint64_t   (*set)[4];
     uint32_t   (*row)[256];
-    size_t       n_table, list_bytes, list_kept;        /* list_kept: bytes after the last collection */
+    size_t       n_table, n_list_slots, list_bytes, list_kept;        /* list_kept: bytes after the last collection */
     int          n, cap, n_list, cap_list, n_set, cap_set, n_row, cap_row;
     uint32_t     most;
-    uint64_t     work, most_work, most_search;      /* derivatives that were taken; that may be, in all and by one search */
+    uint64_t     work, most_work;           /* derivatives that were taken; that may be */
+    uint64_t     most_search, searches;     /* of these: in one search; what is left for all searches */
     int          n_sealed, n_kept;          /* n_kept: terms after the last collection */
-    bool         full, unsure;
+    bool         full, unsure, starved;     /* starved: a search was given up for want of `searches` */
     uint32_t     any_char;
 };
 
@@ -114,6 +116,7 @@ struct terms *terms_new(const struct term_hooks *hooks)
     t->most = N_TERMS;
     t->most_work = UINT64_MAX;
     t->most_search = N_SEARCH_WORK;
+    t->searches = UINT64_MAX;
     t->n_table = 1024;
     t->table = memory_zeroed(t->n_table, sizeof *t->table);
     for (int kind = NONE; kind <= EMPTY; kind++) {
@@ -131,6 +134,7 @@ void terms_free(struct terms *t)
     for (int i = 0; i < t->n_list; i++)
         free(t->list[i].item);
     free(t->list);
+    free(t->list_slot);
     free(t->set);
     free(t->row);
     free(t->table);
@@ -141,11 +145,20 @@ void terms_free(struct terms *t)
 size_t terms_bytes(const struct terms *t)
 {
     return sizeof *t + (size_t)t->cap * sizeof *t->node + t->n_table * sizeof *t->table + (size_t)t->cap_row * sizeof *t->row + t->list_bytes +
-           (size_t)t->cap_set * sizeof *t->set + (size_t)t->cap_list * sizeof *t->list;
+           (size_t)t->cap_set * sizeof *t->set + (size_t)t->cap_list * sizeof *t->list + t->n_list_slots * sizeof *t->list_slot;
 }
 
 int terms_count(const struct terms *t) { return t->n; }
 bool terms_full(const struct terms *t) { return t->full; }
+bool terms_starved(const struct terms *t) { return t->full || t->starved; }
+
+/* Drops all rows of the table of transitions. */
+static void drop_rows(struct terms *t)
+{
+    for (int i = 0; i < t->n; i++)
+        t->node[i].row = 0;
+    t->n_row = 0;
+}
 
 void terms_allow(struct terms *t, uint32_t n)
 {
@@ -157,6 +170,10 @@ void terms_allow_work(struct terms *t, uint64_t n)
 {
     t->most_work = n < UINT64_MAX - t->work ? t->work + n : UINT64_MAX;
     t->most_search = n / 8 < N_SEARCH_WORK ? n / 8 : N_SEARCH_WORK;
+    t->searches = n / 2;
+    if (t->starved)                     /* rows may lack what a search would have found */
+        drop_rows(t);
+    t->starved = false;
     t->full = (uint32_t)t->n >= t->most;
 }
 
@@ -192,6 +209,29 @@ static int parts_of(struct node *n, uint32_t *part[2])
     return two ? 2 : kind == NOT || kind == REPEAT || kind == STRING || kind == LIVE;
 }
 
+/* Returns the slot of the list with that hash and number of texts: a free one if there is none. */
+static size_t list_slot(const struct terms *t, uint64_t hash, int n)
+{
+    size_t i = hash & (t->n_list_slots - 1);
+    for (; t->list_slot[i]; i = (i + 1) & (t->n_list_slots - 1)) {
+        const struct list *l = &t->list[t->list_slot[i] - 1];
+        if (l->hash == hash && l->n == n)
+            break;
+    }
+    return i;
+}
+
+/* Fills the slots of all lists, of which at most half are taken. */
+static void place_lists(struct terms *t)
+{
+    while (t->n_list_slots <= 2 * (size_t)t->n_list)
+        t->n_list_slots = t->n_list_slots ? 2 * t->n_list_slots : 64;
+    free(t->list_slot);
+    t->list_slot = memory_zeroed(t->n_list_slots, sizeof *t->list_slot);
+    for (int i = 0; i < t->n_list; i++)
+        t->list_slot[list_slot(t, t->list[i].hash, t->list[i].n)] = (uint32_t)i + 1;
+}
+
 static bool has_list(const struct node *n) { return n->kind == ONE_OF || n->kind == UNTIL; }
 
 /* Drops the lists that are not marked, and replaces the marks by new indexes. */
@@ -209,29 +249,49 @@ static void sweep_lists(struct terms *t, uint32_t *moved)
     }
     t->n_list = n;
     t->list_kept = t->list_bytes;
+    place_lists(t);
 }
 
-/* Marks from the greatest id down, so that a term is marked before its parts are looked at; moves from the least up, which keeps their order. */
+/* Returns 1 + the derivative that keeps the term alive; 0 if there is none, or none is needed. */
+static uint32_t way_of(const struct node *n) { return n->kind == LAZY ? 0 : n->body; }
+
+/* Marks all that the n terms on the stack, which are marked, are made of. */
+static void mark_parts(struct terms *t, uint32_t *stack, int n, uint32_t *moved, uint32_t *list)
+{
+    while (n > 0) {
+        struct node *of = at(t, stack[--n]);
+        uint32_t *part[3], way = way_of(of) - 1;
+        int n_parts = parts_of(of, part);
+        if (way_of(of))
+            part[n_parts++] = &way;
+        for (int k = 0; k < n_parts; k++)
+            if (!moved[*part[k]]) {
+                moved[*part[k]] = 1;
+                stack[n++] = *part[k];
+            }
+        if (has_list(of))
+            list[of->a] = 1;
+        else if (of->kind == LAZY || of->kind == TAKER)
+            t->hooks.keep(t->hooks.arg, of->kind == TAKER, of->kind == LAZY ? of->a : of->b, of->kind == LAZY ? of->b : of->a);
+    }
+}
+
+/* Moves from the least id up, which keeps their order, so that parts are moved before what is made of them. */
 bool terms_collect(struct terms *t, uint32_t *const *place, int n_places, int made)
 {
     if ((uint32_t)t->n < t->most && (size_t)(t->n - t->n_kept) + (t->list_bytes - t->list_kept) / sizeof *t->node < (size_t)made)
         return false;
     uint32_t *moved = memory_zeroed((size_t)t->n, sizeof *moved), *list = memory_zeroed((size_t)t->n_list + 1, sizeof *list), *part[2];
-    for (int i = 0; i < t->n_sealed; i++)
-        moved[i] = 1;
-    for (int i = 0; i < n_places; i++)
-        moved[*place[i]] = 1;
-    for (int i = t->n - 1; i >= 0; i--) {
-        struct node *n = &t->node[i];
-        if (!moved[i])
-            continue;
-        for (int k = parts_of(n, part); k-- > 0;)
-            moved[*part[k]] = 1;
-        if (has_list(n))
-            list[n->a] = 1;
-        else if (n->kind == LAZY || n->kind == TAKER)
-            t->hooks.keep(t->hooks.arg, n->kind == TAKER, n->kind == LAZY ? n->a : n->b, n->kind == LAZY ? n->b : n->a);
+    uint32_t *stack = memory_alloc((size_t)t->n * sizeof *stack);
+    int n_stack = 0;
+    for (int i = 0; i < t->n_sealed + n_places; i++) {
+        const uint32_t id = i < t->n_sealed ? (uint32_t)i : *place[i - t->n_sealed];
+        if (!moved[id])
+            stack[n_stack++] = id;
+        moved[id] = 1;
     }
+    mark_parts(t, stack, n_stack, moved, list);
+    free(stack);
     sweep_lists(t, list);
     t->hooks.sweep(t->hooks.arg);
     t->n_kept = 0;
@@ -247,12 +307,16 @@ bool terms_collect(struct terms *t, uint32_t *const *place, int n_places, int ma
             n.b = t->hooks.moved(t->hooks.arg, false, n.a, n.b);
         else if (n.kind == TAKER)
             n.a = t->hooks.moved(t->hooks.arg, true, n.b, n.a);
-        n.row = n.body = 0;
+        n.row = 0;
+        n.body = way_of(&n);
         t->node[t->n_kept] = n;
         moved[i] = (uint32_t)t->n_kept++;
     }
     for (int i = 0; i < n_places; i++)
         *place[i] = moved[*place[i]];
+    for (int i = 0; i < t->n_kept; i++)
+        if (t->node[i].body)
+            t->node[i].body = 1 + moved[t->node[i].body - 1];
     t->n = t->n_kept;
     t->n_row = 0;
     t->full = false;
@@ -314,10 +378,11 @@ static uint64_t list_hash(const struct text *item, int n)
 static uint32_t intern_list(struct terms *t, const struct text *item, int n)
 {
     const uint64_t hash = list_hash(item, n);
-    t->work += (uint64_t)t->n_list / 64;
-    for (int i = 0; i < t->n_list; i++)
-        if (t->list[i].hash == hash && t->list[i].n == n)
-            return (uint32_t)i;
+    if (t->n_list_slots <= 2 * (size_t)t->n_list)
+        place_lists(t);
+    const size_t slot = list_slot(t, hash, n);
+    if (t->list_slot[slot])
+        return t->list_slot[slot] - 1;
     size_t bytes = (size_t)n * sizeof *item;
     for (int i = 0; i < n; i++)
         bytes += item[i].n;
@@ -332,6 +397,7 @@ static uint32_t intern_list(struct terms *t, const struct text *item, int n)
     t->list_bytes += bytes;
     t->list = memory_grow(t->list, t->n_list, &t->cap_list, sizeof *t->list);
     t->list[t->n_list] = l;
+    t->list_slot[slot] = (uint32_t)t->n_list + 1;
     return (uint32_t)t->n_list++;
 }
 
@@ -515,6 +581,42 @@ static int without_known(struct terms *t, enum kind kind, uint32_t *list, int n)
     return n;
 }
 
+struct headed { uint32_t head, id; };
+
+static int compare_heads(const void *a, const void *b)
+{
+    const struct headed *x = a, *y = b;
+    return x->head != y->head ? (x->head > y->head) - (x->head < y->head) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* Joins the concatenations of a union that begin with the same term: their tails become one union.  Returns how many terms are left. */
+static int factored(struct terms *t, uint32_t *list, int n)
+{
+    struct headed few[32], *h = n > 32 ? memory_alloc((size_t)n * sizeof *h) : few;
+    uint32_t *tails = NULL;
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        h[i] = (struct headed){at(t, list[i])->kind == CAT ? at(t, list[i])->a : 0, list[i]};
+    qsort(h, (size_t)n, sizeof *h, compare_heads);
+    for (int i = 0, end; i < n; i = end) {
+        int n_tails = 0;
+        for (end = i + 1; h[i].head && end < n && h[end].head == h[i].head;)
+            end++;
+        list[kept++] = h[i].id;
+        if (end == i + 1)
+            continue;
+        if (!tails)
+            tails = memory_alloc((size_t)n * sizeof *tails);
+        for (int k = i; k < end; k++)
+            tails[n_tails++] = at(t, h[k].id)->b;
+        list[kept - 1] = term_cat(t, h[i].head, term_alts(t, tails, n_tails));
+    }
+    free(tails);
+    if (h != few)
+        free(h);
+    return kept;
+}
+
 static bool is_all(const struct terms *t, uint32_t id) { return at(t, id)->kind == NOT && at(t, id)->a == TERM_NONE; }
 
 uint32_t term_alts(struct terms *t, uint32_t *list, int n)
@@ -537,6 +639,7 @@ uint32_t term_alts(struct terms *t, uint32_t *list, int n)
     if (empty && !ends)
         ids_put(&l, TERM_EMPTY);
     l.n = without_known(t, ALT, l.id, l.n);
+    l.n = l.n > 1 ? factored(t, l.id, l.n) : l.n;
     const uint32_t id = all ? all : l.n ? join(t, ALT, l.id, l.n) : TERM_NONE;
     ids_free(&l);
     return id;
@@ -740,9 +843,18 @@ static bool takes_any(const struct terms *t, uint32_t a)
     return at(t, a)->kind == REPEAT && at(t, a)->a == t->any_char;
 }
 
+/* True if the term has a string, as far as that is known without a search. */
+static bool is_live(const struct terms *t, uint32_t a)
+{
+    return a != TERM_NONE && (!(at(t, a)->flags & NEGATED) || at(t, a)->flags & (MAY_END | FOUND_LIVE));
+}
+
 /* True if some text of the term begins with a character of lo .. hi. */
 static bool takes_char(struct terms *t, uint32_t a, uint32_t lo, uint32_t hi)
 {
+    for (uint32_t c = lo; c <= hi && c < 0x80; c++)
+        if (is_live(t, next_looked_up(t, a, (uint8_t)c)))
+            return true;
     const uint32_t begins = term_cat(t, term_char(t, lo, hi), term_not(t, TERM_NONE));
     return lo <= hi && !term_is_none(t, term_and(t, a, begins));
 }
@@ -940,7 +1052,8 @@ static uint32_t next(struct terms *t, uint32_t id, uint8_t byte)
     case SET:      return has(t->set[n.a], byte) ? TERM_EMPTY : TERM_NONE;
     case ONE_OF:   return next_one_of(t, n, byte);
     case CAT: {
-        const uint32_t head = term_cat(t, next(t, n.a, byte), n.b);
+        const bool joined = at(t, n.a)->kind == ALT || at(t, n.a)->kind == AND;
+        const uint32_t head = term_cat(t, joined ? next_looked_up(t, n.a, byte) : next(t, n.a, byte), n.b);
         return at(t, n.a)->flags & MAY_END ? term_alt(t, head, next_looked_up(t, n.b, byte)) : head;
     }
     case ALT:      return next_alt(t, id, byte);
@@ -951,7 +1064,7 @@ static uint32_t next(struct terms *t, uint32_t id, uint8_t byte)
     case MULTIPLE: return next_multiple(t, n, byte);
     case STRING:   return next_string(t, n, byte);
     case LIVE:     return term_live(t, next(t, n.a, byte));
-    case LAZY:     return next(t, body(t, id), byte);
+    case LAZY:     return next_looked_up(t, body(t, id), byte);
     case NONE: case EMPTY: case TAKER: break;
     }
     return TERM_NONE;
@@ -1072,12 +1185,11 @@ static int search_take(struct search *s)
  * was found are known to have one, so nobody ends where nothing follows. */
 bool term_is_none(struct terms *t, uint32_t a)
 {
-    if (a == TERM_NONE || !(at(t, a)->flags & NEGATED) || (at(t, a)->flags & (MAY_END | FOUND_LIVE)))
-        return a == TERM_NONE;
-    if (at(t, a)->flags & FOUND_NONE)
-        return true;
+    if (a == TERM_NONE || at(t, a)->flags & FOUND_NONE || is_live(t, a))
+        return !is_live(t, a);
     struct search s = {0};
-    const uint64_t most = t->work + t->most_search;
+    const uint64_t before = t->work, most = before + (t->most_search < t->searches ? t->most_search : t->searches);
+    uint32_t way = TERM_NONE;
     int live = -1, i = 0;
     search_put(t, &s, a, -1);
     while (live < 0 && s.n < N_SEARCH && t->work < most && !t->full && (i = search_take(&s)) >= 0) {
@@ -1087,18 +1199,26 @@ bool term_is_none(struct terms *t, uint32_t a)
             const uint32_t id = has(cut, b) ? next(t, s.seen[i].id, (uint8_t)b) : TERM_NONE;
             if (id == TERM_NONE || at(t, id)->flags & FOUND_NONE)
                 continue;
-            if (!(at(t, id)->flags & NEGATED) || at(t, id)->flags & (MAY_END | FOUND_LIVE))
+            if (is_live(t, id)) {
                 live = i;
-            else
+                way = id;
+            } else {
                 search_put(t, &s, id, i);
+            }
         }
     }
     const bool whole = i < 0 && !t->full;               /* nothing is left to look at */
-    for (int k = live; k >= 0; k = s.seen[k].from)
+    const bool starved = live < 0 && !whole && t->searches < t->most_search;
+    for (int k = live; k >= 0; k = s.seen[k].from) {
         at(t, s.seen[k].id)->flags |= FOUND_LIVE;
-    for (int k = 0; k < (whole ? s.n : 1) && live < 0 && !t->full; k++)
+        at(t, s.seen[k].id)->body = 1 + way;
+        way = s.seen[k].id;
+    }
+    for (int k = 0; k < (whole ? s.n : 1) && live < 0 && !t->full && !starved; k++)
         at(t, s.seen[k].id)->flags |= FOUND_NONE;
     t->unsure |= live < 0 && !whole;
+    t->starved |= starved;
+    t->searches -= t->work - before < t->searches ? t->work - before : t->searches;
     free(s.slot);
     free(s.seen);
     return live < 0;
@@ -1111,21 +1231,71 @@ bool term_matches(struct terms *t, uint32_t a, struct text bytes)
     return at(t, a)->flags & MAY_END;
 }
 
+/* A derivative of a part for the bytes first .. end-1. */
+struct span { uint32_t id; int first, end; };
+
+/* Appends the derivatives of a part, one for each class of its bytes, and marks in `cut` where these begin.  Returns how many there are then. */
+static int put_spans(struct terms *t, uint32_t part, struct span **span, int n, int *cap, uint64_t cut[4])
+{
+    uint64_t own[4] = {1};
+    cuts(t, part, own);
+    for (int b = 0, end; b < 256; b = end) {
+        const uint32_t row = at(t, part)->row, id = row ? t->row[row - 1][b] : next(t, part, (uint8_t)b);
+        for (end = b + 1; end < 256 && !has(own, end);)
+            end++;
+        put(cut, b);
+        if (!id)
+            continue;
+        *span = memory_grow(*span, n, cap, sizeof **span);
+        (*span)[n++] = (struct span){id, b, end};
+    }
+    return n;
+}
+
+/* Fills the row of a union or an intersection: a part takes a derivative for each class of its own bytes, not of all. */
+static void fill_joined(struct terms *t, uint32_t id, uint32_t row[256])
+{
+    const enum kind kind = (enum kind)at(t, id)->kind;
+    struct ids parts = {0}, l = {0};
+    struct span *span = NULL;
+    uint64_t cut[4] = {1};
+    int n = 0, cap = 0;
+    put_parts(t, &parts, kind, id);
+    for (int i = 0; i < parts.n; i++)
+        n = put_spans(t, parts.id[i], &span, n, &cap, cut);
+    for (int b = 0; b < 256; b++) {
+        if (!has(cut, b)) {
+            row[b] = row[b - 1];
+            continue;
+        }
+        ids_free(&l);
+        l = (struct ids){0};
+        for (int i = 0; i < n; i++)
+            if (span[i].first <= b && b < span[i].end)
+                ids_put(&l, span[i].id);
+        row[b] = kind == ALT ? term_alts(t, l.id, l.n) : l.n == parts.n ? ands(t, l.id, l.n) : TERM_NONE;
+    }
+    ids_free(&parts);
+    ids_free(&l);
+    free(span);
+}
+
 /* Fills the row of a term, from one derivative for each class of bytes. */
 static uint32_t fill_row(struct terms *t, uint32_t id)
 {
     uint32_t row[256];
     uint64_t cut[4] = {1};
-    cuts(t, id, cut);
-    for (int b = 0; b < 256; b++)
-        row[b] = has(cut, b) ? next(t, id, (uint8_t)b) : row[b - 1];
+    if (at(t, id)->kind == ALT || at(t, id)->kind == AND) {
+        fill_joined(t, id, row);
+    } else {
+        cuts(t, id, cut);
+        for (int b = 0; b < 256; b++)
+            row[b] = has(cut, b) ? next(t, id, (uint8_t)b) : row[b - 1];
+    }
     if (t->full)
         return 0;
-    if (t->n_row == N_ROWS) {
-        for (int i = 0; i < t->n; i++)
-            t->node[i].row = 0;
-        t->n_row = 0;
-    }
+    if (t->n_row == N_ROWS)
+        drop_rows(t);
     t->row = memory_grow(t->row, t->n_row, &t->cap_row, sizeof *t->row);
     memcpy(t->row[t->n_row++], row, sizeof row);
     return at(t, id)->row = (uint32_t)t->n_row;
@@ -1156,9 +1326,16 @@ static uint32_t next_taken(struct terms *t, uint32_t id, struct text key)
     switch ((enum kind)n.kind) {
     case TAKER: return t->hooks.take(t->hooks.arg, n.a, n.b, key);
     case CAT:   return term_cat(t, next_taken(t, n.a, key), n.b);
-    case ALT:   return term_alt(t, next_taken(t, n.a, key), next_taken(t, n.b, key));
+    case ALT:   break;
     default:    return next(t, id, ':');
     }
+    struct ids parts = {0};
+    put_parts(t, &parts, ALT, id);
+    for (int i = 0; i < parts.n; i++)
+        parts.id[i] = next_taken(t, parts.id[i], key);
+    const uint32_t result = term_alts(t, parts.id, parts.n);
+    ids_free(&parts);
+    return result;
 }
 
 uint32_t term_next(struct terms *t, uint32_t a, uint8_t byte, struct text key)

@@ -34,6 +34,8 @@ size_t terms_bytes(const struct terms *t);
 int  terms_count(const struct terms *t);
 /* True once more terms were made than the bound allows; all results are TERM_NONE from then on. */
 bool terms_full(const struct terms *t);
+/* True also if a search was given up because those before it used the work that all of them may take. */
+bool terms_starved(const struct terms *t);
 /* Sets how many more terms may be made. */
 void terms_allow(struct terms *t, uint32_t n);
 /* Sets how many more derivatives may be taken; beyond that terms_full(), until this is called again.  They are counted, so that all machines do

@@ -339,6 +339,23 @@ static void refuse_large(struct values *v, const struct rule *r)
     buf_free(&place);
 }
 
+/* Refuses a rule with so many kinds of objects that to look a byte up in all of them takes more work than a token may (measured, for an object, a
+ * member, names that are free). */
+static void refuse_wide(struct values *v, const struct rule *r)
+{
+    enum { OBJECT = 64, MEMBER = 32, NAMES = 350, MOST = 500000 };
+    struct buf place = {0};
+    int n = 0, work = 0;
+    for (const struct object *o = r->objects; o; o = o->next, n++)
+        work += OBJECT + MEMBER * o->n + (o->n_groups ? NAMES : 0);
+    if (n < 2 || work <= MOST || v->shapes.failed)
+        return;
+    document_place(&v->doc, r->clause[0].schema, &place);
+    v->shapes.failed = !err_set(v->shapes.e, "%s: its alternatives give %d or more kinds of objects, too many to tell apart while one is written; "
+                                             "have fewer, or \"additionalProperties\": false in each", buf_str(&place), n);
+    buf_free(&place);
+}
+
 /* Adds the values of a shape to the rule: scalars as a term, arrays and objects by their description. */
 static void compile_shape(struct values *v, int rule, const struct shape *h)
 {
@@ -481,8 +498,11 @@ struct values *values_new(struct terms *t, struct text schema, int number, const
         if (!shapes_of(&v->shapes, r.clause, r.n, &list))
             break;
         v->alternatives = list && list->next;
-        for (; list; list = list->next)
+        for (int n = 1; list && !v->shapes.failed; list = list->next, n++) {
             compile_shape(v, i, list);
+            if (n % 64 == 0 || !list->next)
+                refuse_wide(v, &v->rule[i]);
+        }
         refuse_large(v, &r);
     }
     left->work -= terms_work(t) - before < (uint64_t)left->work ? (int)(terms_work(t) - before) : left->work;

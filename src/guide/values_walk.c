@@ -189,14 +189,19 @@ static uint32_t expand_array(struct values *v, uint32_t array, uint32_t place)
 static uint32_t expand_rule(struct values *v, int rule)
 {
     const struct rule r = v->rule[rule];
-    uint32_t id = r.scalars;
+    uint32_t *list = NULL;
+    int n = 0, cap = 0;
     for (const struct object *o = r.objects; o; o = o->next) {
         bool ok = true;
         for (int i = 0; i < o->n; i++)
             ok &= !(o->member[i].needed && o->member[i].absent);
-        if (ok)
-            id = term_alt(v->t, id, term_cat(v->t, literal(v, "{"), place_term(v, (struct between){.object = o})));
+        if (!ok)
+            continue;
+        list = memory_grow(list, n, &cap, sizeof *list);
+        list[n++] = place_term(v, (struct between){.object = o});
     }
+    const uint32_t objects = term_cat(v->t, literal(v, "{"), term_alts(v->t, list, n));
+    n = 0;
     for (struct array *a = r.arrays; a; a = a->next) {
         if (a->min > a->max || (a->contains >= 0 && !v->rule[a->contains].productive))
             continue;
@@ -205,9 +210,12 @@ static uint32_t expand_rule(struct values *v, int rule)
             v->array[v->n_arrays++] = a;
             a->number = v->n_arrays;
         }
-        id = term_alt(v->t, id, term_cat(v->t, literal(v, "["), array_term(v, (uint32_t)a->number - 1, 0, a->contains < 0)));
+        list = memory_grow(list, n, &cap, sizeof *list);
+        list[n++] = array_term(v, (uint32_t)a->number - 1, 0, a->contains < 0);
     }
-    return id;
+    uint32_t all[] = {r.scalars, objects, term_cat(v->t, literal(v, "["), term_alts(v->t, list, n))};
+    free(list);
+    return term_alts(v->t, all, 3);
 }
 
 uint32_t values_expand(struct values *v, int kind, uint32_t a, uint32_t b)

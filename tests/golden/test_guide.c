@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,49 @@ static int advance_text(struct guide *g, struct guide_state *s, const char *text
     const bool all = n == ids.n;
     ids_free(&ids);
     return all ? -1 : n;
+}
+
+/* Writes a schema of n parts with a letter and a number each. */
+static void write_parts(struct buf *out, const char *before, const char *part, int n)
+{
+    buf_adds(out, before);
+    for (int i = 0; i < n; i++) {
+        buf_adds(out, i ? ", " : "");
+        buf_addf(out, part, 'A' + i, i, i);
+    }
+    buf_adds(out, "]}");
+}
+
+static void test_guide__a_form_that_compiles_never_stops_for_want_of_work(void **state)
+{
+    (void)state;
+    static const struct { const char *before, *part; int n; } row[] = {
+        {"{\"allOf\": [", "{\"anyOf\": [{\"properties\": {\"k%c\": {\"type\": \"null\"}}}, {\"properties\": {\"j%d\": {\"const\": 1}}}]}", 9},
+        {"{\"type\": \"string\", \"allOf\": [", "{\"pattern\": \"%c.*%d\"}", 24},
+    };
+    uint32_t *bits = calloc((size_t)(n_ids + 31) / 32 + 8, sizeof *bits);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct buf schema = {0};
+        struct err e = {0};
+        write_parts(&schema, row[i].before, row[i].part, row[i].n);
+        struct grammar *grammar = grammar_of_schema((struct text){schema.data, schema.len}, &(struct grammar_options){.ordered = true}, &e);
+        if (!grammar)
+            fail_msg("%s", e.msg);
+        struct guide *g = guide_new(grammar, vocabulary, GUIDE_TEXT);
+        struct guide_state s = guide_begin(g, false);
+        guide_watch(g, &s);
+        for (int k = 0; k < 60 && !guide_may_end(g, &s); k++) {
+            guide_settle(g, k % 8 ? GRAMMAR_TRIM : 1);
+            assert_true(guide_mask(g, &s, bits, n_ids) > 0);
+            guide_settle(g, INT_MAX);
+            assert_true(guide_advance(g, &s, some_id(bits)));
+        }
+        guide_unwatch(g, &s);
+        guide_release(g);
+        grammar_release(grammar);
+        buf_free(&schema);
+    }
+    free(bits);
 }
 
 static void test_guide__rests_until_reasoning_ends_and_admits_an_empty_line_after_it(void **state)
@@ -376,6 +420,7 @@ int main(void)
         printf("vocabulary of %d ids: %.0f ms\n", n_ids, busy_ms() - t);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_guide__masks_are_what_the_ids_are_one_by_one),
+        cmocka_unit_test(test_guide__a_form_that_compiles_never_stops_for_want_of_work),
         cmocka_unit_test(test_guide__rests_until_reasoning_ends_and_admits_an_empty_line_after_it),
         cmocka_unit_test(test_guide__control_tokens_are_no_text_and_tags_of_calls_are_marks),
         cmocka_unit_test(test_guide__rests_in_any_text_until_a_call_begins),

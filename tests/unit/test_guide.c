@@ -183,7 +183,7 @@ static void write_parts(struct buf *out, const char *before, const char *part, i
     buf_adds(out, before);
     for (int i = 0; i < n; i++) {
         buf_adds(out, i ? ", " : "");
-        buf_addf(out, part, 'A' + i % 26, i);
+        buf_addf(out, part, 'A' + i % 26, i, i);
     }
     buf_adds(out, after);
 }
@@ -199,6 +199,11 @@ static void test_schema__work_for_many_patterns_is_bounded(void **state)
         {"{\"type\": \"object\", \"required\": [", "\"%c%d\"", "]}", NULL, NULL, 5000},
         {"{\"oneOf\": [", "{\"const\": \"%c%d\"}", "]}", NULL, NULL, 9000},
         {"{\"allOf\": [", "{\"title\": \"%c%d\"}", "]}", NULL, NULL, 20000},
+        {"{\"anyOf\": [", "{\"properties\": {\"%c%d\": {\"type\": \"integer\"}}}", "]}", "{\"B1\": \"x\"}", "{\"B1\": }", 1000},
+        {"{\"anyOf\": [", "{\"properties\": {\"%c%d\": {\"type\": \"integer\"}, \"z\": {\"const\": 1}}, \"additionalProperties\": false}",
+         "], \"type\": \"object\"}", "{\"B1\": 1, \"z\": 1}", "{\"B1\": 1, \"C2\": 2}", 3000},
+        {"{\"allOf\": [", "{\"anyOf\": [{\"properties\": {\"k%c\": {\"const\": 1}}}, {\"properties\": {\"j%d\": {\"const\": 1}}}]}", "]}", NULL,
+         NULL, 12},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct buf schema = {0};
