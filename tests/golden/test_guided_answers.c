@@ -281,13 +281,14 @@ static int32_t admissible(const uint32_t *bits, const char *character)
     return bits[id / 32] >> (id % 32) & 1 ? id : -1;
 }
 
-/* Returns an id that may lead to the end: of what closes a string, or what is around it; else of a character at random; else any. */
+/* Returns an id that may lead to the end: of what closes a string, or what is around it; else, and once in four times, of a character at random;
+ * else any. */
 static int32_t closing(const uint32_t *bits, int n_ids, bool may_end)
 {
-    static const char *const in_string[] = {"\"", NULL}, *const outside[] = {"}", "]", "\"", "0", "n", ",", ":", "\\", NULL};
+    static const char *const in_string[] = {"\"", "0", NULL}, *const outside[] = {"}", "]", "\"", "0", "n", ",", ":", "\\", NULL};
     const char *const *c = admissible(bits, "q") >= 0 || admissible(bits, "z") >= 0 ? in_string : outside;
     int32_t found = may_end ? end_id : -1;
-    for (; *c && found < 0; c++)
+    for (const bool other = rnd() < 0.25; *c && found < 0 && !other; c++)
         found = admissible(bits, *c);
     for (int i = 0; i < 400 && found < 0; i++)
         found = admissible(bits, (char[]){(char)(' ' + (int)(95 * rnd())), 0});
