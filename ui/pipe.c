@@ -334,11 +334,11 @@ static bool add_form(enum option_id id, const json_t *value, struct buf *text, s
     const char *s = json_string_value(value);
     const bool filled = s && *s && strlen(s) == json_string_length(value);
     const struct text t = text_trim(text_of(filled ? s : ""));
-    if (filled && (id != OPT_schema || text_starts(t, "{") || text_is(t, "true") || !strcmp(s, "off"))) {
+    if (filled && (id != OPT_schema || text_starts(t, "{") || text_is(t, "true") || text_is(t, "false") || !strcmp(s, "off"))) {
         buf_adds(text, s);
         return true;
     }
-    if (id == OPT_schema && (json_is_object(value) || json_is_true(value))) {
+    if (id == OPT_schema && (json_is_object(value) || json_is_boolean(value))) {
         json_print(text, value, JSON_ENCODE_ANY);
         return true;
     }

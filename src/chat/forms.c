@@ -17,14 +17,14 @@ bool forms_is(enum option_id id)
 
 /* ---- the form ---- */
 
-/* Splits a list at its commas. */
+/* Splits a list at its commas; the blanks around these are no part of the texts. */
 static struct form form_of_list(struct text list, struct arena *mem)
 {
     struct form f = {.kind = FORM_CHOICES};
     struct text *all = arena_array(mem, list.n + 1, sizeof *all);
     for (size_t from = 0, i = 0; i <= list.n; i++)
         if (i == list.n || list.p[i] == ',') {
-            all[f.n_choices++] = (struct text){list.p + from, i - from};
+            all[f.n_choices++] = text_trim((struct text){list.p + from, i - from});
             from = i + 1;
         }
     f.choices = all;
@@ -69,10 +69,12 @@ static bool read_value(enum option_id id, const char *given, struct buf *out, st
     enum { MOST = 16 << 20 };
     const struct text t = text_trim(text_of(given));
     struct buf path = {0};
-    if (id != OPT_schema || (t.n && *t.p == '{') || text_is(t, "true")) {
+    if (id != OPT_schema || (t.n && *t.p == '{') || text_is(t, "true") || text_is(t, "false")) {
         buf_adds(out, given);
         return true;
     }
+    if (!t.n)
+        return err_set(e, "schema is blank, expected %s", expected(id));
     paths_expand(&path, given);
     bool ok = file_read(out, buf_str(&path), MOST, e);
     if (ok && !text_trim(text_of(buf_str(out))).n)

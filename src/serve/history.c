@@ -382,6 +382,9 @@ bool history_tool(const char *place, const struct pyjson *name, const struct pyj
     const struct text named = name->text;
     if (!text_is_tag_name(named))
         return err_set(e, "%s has the name \"%.*s\": " TEXT_TAG_NAME, place, (int)(named.n < SHOWN ? named.n : SHOWN), named.p);
+    if (parameters && parameters->kind != PY_DICT && parameters->kind != PY_TRUE)
+        return err_set(e, "%s (%.*s) has parameters that are not a JSON schema of an object", place, (int)(named.n < SHOWN ? named.n : SHOWN),
+                       named.p);
     for (size_t i = 0; properties && properties->kind == PY_DICT && i < properties->n; i++) {
         const struct text key = properties->keys[i];
         if (!text_is_tag_name(key))

@@ -209,11 +209,11 @@ static bool set_form(struct question *q, const char *key, enum form_kind kind, s
     return true;
 }
 
-/* A schema: an object, true, or the same as a text in JSON. */
+/* A schema: an object, true or false, or the same as a text in JSON. */
 static bool set_schema(struct question *q, const char *key, const struct pyjson *v, const struct pyjson *strict, struct err *e)
 {
     struct buf text = {0};
-    if (!v || (v->kind != PY_DICT && v->kind != PY_TRUE && v->kind != PY_STR))
+    if (!v || (v->kind != PY_DICT && v->kind != PY_TRUE && v->kind != PY_FALSE && v->kind != PY_STR))
         return err_set(e, "%s has no schema", key);
     if (v->kind == PY_STR)
         buf_add(&text, v->text.p, v->text.n);
@@ -238,6 +238,8 @@ static bool set_choices(struct question *q, const char *key, const struct pyjson
         if (v->items[i].kind != PY_STR)
             return err_set(e, "%s is not a list of 1 to %d texts", key, (int)MOST);
         list[i] = v->items[i].text;
+        if (!list[i].n)
+            return err_set(e, "%s has an empty text, which no answer can be told from", key);
     }
     if (!set_form(q, key, FORM_CHOICES, (struct text){0}, e))
         return false;
@@ -248,7 +250,9 @@ static bool set_choices(struct question *q, const char *key, const struct pyjson
 
 static bool set_pattern(struct question *q, const char *key, const struct pyjson *v, struct err *e)
 {
-    return v->kind == PY_STR ? set_form(q, key, FORM_PATTERN, v->text, e) : err_set(e, "%s is not a text", key);
+    if (v->kind != PY_STR)
+        return err_set(e, "%s is not a text", key);
+    return v->text.n ? set_form(q, key, FORM_PATTERN, v->text, e) : err_set(e, "%s is empty: only an empty answer would match", key);
 }
 
 /* Reads response_format as OpenAI has it. */

@@ -56,6 +56,12 @@ ask --no-think --json --schema "$schema" 'Write "name" and "age": Otto is 7'
 ask --schema '{"type": "x' "x"
 is "a schema that is none ends with a sentence" "$found" 2
 has "... which has the place" "$err" "not valid JSON at byte"
+ask --schema false "x"
+has "... and one that nothing satisfies" "$found $err" "2 q35chat: schema: no text satisfies the schema"
+ask --no-think --choices "no way, by all means" "Is it cold?"
+is "blanks around the commas of choices are no part of them" "$found $(printf '%s\n' "$out" | grep -cxE 'no way|by all means')" "0 1"
+ask --choices " " "x"
+has "... and a blank choice is none" "$found $err" "2 q35chat: choices must be texts with commas between, none of them empty"
 ask --schema "$tmp/missing.json" "x"
 has "so does a file that is not there" "$err" "missing.json"
 ask --choices a,b --pattern a "x"
@@ -178,6 +184,10 @@ found=$(post "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\":
 is "response_format: a schema" "${found%% *} $(keys "${found#* }")" "stop $person"
 is "... and any object" "$(post '{"response_format": {"type": "json_object"}, "enable_thinking": false}' | head -c 6)" "stop {"
 is "guided_choice" "$(post '{"guided_choice": ["never"]}')" "stop never"
+has "... an empty one is refused" "$(post '{"guided_choice": ["never", ""]}')" "400 guided_choice has an empty text"
+has "... as is an empty pattern" "$(post '{"guided_regex": ""}')" "400 guided_regex is empty"
+has "... and parameters that are no schema" "$(post '{"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]}')" \
+    "400 tool 1 (f) has parameters that are not a JSON schema"
 is "structured_outputs" "$(post '{"structured_outputs": {"regex": "[x]{3}"}, "enable_thinking": false}')" "stop xxx"
 is "a call that is required comes" "$(post "{$tools, \"tool_choice\": \"required\"}" | cut -c1-12)" "tool_calls ["
 choose() { post "{$tools, \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"$1\"}}}"; }

@@ -250,12 +250,19 @@ static void test_question__tools_are_functions(void **state)
         {"{\"type\": \"custom\", \"custom\": {\"name\": \"g\"}}", "tool 2 is of the type \"custom\", expected"},
         {"{\"name\": \"g\", \"input_schema\": {}}", "tool 2 has no function with a name, expected {\"type\": \"function\""},
         {"{\"type\": \"function\", \"name\": \"g\", \"parameters\": {}}", "tool 2 has no function with a name"}, {"5", "tool 2 has no function"},
+#define PARAMETERS(v) {"{\"type\": \"function\", \"function\": {\"name\": \"g\", \"parameters\": " v "}}", \
+                       "tool 2 (g) has parameters that are not a JSON schema of an object"}
+        PARAMETERS("false"), PARAMETERS("[]"), PARAMETERS("\"x\""), PARAMETERS("5"),
     };
     static const char f[] = "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"strict\": true, \"parameters\": {}}}";
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_false(read_with(arena_printf(&a, "\"tools\": [%s, %s]", f, rows[i].tool)));
         assert_true(strstr(e.msg, rows[i].why) == e.msg);
     }
+    static const char *const parameters[] = {"null", "{}", "true"};
+    for (int i = 0; i < 3; i++)
+        assert_true(read_with(arena_printf(&a, "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"g\", \"parameters\": %s}}]",
+                                           parameters[i])));
     assert_true(read_with(arena_printf(&a, "\"tools\": [%s], \"parallel_tool_calls\": false", f)));
     assert_true(text_is(q.request.tools[0], f));
     assert_true(q.one_call);
@@ -292,14 +299,16 @@ static void test_question__the_form_of_an_answer_comes_in_several_fields(void **
         {"\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"x\", \"schema\": {\"type\": \"object\"}}}", FORM_SCHEMA,
          "{\"type\": \"object\"}"},
         {"\"guided_json\": {\"type\": \"null\"}", FORM_SCHEMA, "{\"type\": \"null\"}"},
-        {"\"guided_json\": \"{}\"", FORM_SCHEMA, "{}"}, {"\"structured_outputs\": {\"json\": {}}", FORM_SCHEMA, "{}"},
+        {"\"guided_json\": \"{}\"", FORM_SCHEMA, "{}"}, {"\"guided_json\": false", FORM_SCHEMA, "false"},
+        {"\"structured_outputs\": {\"json\": {}}", FORM_SCHEMA, "{}"},
         {"\"guided_regex\": \"a+\"", FORM_PATTERN, "a+"}, {"\"structured_outputs\": {\"regex\": \"b\"}", FORM_PATTERN, "b"},
         {"\"guided_choice\": [\"a\", \"b\"]", FORM_CHOICES, ""}, {"\"structured_outputs\": {\"choice\": [\"a\", \"b\"]}", FORM_CHOICES, ""},
     };
     static const char *const bad[] = {
         "\"response_format\": \"json\"", "\"response_format\": {\"type\": \"xml\"}", "\"response_format\": {\"type\": \"json_schema\"}",
         "\"guided_regex\": 5", "\"guided_choice\": []", "\"guided_choice\": [1]", "\"structured_outputs\": []", "\"guided_grammar\": \"x\"",
-        "\"guided_regex\": \"a\", \"guided_choice\": [\"a\"]",
+        "\"guided_regex\": \"a\", \"guided_choice\": [\"a\"]", "\"guided_regex\": \"\"", "\"guided_choice\": [\"a\", \"\"]",
+        "\"structured_outputs\": {\"regex\": \"\"}",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         if (!read_with(good[i].fields))
