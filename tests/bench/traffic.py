@@ -280,13 +280,13 @@ def quiet():
     now = {}
     while time.time() - since < PATIENCE:
         now = metrics()
-        if (now["q35chat_running"], now["q35chat_waiting"], now["q35chat_clients"]) == (0, 0, 1):
+        if (now.get("q35chat_running"), now.get("q35chat_waiting"), now.get("q35chat_clients")) == (0, 0, 1):
             break
         time.sleep(0.1)
     else:
-        fault(f"nobody asks, but {[(k, now[k]) for k in ('q35chat_running', 'q35chat_waiting', 'q35chat_clients')]}")
-    if now["q35chat_requests_total"] != life.counted:
-        fault(f"the server counted {now['q35chat_requests_total']:.0f} requests, the clients {life.counted}")
+        fault(f"nobody asks, but {[(k, now.get(k)) for k in ('q35chat_running', 'q35chat_waiting', 'q35chat_clients')]}")
+    if now.get("q35chat_requests_total") != life.counted:
+        fault(f"the server counted {now.get('q35chat_requests_total')} requests, the clients {life.counted}")
     life.kb = memory()
 
 
