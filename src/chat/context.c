@@ -140,6 +140,17 @@ bool chat_check_file(const struct chat *c, const char *path, struct chat_file *o
     return ok;
 }
 
+bool chat_is_text_file(const char *path)
+{
+    struct pdf p;
+    size_t bytes;
+    if (pdf_named(&p, path)) {
+        pdf_free(&p);
+        return false;
+    }
+    return !picture_is(path) && attach_file(path, &bytes, NULL, NULL, NULL);
+}
+
 /* --- the context -------------------------------------------------------------------------------------------------- */
 
 /* Tokens that the template adds to a message (<|im_start|>, role, line feeds, <|im_end|>), to a tool's result, and to a call. */

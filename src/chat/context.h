@@ -59,6 +59,7 @@ const struct thumb *chat_thumb_find(struct chat *c, uint32_t number);   /* valid
 bool chat_file_path(const struct chat *c, int i, int k, struct buf *out, struct err *e);
 /* True if "@path" could be attached: fills bytes and tokens of *out.  False with the reason. */
 bool chat_check_file(const struct chat *c, const char *path, struct chat_file *out, struct err *e);
+bool chat_is_text_file(const char *path);       /* it can be attached, and is no picture or PDF; reads its beginning alone */
 
 /* --- inside --- */
 int  context_entry_frees(struct chat *c, int i);        /* tokens that prompts save when one line replaces entry i */

@@ -75,7 +75,7 @@ static bool begin(struct jpeg_job *j)
     jpeg_save_markers(c, JPEG_APP0 + 1, 0xFFFF);
     jpeg_read_header(c, TRUE);
     if (c->jpeg_color_space == JCS_CMYK || c->jpeg_color_space == JCS_YCCK)
-        return err_set(j->e, "is a JPEG file in the colours of print (CMYK), which are not read; convert it to RGB");
+        return err_set(j->e, "is a CMYK JPEG, a format for printing that is not supported; convert it to RGB");
     read_exif(j);
     c->out_color_space = JCS_RGB;
     return decode_room(j->d, c->image_width, c->image_height, 3, j->e);

@@ -15,24 +15,24 @@ static const struct {
     const char *bytes;
     enum image_kind kind;
 } kinds[] = {
-    {"PNG", 0, 8, "\x89PNG\r\n\x1a\n", IMAGE_PNG},
-    {"JPEG", 0, 3, "\xff\xd8\xff", IMAGE_JPEG},
-    {"WebP", 8, 4, "WEBP", IMAGE_WEBP},
-    {"PDF", 0, 5, "%PDF-", IMAGE_PDF},
-    {"GIF", 0, 6, "GIF87a", IMAGE_GIF},
-    {"GIF", 0, 6, "GIF89a", IMAGE_GIF},
-    {"BMP", 0, 2, "BM", IMAGE_UNREAD},
-    {"TIFF", 0, 4, "II*\0", IMAGE_UNREAD},
-    {"TIFF", 0, 4, "MM\0*", IMAGE_UNREAD},
-    {"HEIC", 4, 8, "ftypheic", IMAGE_UNREAD},
-    {"HEIC", 4, 8, "ftypheix", IMAGE_UNREAD},
-    {"HEIC", 4, 8, "ftypmif1", IMAGE_UNREAD},
-    {"AVIF", 4, 8, "ftypavif", IMAGE_UNREAD},
-    {"JPEG XL", 0, 2, "\xff\x0a", IMAGE_UNREAD},
-    {"JPEG XL", 4, 4, "JXL ", IMAGE_UNREAD},
-    {"JPEG 2000", 4, 4, "jP  ", IMAGE_UNREAD},
-    {"icon", 0, 4, "\0\0\1\0", IMAGE_UNREAD},
-    {"Photoshop", 0, 4, "8BPS", IMAGE_UNREAD},
+    {"a PNG", 0, 8, "\x89PNG\r\n\x1a\n", IMAGE_PNG},
+    {"a JPEG", 0, 3, "\xff\xd8\xff", IMAGE_JPEG},
+    {"a WebP", 8, 4, "WEBP", IMAGE_WEBP},
+    {"a PDF", 0, 5, "%PDF-", IMAGE_PDF},
+    {"a GIF", 0, 6, "GIF87a", IMAGE_GIF},
+    {"a GIF", 0, 6, "GIF89a", IMAGE_GIF},
+    {"a BMP", 0, 2, "BM", IMAGE_UNREAD},
+    {"a TIFF", 0, 4, "II*\0", IMAGE_UNREAD},
+    {"a TIFF", 0, 4, "MM\0*", IMAGE_UNREAD},
+    {"a HEIC", 4, 8, "ftypheic", IMAGE_UNREAD},
+    {"a HEIC", 4, 8, "ftypheix", IMAGE_UNREAD},
+    {"a HEIC", 4, 8, "ftypmif1", IMAGE_UNREAD},
+    {"an AVIF", 4, 8, "ftypavif", IMAGE_UNREAD},
+    {"a JPEG XL", 0, 2, "\xff\x0a", IMAGE_UNREAD},
+    {"a JPEG XL", 4, 4, "JXL ", IMAGE_UNREAD},
+    {"a JPEG 2000", 4, 4, "jP  ", IMAGE_UNREAD},
+    {"an icon", 0, 4, "\0\0\1\0", IMAGE_UNREAD},
+    {"a Photoshop", 0, 4, "8BPS", IMAGE_UNREAD},
 };
 
 /* Returns a row of kinds[], -1 if there is none. */
@@ -100,7 +100,7 @@ static bool decode(struct decode *d, struct err *e)
     case IMAGE_JPEG: return decode_jpeg(d, e);
     case IMAGE_WEBP: return decode_webp(d, e);
     case IMAGE_GIF: return decode_gif(d, e);
-    default: return err_set(e, "is a %s file, which is not read as a picture; convert it to PNG or JPEG", kinds[i].name);
+    default: return err_set(e, "is %s file, which is not read as a picture; convert it to PNG or JPEG", kinds[i].name);
     }
 }
 

@@ -109,6 +109,13 @@ static void test_complete__sizes_and_tokens_stand_beside(void **state)
     assert_string_equal(c.items[0].note, "10 bytes  ~3 tok");
     words("@sr");
     assert_string_equal(c.items[0].note, "");
+    static const struct { const char *bytes; size_t n; } others[] = {{"\x7f" "ELF\0\0\0\0", 8}, {"\x89PNG\r\n\x1a\n", 8}};      /* not texts */
+    for (size_t i = 0; i < 2; i++) {
+        tmpdir_put(&dir, "zz", others[i].bytes, others[i].n);
+        words("@zz");
+        assert_string_equal(c.items[0].note, "8 bytes");
+    }
+    tmpdir_drop(&dir, "zz");
 }
 
 static int five_hundred(void *arg, const char *path, const struct stat *st)

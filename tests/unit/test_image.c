@@ -301,6 +301,7 @@ static void test_image__other_kinds_of_files_are_refused_by_name(void **state)
         {"GIF89a\1\0\1\0\0\0\0;1234567890", 24, "x is a damaged GIF file: it has no picture"},
         {"BM\x3a\0\0\0", 6, "x is a BMP file, which is not read as a picture; convert it to PNG or JPEG"},
         {"\0\0\0\x18" "ftypheic", 12, "x is a HEIC file, which is not read as a picture; convert it to PNG or JPEG"},
+        {"\0\0\0\x1c" "ftypavif", 12, "x is an AVIF file, which is not read as a picture; convert it to PNG or JPEG"},
         {"%PDF-1.7", 8, "x is a PDF file, which is not read as a picture; convert it to PNG or JPEG"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

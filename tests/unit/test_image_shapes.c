@@ -331,7 +331,7 @@ static void test_image__jpeg_of_every_kind_is_right_within_its_losses(void **sta
     }
 }
 
-static void test_image__jpeg_in_the_colours_of_print_is_refused_by_name(void **state)
+static void test_image__a_cmyk_jpeg_is_refused_by_name(void **state)
 {
     (void)state;
     struct err e;
@@ -780,7 +780,7 @@ int main(void)
         cmocka_unit_test(test_image__gif_of_every_depth_gives_its_first_picture_on_the_whole_screen),
         cmocka_unit_test(test_image__a_gif_with_wrong_codes_or_sides_is_refused),
         cmocka_unit_test(test_image__jpeg_of_every_kind_is_right_within_its_losses),
-        cmocka_unit_test(test_image__jpeg_in_the_colours_of_print_is_refused_by_name),
+        cmocka_unit_test(test_image__a_cmyk_jpeg_is_refused_by_name),
         cmocka_unit_test(test_image__every_orientation_of_exif_is_undone),
         cmocka_unit_test(test_image__webp_is_right_with_and_without_losses_and_alpha),
         cmocka_unit_test(test_image__a_moving_webp_gives_its_first_frame_on_the_whole_canvas),

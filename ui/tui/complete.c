@@ -109,12 +109,20 @@ struct path { const char *s; bool attach, quoted; const struct complete_counter 
 
 enum { MOST_SECONDS = 100 * 60 * 60 };  /* longer times are not shown */
 
+/* Returns the tokens of a file that is to be attached, -1 if its size says nothing about them.  Appends a mark if they are an estimate. */
+static double file_tokens(const struct path *p, const char *path, const struct stat *st, struct buf *note)
+{
+    const int counted = p->counter ? p->counter->count(p->counter->arg, path, st) : -1;
+    const bool known = counted >= 0 || chat_is_text_file(path);
+    buf_adds(note, counted >= 0 ? "  " : known ? "  ~" : "");
+    return counted >= 0 ? counted : known ? (double)st->st_size / BYTES_PER_TOKEN : -1;
+}
+
 /* Writes size and tokens of a file, and how long they take to be read; nothing for a folder. */
 static void describe(int dir, const char *name, const struct path *p, int n_dir, struct buf *note)
 {
     struct stat st;
     struct buf path = {0};
-    double tokens = -1;
     buf_reset(note);
     if (fstatat(dir, name, &st, 0) || !S_ISREG(st.st_mode))
         return;
@@ -122,12 +130,11 @@ static void describe(int dir, const char *name, const struct path *p, int n_dir,
     if (!p->attach)
         return;
     buf_addf(&path, "%.*s%s", n_dir, p->s, name);
-    if (p->counter)
-        tokens = p->counter->count(p->counter->arg, path.data, &st);
-    buf_adds(note, tokens < 0 ? "  ~" : "  ");
-    tokens = tokens < 0 ? (double)st.st_size / BYTES_PER_TOKEN : tokens;
-    number_tokens(note, tokens);
-    buf_adds(note, " tok");
+    const double tokens = file_tokens(p, path.data, &st, note);
+    if (tokens >= 0) {
+        number_tokens(note, tokens);
+        buf_adds(note, " tok");
+    }
     if (p->counter && p->counter->tok_s > 0 && tokens >= p->counter->tok_s && tokens < MOST_SECONDS * p->counter->tok_s) {
         buf_adds(note, ", ");
         number_about(note, (int)(tokens / p->counter->tok_s + 0.5));
