@@ -113,7 +113,7 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
         models_free(&m);
         o.model_note = demo ? "the demo model, since no other is on this machine: its figures do not describe a large one" : NULL;
         if (!dir.len)
-            return args_refuse(a, "there is no model on this machine, not even the demo: `q35chat model get` fetches one");
+            return args_refuse(a, "no model is on this machine, not even the demo: `q35chat model get` downloads one");
         o.model_dir = buf_str(&dir);
     }
     o.version = Q35_VERSION;

@@ -531,9 +531,9 @@ static void print_hybrid(const struct hybrid_report *r, const struct source *fp8
            o->quality ? "shared experts, attention and out projections" : "shared experts", (double)r->fp8_bytes * 1e-6,
            (double)atomic_load(&fp8->n_bytes) * 1e-6);
     if (r->state == HYBRID_PLANNED)
-        printf("it takes %.2f MB of the disk in addition\n", (double)r->written_bytes * 1e-6);
+        printf("it needs %.2f MB of additional disk space\n", (double)r->written_bytes * 1e-6);
     if (!o->compact && r->stale_bytes)
-        printf("%.2f MB in the shards do not count any more. q35chat never reads them; vLLM reads whole shards and wants --compact.\n",
+        printf("%.2f MB in the shards are unused. q35chat never reads them; vLLM reads whole shards and needs --compact.\n",
                (double)r->stale_bytes * 1e-6);
 }
 

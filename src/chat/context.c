@@ -295,7 +295,7 @@ bool chat_mark(struct chat *c, int number, enum chat_mark mark, struct err *e)
     while (i < n && (!number || p[i].number != number))
         i++;
     if (i == n)
-        return err_set(e, last > 0 ? "there is no part %d of the context; /context shows 1 to %d" : "no messages yet", number, last);
+        return err_set(e, last > 0 ? "no part %d; /context shows 1 to %d" : "no messages yet", number, last);
     if (p[i].file >= 0 && mark == CHAT_PINNED)
         return err_set(e, "%d is a file: pin the message that it came with", number);
     if (mark == CHAT_PINNED && c->t.entries[p[i].message]->m.role == ROLE_TOOL)

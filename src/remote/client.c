@@ -203,7 +203,7 @@ static bool find_model(struct client *c, struct err *e)
         c->found.dialect = c->dialect;
     if (ok && c->found.unlisted) {
         struct buf note = {0};
-        buf_addf(&note, "the server does not list the model %s; it is asked for all the same", buf_str(&c->found.id));
+        buf_addf(&note, "the server does not list the model %s; it is requested anyway", buf_str(&c->found.id));
         post_text(c, CLIENT_NOTE, note.data);
         buf_free(&note);
     }

@@ -108,7 +108,7 @@ static void note_form(struct remote *r, enum form_kind kind)
     if (kind == FORM_ANY || kind == FORM_CALLS || kind == r->lacks || body_takes_form(client_model(r->client)->dialect, kind))
         return;
     r->lacks = kind;
-    snprintf(note, sizeof note, "the server cannot hold an answer to %s: it is asked for it in words, and the answer is checked here", words[kind]);
+    snprintf(note, sizeof note, "the server cannot enforce %s: the prompt asks for it, and the answer is checked here", words[kind]);
     responder_tell(&r->base, &(struct news){.kind = NEWS_NOTE, .text = text_of(note)});
 }
 

@@ -53,7 +53,7 @@ ask sglang/plain --pattern '[0-9]+ is it.' --verbose
 is "a pattern is, too, and an answer that has it is one" "$found $out" "0 42 is it."
 has "... in the words of SGLang" "$(last)" '"regex": "[0-9]+ is it."'
 ask ollama/plain --pattern '[0-9]+ is it.' --verbose
-has "a server without patterns is told of" "$err" "the server cannot hold an answer to a pattern"
+has "a server without patterns is told of" "$err" "the server cannot enforce a pattern"
 is "... its answer counts if it has the form" "$found $out" "0 42 is it."
 ask llamacpp/plain --choices 'yes,no'
 has "choices are a grammar for llama.cpp" "$(last)" '"grammar": "root ::= \"yes\" | \"no\""'
@@ -104,7 +104,7 @@ ask sglang/empty
 has "where none is listed, it must be named" "$found $err" "the server lists no model; --model names the one that it has"
 ask sglang/empty --model tiny --verbose
 is "... and then is asked for" "$out" "42 is it."
-has "... with a word" "$err" "the server does not list the model tiny; it is asked for all the same"
+has "... with a word" "$err" "the server does not list the model tiny; it is requested anyway"
 ask sglang/unlisted
 has "so must it where there is no list" "$found $err" \
     "refused (status 404): the server says: Not Found; since the server has no list of models, --model must name"

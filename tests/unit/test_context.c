@@ -160,7 +160,7 @@ static void test_context__parts_that_cannot_be_dropped_or_pinned_are_refused(voi
     run(&t, "/pin first");
     assert_string_equal(out.data, "/pin needs a number, as /context shows it, not first\n");
     run(&t, "/drop 3");
-    assert_string_equal(out.data, "there is no part 3 of the context; /context shows 1 to 2\n");
+    assert_string_equal(out.data, "no part 3; /context shows 1 to 2\n");
     run(&t, "/unpin 1");
     assert_string_equal(out.data, "1 is not pinned\n");
     run(&t, "/pin 1");

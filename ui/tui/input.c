@@ -310,7 +310,7 @@ static void take_typed(struct host *h, const char *text)
 
 void act_find_typed(struct host *h)
 {
-    static const struct prompt_ask ask = {.sign = "/ ", .told = "type a part of what you wrote before", .done = take_typed, .found = find_typed};
+    static const struct prompt_ask ask = {.sign = "/ ", .told = "type a part of an earlier message", .done = take_typed, .found = find_typed};
     prompt_open(h, &ask, "");
 }
 

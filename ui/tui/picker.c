@@ -539,7 +539,7 @@ static void rename_chosen(struct host *h, const char *title)
 
 void act_picker_rename(struct host *h)
 {
-    static const struct prompt_ask ask = {.sign = "> ", .told = "its title; an empty one takes the first line again", .done = rename_chosen};
+    static const struct prompt_ask ask = {.sign = "> ", .told = "new title; empty: the first line again", .done = rename_chosen};
     struct picker *p = picker(h);
     if (p->kind != PICK_SESSION || p->popup.chosen < 0)
         return;
