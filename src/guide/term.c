@@ -1224,6 +1224,33 @@ bool term_is_none(struct terms *t, uint32_t a)
     return live < 0;
 }
 
+/* Counts strings until there are `most`; *steps: derivatives that may be taken. */
+static int count(struct terms *t, uint32_t a, int depth, int most, int *steps)
+{
+    uint64_t cut[4] = {1};
+    int n = at(t, a)->flags & MAY_END ? 1 : 0;
+    uint32_t id = TERM_NONE;
+    cuts(t, a, cut);
+    for (int b = 0; b < 256 && n < most && depth > 0; b++) {
+        if (has(cut, b)) {
+            id = *steps > 0 ? next_live(t, a, (uint8_t)b) : TERM_NONE;
+            n = --*steps < 0 ? most : n;
+        }
+        n += id && n < most ? count(t, id, depth - 1, most - n, steps) : 0;
+    }
+    return n;
+}
+
+int term_count(struct terms *t, uint32_t a, int depth, int most)
+{
+    const bool unsure = t->unsure;
+    int steps = 20000;
+    t->unsure = false;
+    const int n = a ? count(t, a, depth, most, &steps) : 0, result = t->unsure ? most : n;
+    t->unsure = unsure;
+    return result;
+}
+
 bool term_matches(struct terms *t, uint32_t a, struct text bytes)
 {
     for (size_t i = 0; i < bytes.n && a; i++)

@@ -77,6 +77,8 @@ uint32_t term_taker(struct terms *t, uint32_t a, uint32_t b);
 
 /* True if the search finds no string in the regular term; also where it takes too long (terms_unsure()). */
 bool term_is_none(struct terms *t, uint32_t a);
+/* Counts the strings of a regular term that have at most `depth` bytes, up to `most`; a count that takes too long ends as `most`. */
+int  term_count(struct terms *t, uint32_t a, int depth, int most);
 bool term_matches(struct terms *t, uint32_t a, struct text bytes);
 /* The derivative.  `key` is used for a taker only. */
 uint32_t term_next(struct terms *t, uint32_t a, uint8_t byte, struct text key);

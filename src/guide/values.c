@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "guide/grammar.h"
 #include "guide/pattern.h"
 #include "guide/values_state.h"
 
@@ -273,8 +274,10 @@ static void build_groups(struct values *v, const struct shape *h, struct object 
             continue;
         for (int k = 0; k < p.n; k++)
             keys = term_and(v->t, keys, set >> k & 1 ? p.term[k] : term_not(v->t, p.term[k]));
-        if (!term_is_none(v->t, keys))
-            o->group[o->n_groups++] = (struct group){keys, rule_of(v, list, n)};
+        const int most = o->min < N_KEYS ? o->min : N_KEYS;
+        const int n_keys = most > 1 ? term_count(v->t, keys, GRAMMAR_KEY_MAX, most) : 1;
+        if (!term_is_none(v->t, keys) && n_keys)
+            o->group[o->n_groups++] = (struct group){keys, rule_of(v, list, n), n_keys};
     }
 }
 
@@ -386,6 +389,22 @@ static void compile_shape(struct values *v, int rule, const struct shape *h)
     }
 }
 
+/* True if the object has a value that ends, with the rules known so far to have one. */
+static bool has_value(const struct values *v, const struct object *o)
+{
+    int needed = 0, n = 0;
+    for (int i = 0; i < o->n; i++) {
+        const bool may = !o->member[i].absent && v->rule[o->member[i].rule].productive;
+        if (o->member[i].needed && !may)
+            return false;
+        needed += o->member[i].needed;
+        n += may;
+    }
+    for (int i = 0; i < o->n_groups && n < o->min; i++)
+        n += v->rule[o->group[i].rule].productive ? o->group[i].n_keys : 0;
+    return n >= o->min && needed <= o->max && o->min <= o->max;
+}
+
 /* True if the rule has a value that ends, with the rules known so far to have one. */
 static bool is_productive(const struct values *v, const struct rule *r)
 {
@@ -398,22 +417,9 @@ static bool is_productive(const struct values *v, const struct rule *r)
         if (ok)
             return true;
     }
-    for (const struct object *o = r->objects; o; o = o->next) {
-        bool ok = true;
-        int n = 0;
-        for (int i = 0; i < o->n && ok; i++) {
-            const bool may = !o->member[i].absent && v->rule[o->member[i].rule].productive;
-            ok = may || !o->member[i].needed;
-            n += may;
-        }
-        for (int i = 0; i < o->n_groups && n < o->min; i++)
-            n = v->rule[o->group[i].rule].productive ? MANY : n;
-        int needed = 0;
-        for (int i = 0; i < o->n; i++)
-            needed += o->member[i].needed;
-        if (ok && n >= o->min && needed <= o->max)
+    for (const struct object *o = r->objects; o; o = o->next)
+        if (has_value(v, o))
             return true;
-    }
     return false;
 }
 
@@ -432,8 +438,11 @@ static void find_productive(struct values *v)
 static void prune(struct values *v)
 {
     for (int i = 0; i < v->n_rules; i++) {
-        for (struct object *o = v->rule[i].objects; o; o = o->next) {
+        struct object **to = &v->rule[i].objects;
+        for (struct object *o = *to; o; o = o->next) {
             int kept = 0;
+            *to = has_value(v, o) ? o : o->next;
+            to = *to == o ? &o->next : to;
             for (int k = 0; k < o->n; k++)
                 o->member[k].absent |= !o->member[k].absent && !v->rule[o->member[k].rule].productive;
             for (int k = 0; k < o->n_groups; k++)

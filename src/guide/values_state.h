@@ -12,7 +12,7 @@ enum {
 };
 
 struct member { struct text name; uint32_t key; int rule; bool needed, absent; };
-struct group { uint32_t keys; int rule; };              /* keys that are no members, and their values */
+struct group { uint32_t keys; int rule, n_keys; };      /* keys that are no members, how many there are (at least), and their values */
 
 struct object {
     struct member *member;

@@ -131,14 +131,18 @@ static uint32_t expand_between(struct values *v, uint32_t at)
         needed += o->member[k].needed && !is_done(&b, k);
         may += !o->member[k].absent && !is_done(&b, k);
     }
-    const bool complete = !needed && b.count >= o->min;
+    const int left = may, lack = o->min - b.count;
+    const bool complete = !needed && lack <= 0;
+    int more = b.keys ? -v->keys[b.keys - 1].n : 0;     /* keys that are left to the groups */
+    for (int k = 0; k < o->n_groups; k++)
+        more += o->group[k].n_keys;
     const uint32_t before = b.count ? term_cat(v->t, literal(v, ","), scalar_space(v)) : scalar_space(v);
     const uint32_t colon = term_cat(v->t, literal(v, ":"), scalar_blank(v));
     for (int i = b.next; i < o->n && b.count < o->max; i++) {
         const struct member *m = &o->member[i];
         if (m->absent || is_done(&b, i))
             continue;
-        const bool fits = b.count + needed + !m->needed <= o->max && (o->n_groups || b.count + may >= o->min);
+        const bool fits = b.count + needed + !m->needed <= o->max && (lack <= 0 || may + more >= lack);
         if (fits)
             list[n++] = term_cat(v->t, m->key, term_cat(v->t, colon, term_cat(v->t, rule_term(v, m->rule), behind(v, b, i))));
         may -= v->ordered;
@@ -146,7 +150,8 @@ static uint32_t expand_between(struct values *v, uint32_t at)
             break;
     }
     const bool full = b.keys && v->keys[b.keys - 1].n >= N_KEYS;
-    for (int k = 0; k < o->n_groups && !(v->ordered && needed) && b.count + needed < o->max && !full; k++) {
+    const bool fits = lack <= 0 || (v->ordered ? 0 : left) + more >= lack;
+    for (int k = 0; k < o->n_groups && fits && !(v->ordered && needed) && b.count + needed < o->max && !full; k++) {
         const uint32_t key = term_string(v->t, new_keys(v, &o->group[k], b.keys), true);
         const uint32_t taker = term_taker(v->t, at, (uint32_t)(v->number << 8 | k));
         list[n++] = term_cat(v->t, literal(v, "\""), term_cat(v->t, key, taker));
@@ -192,11 +197,6 @@ static uint32_t expand_rule(struct values *v, int rule)
     uint32_t *list = NULL;
     int n = 0, cap = 0;
     for (const struct object *o = r.objects; o; o = o->next) {
-        bool ok = true;
-        for (int i = 0; i < o->n; i++)
-            ok &= !(o->member[i].needed && o->member[i].absent);
-        if (!ok)
-            continue;
         list = memory_grow(list, n, &cap, sizeof *list);
         list[n++] = place_term(v, (struct between){.object = o});
     }

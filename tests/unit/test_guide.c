@@ -158,6 +158,10 @@ static void test_schema__what_cannot_be_enforced_is_refused_by_name_and_place(vo
         {"{\"properties\": {\"a\": {\"type\": \"string\", \"pattern\": \"a.{20}$\", \"not\": {\"pattern\": \"[ab].{20}$\"}}}}",
          "#/properties/a: the values need too many states to be enforced"},
         {"{\"type\": \"object\", \"properties\": {\"a\": {\"$ref\": \"#\"}}, \"required\": [\"a\"]}", "no text satisfies the schema"},
+        {"{\"type\": \"object\", \"minProperties\": 3, \"maxProperties\": 0}", "no text satisfies the schema"},
+        {"{\"type\": \"object\", \"minProperties\": 3, \"propertyNames\": {\"enum\": [\"a\", \"b\"]}}", "no text satisfies the schema"},
+        {"{\"type\": \"object\", \"minProperties\": 2, \"additionalProperties\": false, \"patternProperties\": {\"^a$\": {}}}",
+         "no text satisfies the schema"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct err e = {0};
