@@ -363,8 +363,8 @@ static struct local *local_new(void)
     return l;
 }
 
-/* Starts to load the tokenizer.  picture_tokens: of a picture at most, as far as known.  NULL, with the responder closed, if that fails or there is no
- * source of tokens. */
+/* Starts to load the tokenizer.  picture_tokens: of a picture at most; 0: the usual number.  NULL, with the responder closed, if that fails or there
+ * is no source of tokens. */
 static struct responder *finish_open(struct local *l, int picture_tokens, struct err *e)
 {
     struct image_limits limits;

@@ -146,7 +146,8 @@ struct responder_ops {
     void (*machine)(struct responder *r, struct machine_figures *m);       /* fills *m, which is {0} */
     int  (*used)(const struct responder *r);            /* tokens of the newest prompt and its answer; negative: not known */
     int  (*count)(const struct responder *r, struct text t);            /* tokens of a text */
-    int  (*count_prompt)(struct responder *r, const struct request *q, struct err *e);  /* tokens of its prompt; negative with the reason: refused */
+    /* Returns the tokens of the request's prompt; negative with the reason: refused.  From READY on any thread may call it. */
+    int  (*count_prompt)(struct responder *r, const struct request *q, struct err *e);
     /* Append to `out` the tokens of a text (encode) and of the prompt that request() would make (prompt; *snapshot_pos, if not NULL: as in struct
      * request).  From READY on any thread may call them.  controls: names of control tokens in the
      * text become these tokens.  prompt() false with the reason: the request would be refused. */

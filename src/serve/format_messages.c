@@ -294,14 +294,12 @@ static bool read_body(struct question *q, struct text body, const struct options
 bool messages_count(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e)
 {
     struct question q;
-    struct ids ids = {0};
-    const bool ok = read_request(&q, body, o, true, e) && seen_look(q.request.messages, q.request.n_messages, l, e) &&
-                    r->ops->prompt(r, &q.request, &ids, NULL, e);
-    if (ok)
-        buf_addf(out, "{\"input_tokens\": %d}", ids.n);
-    ids_free(&ids);
+    const bool ok = read_request(&q, body, o, true, e) && seen_look(q.request.messages, q.request.n_messages, l, e);
+    const int n = ok ? r->ops->count_prompt(r, &q.request, e) : -1;
+    if (n >= 0)
+        buf_addf(out, "{\"input_tokens\": %d}", n);
     question_free(&q);
-    return ok;
+    return n >= 0;
 }
 
 /* ---- the reply ---- */

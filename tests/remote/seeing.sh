@@ -20,6 +20,16 @@ counted=$(asks post /tokenize "$(body $data/page.png)")
 is "... a GIF likewise, by its bytes" $(($(post $data/moving.gif | tokens) - plain)) 6
 is "... also by /tokenize" "$(echo "$counted" | sed 's/.*"count": *\([0-9]*\).*/\1/')" "$(post $data/page.png | tokens)"
 is "... with as many pads" "$(echo "$counted" | tr ',' '\n' | sort | uniq -c | sort -n | tail -n 1 | awk '{print $1}')" 24
+parts() {       # FILE: the same in Anthropic's form
+    body "$1" | python3 -c '
+import json, sys
+data = json.load(sys.stdin)["messages"][0]["content"][0]["image_url"]["url"].split(",")[1]
+picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+print(json.dumps({"messages": [{"role": "user", "content": [picture, {"type": "text", "text": "What?"}]}]}))'
+}
+count() { asks post /v1/messages/count_tokens "$1" | sed 's/.*"input_tokens": *\([0-9]*\).*/\1/'; }
+is "... and by /v1/messages/count_tokens" \
+    $(($(count "$(parts $data/page.png)") - $(count '{"messages": [{"role": "user", "content": "What?"}]}'))) 26
 has "a damaged one is refused" "$(post tests/data/pictures/golden.json)" "400 "
 has "... in a sentence" "$(post tests/data/pictures/golden.json)" "it is no picture: it is neither PNG, JPEG, WebP nor GIF"
 has "an address of the network is not fetched" "$(post https://example.org/a.png)" "it fetches nothing from the network"
