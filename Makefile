@@ -6,7 +6,7 @@ OPT      ?= -O3
 # 256-bit vectors: gcc 12 misaligns stack arrays of functions that it vectorises to 512 bits.
 ARCH     ?= $(if $(filter x86_64,$(shell uname -m)),-march=native -mprefer-vector-width=256,-mcpu=native)
 SAN      ?=
-# The GPU engine is built for the GPUs that are here.  CUDA=1 builds it all the same, GPU="9.0 12.1" for those parts, CUDA=0 leaves it out.
+# The GPU engine is built for the GPUs that are here.  CUDA=1 builds it anyway, GPU="9.0 12.1" for those parts, CUDA=0 leaves it out.
 NVCC     ?= $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 PARTS    := 9.0 12.1
 FOUND    := $(shell sh config/gpu.sh)
@@ -46,7 +46,7 @@ NVFLAGS  := -std=c++17 -lineinfo -compress-mode=size -Xptxas -v --keep $(if $(WE
 ifeq ($(CUDA),1)
 ENGINE   := building for the CPU and for NVIDIA GPUs of compute capability $(GPU); the first build takes some minutes
 else ifeq ($(FOUND),)
-ENGINE   := no NVIDIA GPU found: CPU only$(if $(NVCC),; CUDA=1 builds the GPU engine all the same)
+ENGINE   := no NVIDIA GPU found: CPU only$(if $(NVCC),; CUDA=1 builds the GPU engine anyway)
 else ifeq ($(USABLE),)
 ENGINE   := the NVIDIA GPU has compute capability $(FOUND) and the GPU engine needs 9.0: CPU only
 else ifeq ($(NVCC),)

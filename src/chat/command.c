@@ -124,7 +124,7 @@ enum command_result command_help(struct typed *c)
             help_line(&commands[i], c->out);
     if (!k)
         buf_adds(c->out, "  //text                  a message that begins with a slash\n"
-                         "  @PATH                   in a message: that file goes along; @\"A B\" with blanks\n");
+                         "  @PATH                   in a message: attaches that file; @\"A B\" with blanks\n");
     return COMMAND_DONE;
 }
 

@@ -50,7 +50,7 @@ static bool load_copy(struct chat *c, const char *name, struct buf *note, struct
     struct transcript t = {0};
     struct session *s = NULL;
     const bool private = options_on(c->o, OPT_private);
-    if (!session_read(name, &t, note, e) || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_SET, e)
+    if (!session_read(name, &t, note, e) || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_CONVERSATION, e)
         || (!private && !(s = persist_fresh(c, &t, NULL, e)))) {
         transcript_free(&t);
         return false;
@@ -93,7 +93,7 @@ bool chat_load(struct chat *c, const char *name, struct buf *note, struct err *e
     const bool read_only = session_read_only(name);
     struct session *s = read_only ? NULL : session_open(name, &t, note, e);
     bool ok = read_only ? session_read(name, &t, note, e) : s != NULL;
-    if (!ok || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_SET, e)) {
+    if (!ok || !options_set(c->o, OPT_system, t.system ? t.system : "", FROM_CONVERSATION, e)) {
         session_close(s);
         transcript_free(&t);
         return false;

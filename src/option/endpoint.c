@@ -138,11 +138,12 @@ static const char *unless_empty(const char *value)
     return value && *value ? value : NULL;
 }
 
-/* Returns the value of an option for this endpoint.  The section's value holds, except against the command line.  Without one the option counts if it
- * was set where the endpoint was, or by a stronger source: with --endpoint, a model of the config file means a checkpoint of this machine. */
+/* Returns the value of an option for this endpoint.  The section's value holds, except against conversation and command line.  Without one the option
+ * counts if it was set where the endpoint was, or by a stronger source: with --endpoint, a model of the config file means a checkpoint of this
+ * machine. */
 static const char *chosen(const struct options *o, enum option_id id, const char *own)
 {
-    enum option_from least = unless_empty(own) ? FROM_COMMAND_LINE : options_from(o, OPT_endpoint);
+    enum option_from least = unless_empty(own) ? FROM_CONVERSATION : options_from(o, OPT_endpoint);
     return options_given(o, id) && options_from(o, id) >= least ? unless_empty(options_text(o, id)) : unless_empty(own);
 }
 

@@ -538,7 +538,7 @@ void options_help(struct buf *out)
 
 const char *options_origin(const struct options *o, enum option_id id)
 {
-    static const char *const origins[] = {"default", "config file", "environment", "command line", "/set"};
+    static const char *const origins[] = {"default", "config file", "environment", "conversation", "command line", "/set"};
     return origins[o->values[id].from];
 }
 

@@ -1,6 +1,6 @@
 /* Everything a user can choose.  One table, config/options.def, gives the command line, the config file, /set, --help
- * and --print-config.  Later sources win: default, config file, environment, command line, /set.
- * Values are text that was checked when it was set. */
+ * and --print-config.  Later sources win: default, config file, environment, the conversation that is continued, command
+ * line, /set.  Values are text that was checked when it was set. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +17,7 @@ enum option_id {
     N_OPTIONS
 };
 
-enum option_from { FROM_DEFAULT, FROM_FILE, FROM_ENVIRONMENT, FROM_COMMAND_LINE, FROM_SET };
+enum option_from { FROM_DEFAULT, FROM_FILE, FROM_ENVIRONMENT, FROM_CONVERSATION, FROM_COMMAND_LINE, FROM_SET };      /* the stronger ones last */
 
 /* Sections of the config file, [tool NAME] and [endpoint NAME]: values as they are written there, NULL for what is missing. */
 struct option_tool {

@@ -90,8 +90,8 @@ static bool choose_server(struct options *o, const char *model, bool trusted)
     const char *name;
     buf_add(&url, model, split_model(model, &name));
     const char *known = configured(o, url.data), *endpoint = known ? known : trusted ? url.data : NULL;
-    bool ok = endpoint && (endpoint == options_text(o, OPT_endpoint) || options_set(o, OPT_endpoint, endpoint, FROM_COMMAND_LINE, NULL));
-    ok = ok && (!*name || options_set(o, OPT_model, name, FROM_COMMAND_LINE, NULL));
+    bool ok = endpoint && (endpoint == options_text(o, OPT_endpoint) || options_set(o, OPT_endpoint, endpoint, FROM_CONVERSATION, NULL));
+    ok = ok && (!*name || options_set(o, OPT_model, name, FROM_CONVERSATION, NULL));
     buf_free(&url);
     return ok;
 }
@@ -102,8 +102,8 @@ bool held_choose(struct options *o, const char *name)
     bool flag = options_from(o, OPT_model) == FROM_COMMAND_LINE || options_from(o, OPT_endpoint) == FROM_COMMAND_LINE;
     bool ok = !flag && held_with(name, &model);
     if (ok && is_directory(model.data))
-        ok = !held_gone(model.data) && (!*options_text(o, OPT_endpoint) || options_set(o, OPT_endpoint, "", FROM_COMMAND_LINE, NULL))
-          && options_set(o, OPT_model, model.data, FROM_COMMAND_LINE, NULL);
+        ok = !held_gone(model.data) && (!*options_text(o, OPT_endpoint) || options_set(o, OPT_endpoint, "", FROM_CONVERSATION, NULL))
+          && options_set(o, OPT_model, model.data, FROM_CONVERSATION, NULL);
     else if (ok)
         ok = choose_server(o, model.data, !strchr(name, '/'));
     buf_free(&model);

@@ -22,7 +22,7 @@ check() {       # NAME, what must be said, what must not; make's words follow
     esac
 }
 none='!'
-CAPS= check "no GPU, a toolkit" "no NVIDIA GPU found: CPU only; CUDA=1 builds the GPU engine all the same" "$none" FOUND=
+CAPS= check "no GPU, a toolkit" "no NVIDIA GPU found: CPU only; CUDA=1 builds the GPU engine anyway" "$none" FOUND=
 CAPS= check "no GPU, no toolkit" "no NVIDIA GPU found: CPU only" "CUDA=1" FOUND= NVCC=
 CAPS= check "told without a GPU" "compute capability 9.0 12.1;" "CPU only" FOUND= CUDA=1
 CAPS= check "told a part" "compute capability 12.1;" "CPU only" FOUND= GPU=12.1
