@@ -10,6 +10,7 @@
 #include "guide/term.h"
 
 enum { OF_SCHEMA = CALLS_TOOLS };
+_Static_assert((int)GRAMMAR_KEY_MAX == (int)VALUES_KEY_MAX, "one bound of keys");
 
 struct grammar {
     atomic_int     references;

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "guide/grammar.h"
 #include "guide/pattern.h"
 #include "guide/values_state.h"
 
@@ -275,7 +274,7 @@ static void build_groups(struct values *v, const struct shape *h, struct object 
         for (int k = 0; k < p.n; k++)
             keys = term_and(v->t, keys, set >> k & 1 ? p.term[k] : term_not(v->t, p.term[k]));
         const int most = o->min < N_KEYS ? o->min : N_KEYS;
-        const int n_keys = most > 1 ? term_count(v->t, keys, GRAMMAR_KEY_MAX, most) : 1;
+        const int n_keys = most > 1 ? term_count(v->t, keys, VALUES_KEY_MAX, most) : 1;
         if (!term_is_none(v->t, keys) && n_keys)
             o->group[o->n_groups++] = (struct group){keys, rule_of(v, list, n), n_keys};
     }

@@ -5,6 +5,7 @@
 #include "guide/shape.h"
 
 struct values;
+enum { VALUES_KEY_MAX = 119 };          /* bytes of a key that is not among the properties */
 /* Kinds of lazy terms; the caller adds a number of `values` above VALUES_BITS. */
 enum { VALUES_RULE, VALUES_OBJECT, VALUES_ARRAY, VALUES_BITS = 3 };
 
