@@ -74,6 +74,7 @@ static void add(struct shapes *s, struct branch *b, struct fact f)
     struct fact *fact = arena_alloc(&s->doc->arena, sizeof *fact);
     *fact = f;
     fact->next = b->facts;
+    fact->past = b->facts && b->facts->kind == FACT_NEEDED ? b->facts->past : b->facts;
     b->facts = fact;
 }
 
@@ -690,7 +691,7 @@ int shape_member(struct shapes *s, const struct shape *shape, struct text name, 
 {
     const struct pyjson key = pyjson_string(name);
     int n = 0;
-    for (const struct fact *f = shape->facts; f && n < max; f = f->next) {
+    for (const struct fact *f = shape->facts; f && n < max; f = f->kind == FACT_NEEDED ? f->past : f->next) {
         if (f->kind == FACT_MEMBERS)
             n = put_member(s, f->schema, name, list, n, max);
         else if (f->kind == FACT_MEMBER && text_same(f->name, name))

@@ -35,7 +35,7 @@ struct fact {
     struct decimal       number;
     int                  n;
     bool                 open, negated;
-    const struct fact   *next;
+    const struct fact   *next, *past;       /* past: the next one that is not FACT_NEEDED, of such a fact */
 };
 
 struct shape {

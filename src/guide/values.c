@@ -134,29 +134,20 @@ static struct array *build_array(struct values *v, const struct shape *h)
 
 /* --- Objects --- */
 
-static bool is_named(const struct object *o, struct text name)
-{
-    for (int i = 0; i < o->n; i++)
-        if (text_same(o->member[i].name, name))
-            return true;
-    return false;
-}
-
 /* Adds a member by its name, once. */
 static void add_member(struct values *v, struct object *o, int *cap, const struct shape *h, struct text name)
 {
     struct clause list[N_CLAUSES];
     struct buf key = {0};
-    if (v->shapes.failed || is_named(o, name))
+    if (v->shapes.failed || pyjson_item(&o->names, name))
         return;
     if (o->n == SHAPE_NAMES) {
         shapes_refuse(&v->shapes, h->facts->schema, "properties", "there are more than 4000");
         return;
     }
     const int n = shape_member(&v->shapes, h, name, list, N_CLAUSES);
-    struct member m = {.name = name, .absent = n < 0};
-    for (const struct fact *f = h->facts; f; f = f->next)
-        m.needed |= f->kind == FACT_NEEDED && text_same(f->name, name);
+    struct member m = {.name = name, .absent = n < 0, .needed = pyjson_item(&o->needed, name)};
+    pyjson_set(&o->names, name, (struct pyjson){.kind = PY_TRUE}, v->arena);
     if (n >= 0) {
         m.rule = rule_of(v, list, n);
         pyjson_quote(name, &key);
@@ -287,8 +278,10 @@ static struct object *build_object(struct values *v, const struct rule *r, const
     const struct fact *order[256];
     int n_order = 0, cap = 0;
     bool finite = false;
-    *o = (struct object){.max = MANY};
+    *o = (struct object){.max = MANY, .names = {.kind = PY_DICT}, .needed = {.kind = PY_DICT}};
     for (const struct fact *f = h->facts; f; f = f->next) {
+        if (f->kind == FACT_NEEDED)
+            pyjson_set(&o->needed, f->name, (struct pyjson){.kind = PY_TRUE}, v->arena);
         if (f->kind == FACT_MIN_MEMBERS && f->n > o->min)
             o->min = f->n;
         if (f->kind == FACT_MAX_MEMBERS && f->n < o->max)

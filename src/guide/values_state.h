@@ -18,6 +18,7 @@ struct object {
     struct member *member;
     struct group  *group;
     int            n, n_groups, min, max;
+    struct pyjson  names, needed;               /* of all members, and of those that must be there: two dicts, which are hashed */
     struct object *next;
 };
 
