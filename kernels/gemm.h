@@ -20,10 +20,21 @@ static inline bool linear_narrow(const struct weight *w) { return w->format == W
 /* Scratch bytes of the operations linear_*. */
 static inline size_t linear_scratch(int n_tokens, int cols) { return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens), cols); }
 /* Scratch bytes of experts_up and experts_down; the latter has a row for each slot. */
-static inline size_t experts_up_scratch(int n_tokens, int hidden) { return linear_scratch(n_tokens, hidden); }
+static inline size_t experts_up_scratch(int n_tokens, int hidden)
+{
+    return linear_scratch(n_tokens, hidden) + (gemm_halves(n_tokens) == 1 ? gemm_factors_at((size_t)n_tokens, hidden) : 0);
+}
 static inline size_t experts_down_scratch(int n_tokens, int top_k, int inter_max)
 {
     return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens) * (size_t)(top_k + 1), inter_max);
+}
+
+/* Products of a prompt that may round activations to eight bits (kernels/int8.h) do so with INT4 weights of whole groups where arithmetic is the
+ * limit: in chunks of more than GEMM_FINE tokens, and for experts where their weights do not stream by.  Others take them as without.  A row in eight
+ * bits has the place of one in fp16; experts_up has such rows beside those in fp16, which the shared expert reads. */
+static inline bool gemm_int8(const struct weight *w, int n_tokens)
+{
+    return w->format == WEIGHT_INT4 && w->cols % PACK_GROUP == 0 && n_tokens > GEMM_FINE;
 }
 
 /* Rows of so many columns that one operation of a chunk writes for another, and nothing else reads, are in 16 bits a number with a power of two

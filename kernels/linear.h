@@ -17,7 +17,7 @@ struct linear_args {
     int           n_tokens;
     bool          add;
     const float  *bias;         /* [w.rows], or NULL; only for linear_dense */
-    const struct int8_apart *int8;      /* not NULL: x is rounded (kernels/int8.h) */
+    const struct int8_apart *int8;      /* not NULL: x is rounded (kernels/int8.h); a GPU does so where it gains time (kernels/gemm.h) */
     bool          own_form;     /* not with add.  An operation that has this, too, alone reads y: a device may write y in a form of its own */
 };
 static inline size_t linear_bytes(const struct linear_args *a)

@@ -23,7 +23,8 @@ static struct bench_options options(const struct args *a)
     return (struct bench_options){
         .synthetic = args_text(a, "synthetic"), .quality = args_on(a, "quality"),
         .model_dir = args_text(a, "model"), .backend = args_text(a, "backend"), .kv = args_text(a, "kv"),
-        .head = args_text(a, "head"), .mtp = args_text(a, "mtp"), .out_file = args_text(a, "out"), .n_layers = args_int(a, "layers"),
+        .head = args_text(a, "head"), .mtp = args_text(a, "mtp"), .math = args_text(a, "prompt-math"),
+        .out_file = args_text(a, "out"), .n_layers = args_int(a, "layers"),
         .draft = args_int(a, "depth"), .n_alternatives = args_int(a, "alternatives"), .rows = args_int(a, "rows"),
         .overlap = args_text(a, "overlap") ? args_int(a, "overlap") + 1 : 0,
         .n_ctx = args_int(a, "ctx"), .n_sms = args_int(a, "sms"), .n_threads = args_int(a, "threads"), .chunk = args_int(a, "chunk"),

@@ -25,7 +25,7 @@ enum { MAX_DOORS = 4 };
 /* Reads the config file, the environment, then the flags that are options of a chat, too.  Returns 0, or the exit status with the reason. */
 static int read_options(struct options *o, const struct args *a, struct err *e)
 {
-    static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "draft", "conversations",
+    static const char *const shared[] = {"model", "backend", "threads", "ctx", "kv", "head", "mtp", "prompt-math", "draft", "conversations",
                                          "picture-tokens", "moved-room"};
     const char *file = args_text(a, "config");
     if (!(file ? options_read_file(o, file, e) : options_read_usual_file(o, e)) || !options_read_environment(o, e))

@@ -14,7 +14,7 @@ extern "C" {
 
 /* Activations of which scratch memory begins with a copy for products (halves.cuh). */
 struct halves_of {
-    const float *x, *undo;              /* x NULL: of none */
+    const float *x, *undo;              /* x NULL: of none; undo NULL: the copy is in eight bits (int8_rows.cuh) */
     int          n_rows, cols;
 };
 
@@ -33,6 +33,7 @@ struct cuda_queue {
     const char  *fault_op;
     volatile uint32_t *stopped;         /* in host memory: why a kernel stopped, or 0 */
     bool         left_for_several;      /* several products may read what is left out */
+    const struct int8_apart *apart;     /* columns apart of a copy in eight bits */
 };
 
 enum stopped {
@@ -195,6 +196,14 @@ __device__ __forceinline__ void mma_f16(float c[4], const uint32_t a[4], uint32_
 __device__ __forceinline__ void mma_u8s8(int32_t d[4], const int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+}
+
+/* The same with signed bytes on both sides. */
+__device__ __forceinline__ void mma_s8(int32_t d[4], const int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
                  : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
 }

@@ -9,10 +9,10 @@
  *           format; it is a second launch, which overlaps with the end of the first
  * Layout    kernels/cuda/gemm.cuh; rows are gathered through the slots.  Blocks of one tile and of one expert are neighbours, so
  *           that an expert is read from memory once
- * Numerics  as linear_*; SwiGLU in fp32 */
+ * Numerics  as linear_*; SwiGLU in fp32.  On request rows of routed experts have eight bits (gemm_int8.cuh), made by a pass of their own */
 #include <type_traits>
 
-#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/gemm_int8.cuh"
 #include "kernels/cuda/packets.cuh"
 
 struct experts_job {
@@ -25,6 +25,8 @@ struct experts_job {
     int            only;        /* >= 0: only this expert */
     int            n_experts, rows, n_tiles, n_groups, n_groups_x, per_row, y_row, depth;
     bool           packets;     /* y is in packets */
+    bool           int8;        /* x is in eight bits (int8_rows.cuh); there are no factors */
+    struct int8_apart apart;
 };
 
 /* Rows [begin, end) of an expert: row i is half i % HALVES of slots[i / HALVES].  None: expert < 0. */
@@ -153,27 +155,33 @@ __device__ __forceinline__ void experts_rows(const struct experts_job &j, const 
     const char *data = j.data + (size_t)expert * j.data_step, *scale = j.scale + (size_t)expert * j.scale_step;
     float acc[S::MT][S::NT][4];
     const int first_tile = (int)blockIdx.x * S::TILES + (int)threadIdx.x / 32 * S::MT;
-    gemm_run<F, S, HALVES>(acc, data, scale, first_tile, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
+    gemm_any<F, S, HALVES>(acc, data, scale, first_tile, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
         for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS) {
             const int at = min(of.begin + i, of.end - 1);       /* excess rows are computed but not stored */
             const int s = j.slots[at / HALVES], row = s / j.per_row;
             slot[i] = of.begin + i < of.end ? s : -1;
             rows[i] = (uint32_t)(HALVES * row + at % HALVES) * (uint32_t)(j.n_groups_x * 16);
-            gemm_copy4(&undo[i], j.undo + row);
+            if (S::EIGHT)
+                undo[i] = 1;
+            else
+                gemm_copy4(&undo[i], j.undo + row);
         }
         __syncthreads();
     });
     const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = gemm_block() * S::TILES + thread / 32 * S::MT;
+    if constexpr (S::EIGHT)
+        gemm_int8_apart<S>(acc, j.data + (size_t)expert * j.data_step, j.scale + (size_t)expert * j.scale_step, first, j.n_tiles, j.n_groups, j.x,
+                           rows, j.apart);
     if (HALVES == 1 && j.packets) {
 #pragma unroll
         for (int n = 0; n < S::NT; n++) {
             const struct experts_two p = experts_pair<F>(j, slot + n * 8 + 2 * t, undo + n * 8 + 2 * t);
-            if constexpr (UP) {
+            if constexpr (UP && !S::EIGHT) {
                 static_assert(S::MT == 2, "a packet of gate and up is two tiles");
                 const float2 scales[2] = {row_scale<F>(scale, (size_t)first, g), row_scale<F>(scale, (size_t)first + 1, g)};
                 if (first < j.n_tiles)
                     experts_inner_packets(p, first, g, scales, acc[0][n], acc[1][n]);
-            } else {
+            } else if constexpr (!UP) {
 #pragma unroll
                 for (int m = 0; m < S::MT; m++)
                     if (first + m < j.n_tiles)
@@ -199,11 +207,13 @@ __device__ __forceinline__ void experts_rows(const struct experts_job &j, const 
 }
 /* The last rows of an expert use a smaller tile, since experts have about one or two tiles of rows.  With two halves there are
  * registers only for the smaller tiles. */
-template <int HALVES> using experts_shape = std::conditional_t<HALVES == 1, gemm_medium, gemm_medium_half>;
-template <int F, bool UP, int HALVES>
-static __global__ void __launch_bounds__(gemm_medium::THREADS, gemm_medium::BLOCKS) experts_kernel(const struct experts_job j)
+struct experts_fp16 { using most = gemm_medium; using half = gemm_medium_half; using rest = gemm_medium_rest; };
+struct experts_two_fp16 { using most = gemm_medium_half; using half = gemm_medium_half; using rest = gemm_medium_rest; };
+struct experts_int8 { using most = gemm_int8_most; using half = gemm_int8_half; using rest = gemm_int8_rest; };
+template <int F, class SHAPES, bool UP, int HALVES>
+static __global__ void __launch_bounds__(SHAPES::most::THREADS, SHAPES::most::BLOCKS) experts_kernel(const __grid_constant__ struct experts_job j)
 {
-    using S = experts_shape<HALVES>;
+    using S = typename SHAPES::most;
     extern __shared__ __align__(128) char smem[];
     __shared__ int slot[S::TOKENS];
     __shared__ float undo[S::TOKENS];
@@ -211,15 +221,16 @@ static __global__ void __launch_bounds__(gemm_medium::THREADS, gemm_medium::BLOC
     const struct experts_tile of = experts_find<S::THREADS, S::TOKENS, HALVES>(j, (int)blockIdx.y);
     if (of.expert < 0)
         return;
-    if (of.end - of.begin <= gemm_medium_rest::TOKENS)
-        experts_rows<F, gemm_medium_rest, UP, HALVES>(j, of, slot, undo, smem);
-    else if (HALVES == 2 || of.end - of.begin <= gemm_medium_half::TOKENS)
-        experts_rows<F, gemm_medium_half, UP, HALVES>(j, of, slot, undo, smem);
+    if (of.end - of.begin <= SHAPES::rest::TOKENS)
+        experts_rows<F, typename SHAPES::rest, UP, HALVES>(j, of, slot, undo, smem);
+    else if (of.end - of.begin <= SHAPES::half::TOKENS)
+        experts_rows<F, typename SHAPES::half, UP, HALVES>(j, of, slot, undo, smem);
     else
         experts_rows<F, S, UP, HALVES>(j, of, slot, undo, smem);
     experts_end(j);
 }
-static_assert(gemm_medium_half::SMEM <= gemm_medium::SMEM && gemm_medium_rest::SMEM <= gemm_medium_half::SMEM, "one launch for all");
+static_assert(gemm_medium_half::SMEM <= gemm_medium::SMEM && gemm_medium_rest::SMEM <= gemm_medium_half::SMEM
+              && gemm_int8_half::SMEM <= gemm_int8_most::SMEM && gemm_int8_rest::SMEM <= gemm_int8_half::SMEM, "one launch for all");
 
 template <int F, bool UP, int HALVES>
 static __global__ void __launch_bounds__(gemm_few::THREADS, 2) experts_few_kernel(const struct experts_job j)
@@ -293,12 +304,12 @@ static unsigned tiles(const struct experts_plan *p, const struct experts_job *j,
     int most = (p->n_slots < p->n_experts ? p->n_slots : p->n_experts) + p->halves * p->n_slots / tokens;
     return (unsigned)(j->only < 0 ? most : (p->halves * p->n_tokens + tokens - 1) / tokens);
 }
-template <int F, bool UP, int HALVES>
+template <int F, class SHAPES, bool UP, int HALVES>
 static void run_many(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
-    using S = experts_shape<HALVES>;
+    using S = typename SHAPES::most;
     dim3 grid((unsigned)((j->n_tiles + S::TILES - 1) / S::TILES), tiles(p, j, S::TOKENS));
-    launch(q, p->op, experts_kernel<F, UP, HALVES>, grid, S::THREADS, S::SMEM, true, *j);
+    launch(q, p->op, experts_kernel<F, SHAPES, UP, HALVES>, grid, S::THREADS, S::SMEM, true, *j);
 }
 template <int F, bool UP, int HALVES>
 static void run_few(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j)
@@ -319,11 +330,13 @@ static void run_halves(struct cuda_queue *q, const struct experts_plan *p, const
     if (few && j->n_groups <= gemm_few::MAX_GROUPS)
         run_few<F, UP, HALVES>(q, p, *j);
     else
-        run_many<F, UP, HALVES>(q, p, j);
+        run_many<F, std::conditional_t<HALVES == 1, experts_fp16, experts_two_fp16>, UP, HALVES>(q, p, j);
 }
 template <int F, bool UP> static void run_format(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
-    if (p->halves == 1)
+    if (j->int8)
+        run_many<WEIGHT_INT4, experts_int8, UP, 1>(q, p, j);
+    else if (p->halves == 1)
         run_halves<F, UP, 1>(q, p, j);
     else
         run_halves<F, UP, 2>(q, p, j);
@@ -345,10 +358,17 @@ template <bool UP> static void run(struct cuda_queue *q, const struct experts_pl
     }
 }
 
-/* Routed experts, then the shared one.  `matrix` of expert i is i steps after that of expert 0. */
+/* Can the routed experts, whose matrix this is, take rows in eight bits? */
+static bool in_eight_bits(const struct experts_plan *p, const struct weight *w, const struct int8_apart *apart)
+{
+    return apart && gemm_int8(w, p->n_tokens) && !gemm_few_routed(p->n_tokens, p->top_k, p->n_experts);
+}
+
+/* Routed experts, then the shared one.  `matrix` of expert i is i steps after that of expert 0.  codes: rows in eight bits for the routed ones, with
+ * these columns apart, or NULL. */
 template <bool UP>
 static void run_both(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j, const struct weight *first,
-                     const struct weight *second, const struct weight *shared)
+                     const struct weight *second, const struct weight *shared, const char *codes, const struct int8_apart *apart)
 {
     if (p->n_experts > STEP_EXPERTS || first->cols % PACK_GROUP || shared->cols % PACK_GROUP) {
         queue_note(q, p->op, cudaErrorInvalidValue);
@@ -360,6 +380,12 @@ static void run_both(struct cuda_queue *q, const struct experts_plan *p, struct 
     j.scale_step = (size_t)((const char *)second->scale - (const char *)first->scale);
     j.only = -1;
     s.only = p->n_experts;
+    if (codes) {
+        queue_note(q, p->op, UP && j.packets ? cudaErrorInvalidValue : cudaSuccess);
+        j.int8 = true;
+        j.x = codes;
+        j.apart = *apart;
+    }
     run<UP>(q, p, j, first);
     run<UP>(q, p, s, shared);
 }
@@ -381,7 +407,10 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     j.n_groups_x = pack_groups(w->cols);
     j.y_row = a->inter_max;
     j.packets = a->own_form && gemm_experts_packets(a->n_tokens, a->top_k, a->n_experts, a->inter_max);
-    run_both<true>(q, &p, j, w, &a->experts[a->n_experts > 1].gate, &a->shared->gate);
+    char *codes = in_eight_bits(&p, w, a->int8) ? q->scratch + linear_scratch(a->n_tokens, w->cols) : NULL;
+    if (codes)
+        int8_pass(q, p.op, codes, a->x, a->n_tokens, w->cols, w->cols, 0, a->int8);
+    run_both<true>(q, &p, j, w, &a->experts[a->n_experts > 1].gate, &a->shared->gate, codes, a->int8);
     q->halves = x;
 }
 
@@ -393,7 +422,11 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     size_t slots = (size_t)a->n_tokens * (size_t)(a->top_k + 1);
     if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_down_scratch(a->n_tokens, a->top_k, a->inter_max)))
         return;
-    if (a->own_input && gemm_experts_packets(a->n_tokens, a->top_k, a->n_experts, a->inter_max)) {
+    const bool int8 = in_eight_bits(&p, w, a->int8);
+    if (int8) {                         /* a row of the shared expert has fp16, all others eight bits */
+        j.undo = halves_pass(q, p.op, a->h, slots, p.halves, a->inter_max, 0, a->shared->down.cols, a->top_k + 1);
+        int8_pass(q, p.op, q->scratch, a->h, (int)slots, a->inter_max, w->cols, a->top_k + 1, a->int8);
+    } else if (a->own_input && gemm_experts_packets(a->n_tokens, a->top_k, a->n_experts, a->inter_max)) {
         if (w->cols != a->inter_max || a->shared->down.cols != a->inter_max) {
             queue_note(q, p.op, cudaErrorInvalidValue);
             return;
@@ -410,5 +443,5 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     j.n_groups_x = pack_groups(a->inter_max);
     j.y_row = w->rows;
     j.packets = a->own_form && gemm_packets(a->n_tokens, w->rows);
-    run_both<false>(q, &p, j, w, &a->experts[a->n_experts > 1].down, &a->shared->down);
+    run_both<false>(q, &p, j, w, &a->experts[a->n_experts > 1].down, &a->shared->down, int8 ? q->scratch : NULL, a->int8);
 }

@@ -25,7 +25,7 @@ template <int F, int HALVES> __host__ __device__ constexpr float gemm_undo() { r
  * tokens, when memory is the limit. */
 template <int WARPS_, int MT_, int NT_, int STAGES_, int BLOCKS_, bool DEEP_> struct gemm_shape {
     static constexpr int WARPS = WARPS_, MT = MT_, NT = NT_, STAGES = STAGES_, BLOCKS = BLOCKS_;
-    static constexpr bool DEEP = DEEP_;
+    static constexpr bool DEEP = DEEP_, EIGHT = false;      /* EIGHT: activations in eight bits (gemm_int8.cuh) */
     static constexpr int THREADS = WARPS * 32, TILES = WARPS * MT, TOKENS = NT * 8;
     static constexpr int STAGE = TOKENS * PACK_GROUP * 2, RING = STAGES * STAGE, SMEM = RING + TOKENS * 4;
     static constexpr int STEP = THREADS / 16, PIECES = TOKENS / STEP;  /* 16-byte pieces of a stage that a thread copies */

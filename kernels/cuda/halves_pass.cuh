@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/halves.cuh"
 
-/* Rows with the given stride; `cols` of each are used, but cols_last of every `every`th row. */
+/* Rows with the given stride; `cols` of each are used, but cols_last of every `every`th row.  A row without columns is left out. */
 struct halves_job {
     uint4       *dst;
     float       *undo;
@@ -32,6 +32,8 @@ static __global__ void __launch_bounds__(HALVES_PASS_THREADS) halves_kernel(cons
     float max = 0, undo;
     gpu_wait();
     gpu_next();
+    if (!cols)
+        return;
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < j.pieces; i += HALVES_PASS_THREADS) {
         float v[8];
@@ -122,7 +124,7 @@ static inline const float *halves_of_packets(struct cuda_queue *q, const char *o
 static inline struct halves_of halves_get(struct cuda_queue *q, const char *op, const float *x, int n_rows, int cols)
 {
     const struct halves_of h = q->halves;
-    const bool there = h.x == x && h.n_rows == n_rows && h.cols == cols;
+    const bool there = h.x == x && h.n_rows == n_rows && h.cols == cols && h.undo;
     if (q->left_out == x) {
         queue_note(q, op, there ? cudaSuccess : cudaErrorInvalidValue);
         if (!q->left_for_several)       /* who reads it next is the only one */

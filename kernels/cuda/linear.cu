@@ -10,8 +10,8 @@
  * Numerics  x rounded to fp16 with a power of two per row, scaled weights likewise (INT8 and DENSE exact, but DENSE has no more than
  *           multiples of 2^-24), sums in fp32 by ascending column; up to GEMM_FINE tokens x as two fp16, 22 bits, weights exact (DENSE as
  *           before), sums of groups in fp32, then of these times their scales; narrow ones: x as two bf16, sums of every eighth group,
- *           then of these */
-#include "kernels/cuda/gemm.cuh"
+ *           then of these; with INT4 weights and more tokens on request x in eight bits, made by a pass of its own (gemm_int8.cuh) */
+#include "kernels/cuda/gemm_int8.cuh"
 #include "kernels/cuda/packets.cuh"
 
 enum { BAND = 8 };
@@ -19,10 +19,11 @@ enum { BAND = 8 };
 struct linear_job {
     float      *y;
     const char *x, *data, *scale;
-    const float *undo;          /* factors of the tokens */
+    const float *undo;          /* factors of the tokens; not of those in eight bits */
     const float *bias;          /* only of DENSE matrices, or NULL */
     int         rows, n_tiles, n_groups, n_tokens, row_blocks, token_blocks;        /* halves count as tokens */
     bool        add, packets;   /* packets: y is in them (packets.cuh) */
+    struct int8_apart apart;
 };
 
 /* First tile and token of this block */
@@ -31,6 +32,12 @@ template <class S> __device__ __forceinline__ int2 place(const struct linear_job
     const int id = gemm_block(), band = id / (BAND * j.token_blocks), in = id - band * BAND * j.token_blocks;
     const int high = min(BAND, j.row_blocks - band * BAND);
     return make_int2((band * BAND + in % high) * S::TILES, in / high * S::TOKENS);
+}
+
+/* The factor of the sums of a token. */
+template <int F, class S, int HALVES> __device__ __forceinline__ float undo_of(const struct linear_job &j, int token)
+{
+    return (S::EIGHT ? 1 : __ldg(j.undo + token)) * gemm_undo<F, HALVES>();
 }
 
 /* Stores a warp's tiles from tile `first` on for token `token`, the next, and those every 8 behind, in packets. */
@@ -44,7 +51,7 @@ __device__ __forceinline__ void linear_packets(const struct linear_job &j, int f
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             there[c] = token + 8 * n + c < j.n_tokens;
-            u[c] = there[c] ? __ldg(j.undo + token + 8 * n + c) * gemm_undo<F, 1>() : 0;
+            u[c] = there[c] ? undo_of<F, S, 1>(j, token + 8 * n + c) : 0;
         }
 #pragma unroll
         for (int m = 0; m < S::MT; m++)
@@ -60,13 +67,13 @@ __device__ __forceinline__ void linear_packets(const struct linear_job &j, int f
 }
 
 template <int F, class S, int HALVES>
-static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(const struct linear_job j)
+static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(const __grid_constant__ struct linear_job j)
 {
     extern __shared__ __align__(128) char smem[];
     int2 at = place<S>(j);
     uint32_t *rows = (uint32_t *)(smem + S::RING);
     float acc[S::MT][S::NT][4];
-    gemm_run<F, S, HALVES>(acc, j.data, j.scale, at.x + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
+    gemm_any<F, S, HALVES>(acc, j.data, j.scale, at.x + (int)threadIdx.x / 32 * S::MT, j.n_tiles, j.n_groups, j.x, rows, smem, [&] {
         for (int i = (int)threadIdx.x; i < S::TOKENS; i += S::THREADS)      /* excess tokens are computed but not stored */
             rows[i] = (uint32_t)min(at.y + i, j.n_tokens - 1) * (uint32_t)(j.n_groups * 16);
         gpu_wait();
@@ -75,6 +82,8 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(co
     });
     at = place<S>(j);
     const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = at.x + thread / 32 * S::MT;
+    if constexpr (S::EIGHT)
+        gemm_int8_apart<S>(acc, j.data, j.scale, first, j.n_tiles, j.n_groups, j.x, rows, j.apart);
     if (HALVES == 1 && j.packets) {
         linear_packets<F, S>(j, first, at.y + 2 * t, g, acc);
         return;
@@ -92,7 +101,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(co
                 const int column = at.y + n * 8 + 2 * t + c, token = column / HALVES;
                 if (column >= j.n_tokens)
                     continue;
-                const float u = j.undo[token] * gemm_undo<F, HALVES>();
+                const float u = undo_of<F, S, HALVES>(j, token);
                 const float2 v = gemm_result<HALVES>(acc[m][n], c);
                 float *y = j.y + (size_t)token * (size_t)j.rows + row, lo = v.x * s.x * u, hi = v.y * s.y * u;
                 if (F == WEIGHT_DENSE && j.bias) {
@@ -275,7 +284,8 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
         return;
     }
     const int halves = gemm_halves(a->n_tokens);
-    const struct halves_of x = halves_get(q, op, a->x, a->n_tokens, a->w.cols);
+    const bool int8 = a->int8 && gemm_int8(&a->w, a->n_tokens);
+    const struct halves_of x = int8 ? int8_get(q, op, a->x, a->n_tokens, a->w.cols, a->int8) : halves_get(q, op, a->x, a->n_tokens, a->w.cols);
     j.undo = x.undo;
     j.y = a->y;
     j.x = q->scratch;
@@ -288,10 +298,14 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
     j.add = a->add;
     j.bias = a->bias;
     j.packets = a->own_form && gemm_packets(a->n_tokens, a->w.rows);
-    if (halves == 2)
+    if (int8) {
+        j.apart = *a->int8;
+        run<WEIGHT_INT4, gemm_int8_most, 1>(q, op, j);
+    } else if (halves == 2) {
         run_fine<F>(q, op, j);
-    else
+    } else {
         run_coarse<F>(q, op, j);
+    }
     if (a->y != a->x)
         q->halves = x;
 }

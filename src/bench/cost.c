@@ -12,6 +12,7 @@ struct chunk {
     const struct model_config *c;
     const struct kv_recipe    *kv;
     double n, pos;
+    bool   int8;
     struct prompt_layer *sum;
 };
 
@@ -32,10 +33,27 @@ static void product(struct chunk *k, const char *name, const struct weight *w, i
         2 * k->n * w->rows * w->cols * (linear_narrow(w) ? 2 : halves));
 }
 
-/* Adds a norm for these products alone; it leaves rows in fp32 as well where one of them is narrow. */
+/* Bytes of a number in eight bits, with its share of the scale of 128 columns. */
+static const double EIGHT = 1 + 4 / 128.0;
+
+static bool is_int8(const struct chunk *k, const struct weight *w) { return k->int8 && gemm_int8(w, (int)k->n); }
+
+/* Adds a product of the rows that mixers read, which may be in eight bits.  `first`: rows in eight bits are made for it. */
+static void product_int8(struct chunk *k, const char *name, const struct weight *w, bool first)
+{
+    if (!is_int8(k, w)) {
+        product(k, name, w, 0);
+        return;
+    }
+    if (first)
+        add(k, "rows in eight bits", 0, k->n * w->cols * 4, k->n * w->cols * EIGHT, 0);
+    add(k, name, (double)traffic_matrix(w, true), k->n * w->cols * EIGHT, k->n * 4 * w->rows, k->n * w->rows * w->cols);
+}
+
+/* Adds a norm for these products alone; it leaves rows in fp32 as well where one of them is narrow, or rounded. */
 static void norm(struct chunk *k, const char *name, const struct weight *const *next, int n_next)
 {
-    bool plain = false;
+    bool plain = k->int8;
     for (int i = 0; i < n_next; i++)
         plain = plain || linear_narrow(next[i]);
     add(k, name, 0, k->n * k->c->hidden * 4, k->n * k->c->hidden * ((plain ? 4 : 0) + copied(k)), 0);
@@ -46,8 +64,8 @@ static void delta(struct chunk *k, const struct delta_weights *w)
     const struct model_config *c = k->c;
     const double n = k->n, conv = config_conv_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim,
         heads = c->lin_v_heads;
-    product(k, "in_proj_qkv", &w->qkv, 0);
-    product(k, "in_proj_z", &w->z, 0);
+    product_int8(k, "in_proj_qkv", &w->qkv, true);
+    product_int8(k, "in_proj_z", &w->z, false);
     product(k, "in_proj_a", &w->a, 0);
     product(k, "in_proj_b", &w->b, 0);
     add(k, "deltanet_chunk", 0, n * conv * 4 + (2 * n * heads + value * dk) * 4, n * value * 4 + value * dk * 4,
@@ -61,8 +79,8 @@ static void attention_rows(struct chunk *k, const struct attn_weights *w)
 {
     const struct model_config *c = k->c;
     const double kv = (double)c->n_kv_heads * c->head_dim, turned = (double)c->rotary_dim / c->head_dim;
-    product(k, "k_proj", &w->k, 0);
-    product(k, "v_proj", &w->v, 0);
+    product_int8(k, "k_proj", &w->k, false);
+    product_int8(k, "v_proj", &w->v, false);
     add(k, "norm, rope of k", 0, k->n * kv * 4 * (1 + turned), k->n * kv * 4 * (1 + turned), 0);
     add(k, "kv_store", 0, k->n * 2 * kv * 4, k->n * 2 * kv * 2, 0);
 }
@@ -71,7 +89,7 @@ static void attention(struct chunk *k, const struct attn_weights *w)
 {
     const struct model_config *c = k->c;
     const double n = k->n, q = (double)c->n_q_heads * c->head_dim, end = k->pos + n, turned = (double)c->rotary_dim / c->head_dim;
-    product(k, "q_proj", &w->q, 0);
+    product_int8(k, "q_proj", &w->q, true);
     attention_rows(k, w);
     add(k, "norm, rope of q", 0, n * q * 4 * (1 + turned), n * q * 4 * (1 + turned), 0);
     add(k, "attention", 0, (double)kv_token_bytes(c, k->kv) / c->n_full * end + n * q * 4, n * q * 4, 4 * n * (k->pos + n / 2) * q);
@@ -82,7 +100,7 @@ static void attention(struct chunk *k, const struct attn_weights *w)
 static void mixture(struct chunk *k, const struct moe_weights *w)
 {
     const struct model_config *c = k->c;
-    const double n = k->n, slots = n * (c->top_k + 1), inter = c->moe_inter, halves = gemm_halves((int)n), hidden = c->hidden;
+    const double n = k->n, routed = n * c->top_k, slots = routed + n, inter = c->moe_inter, halves = gemm_halves((int)n), hidden = c->hidden;
     const double distinct = c->n_experts * (1 - pow(1 - (double)c->top_k / c->n_experts, n));
     const struct expert_weights *x = &w->experts[0], *s = &w->shared;
     const double up = distinct * (double)(traffic_matrix(&x->gate, true) + traffic_matrix(&x->up, true))
@@ -91,16 +109,21 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
     product(k, "mlp.gate (router)", &w->router, 0);
     product(k, "shared_expert_gate", &w->shared_gate, 0);
     add(k, "router, moe_group", 0, n * (c->n_experts + c->top_k) * 4, n * (3 * c->top_k + 1) * 4, 0);
-    add(k, "experts_up", up, n * hidden * copied(k), slots * inter * 4, 4 * slots * inter * hidden * halves);
-    add(k, "fp16 rows for experts_down", 0, slots * inter * 4, slots * inter * copied(k), 0);
-    add(k, "experts_down", down, slots * inter * copied(k), slots * hidden * 4, 2 * slots * inter * hidden * halves);
+    const bool up_int8 = is_int8(k, &x->gate), down_int8 = is_int8(k, &x->down);
+    const double up_slots = up_int8 ? routed / 2 + n : slots * halves, down_slots = down_int8 ? routed / 2 + n : slots * halves;
+    const double rows = down_int8 ? routed * EIGHT + n * copied(k) : slots * copied(k);
+    if (up_int8)
+        add(k, "rows in eight bits", 0, n * hidden * 4, n * hidden * EIGHT, 0);
+    add(k, "experts_up", up, n * hidden * (copied(k) + (up_int8 ? EIGHT : 0)), slots * inter * 4, 4 * up_slots * inter * hidden);
+    add(k, down_int8 ? "rows for experts_down" : "fp16 rows for experts_down", 0, slots * inter * 4, rows * inter, 0);
+    add(k, "experts_down", down, rows * inter, slots * hidden * 4, 2 * down_slots * inter * hidden);
     add(k, "moe_combine", 0, slots * hidden * 4 + n * hidden * 4, n * hidden * 4, 0);
 }
 
 void prompt_layer(struct prompt_layer *to, const struct model_config *c, const struct layer_weights *w, const struct kv_recipe *kv, int n_tokens,
-                  int pos)
+                  int pos, bool int8)
 {
-    struct chunk k = {.c = c, .kv = kv, .n = n_tokens, .pos = pos, .sum = to};
+    struct chunk k = {.c = c, .kv = kv, .n = n_tokens, .pos = pos, .int8 = int8, .sum = to};
     to->n = 0;
     if (w->full) {
         norm(&k, "input_layernorm", (const struct weight *[]){&w->attn.q, &w->attn.k, &w->attn.v}, 3);
@@ -125,14 +148,14 @@ static void spend(struct prompt_cost *sum, const struct prompt_layer *l, const s
 }
 
 struct prompt_cost prompt_cost(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_tokens, int chunk,
-                               const struct prompt_machine *m)
+                               bool int8, const struct prompt_machine *m)
 {
     struct prompt_cost sum = {0};
     struct prompt_layer l;
     for (int pos = 0; pos < n_tokens; pos += chunk) {
         const int n = n_tokens - pos < chunk ? n_tokens - pos : chunk;
         for (int i = 0; i < c->n_layers; i++) {
-            prompt_layer(&l, c, &w->layers[i], kv, n, pos);
+            prompt_layer(&l, c, &w->layers[i], kv, n, pos, int8);
             spend(&sum, &l, m);
         }
         if (w->mtp.present) {

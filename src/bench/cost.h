@@ -7,20 +7,20 @@
 #include "model/kv.h"
 #include "model/weights.h"
 
-/* One operation of a chunk: bytes of weights, of activations read and written, and floating-point operations. */
+/* One operation of a chunk: bytes of weights, of activations read and written, and operations in 16 bits; those in eight bits count half. */
 struct prompt_operation {
     const char *name;
     double      weights, read, written, flops;
 };
 enum { PROMPT_OPERATIONS = 24 };        /* of a layer, at most */
 
-/* A layer of a chunk of n tokens from pos on, operation by operation. */
+/* A layer of a chunk of n tokens from pos on, operation by operation.  int8: as with --prompt-math int8. */
 struct prompt_layer {
     int                     n;
     struct prompt_operation all[PROMPT_OPERATIONS];
 };
 void prompt_layer(struct prompt_layer *to, const struct model_config *c, const struct layer_weights *w, const struct kv_recipe *kv, int n_tokens,
-                  int pos);
+                  int pos, bool int8);
 
 struct prompt_machine {
     double gb_s, tflop_s;               /* of memory; of matrix products in 16 bits */
@@ -31,4 +31,4 @@ struct prompt_cost {
 
 /* Returns the cost of n_tokens in chunks of at most `chunk`, with the rows of the MTP block if the model has one. */
 struct prompt_cost prompt_cost(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_tokens, int chunk,
-                               const struct prompt_machine *m);
+                               bool int8, const struct prompt_machine *m);

@@ -28,11 +28,20 @@ static const struct weight *router(const struct subject *s, int i)    { return &
 
 static const struct moe_weights *moe(const struct subject *s, int i) { return &s->m.weights.layers[i % s->m.cfg.n_layers].moe; }
 
+/* Returns the columns apart of products in eight bits, with --prompt-math int8: none. */
+static const struct int8_apart *int8(const struct timing *k)
+{
+    static const struct int8_apart none;
+    return k->s->m.math & PROMPT_INT8 ? &none : NULL;
+}
+
 /* Queues one product of a layer, in the format of its weights. */
 static void call_linear(struct timing *k, void *arg, int i)
 {
     struct prompt *p = arg;
-    struct linear_args a = {.y = p->y, .x = p->x, .w = *p->matrix(k->s, i), .n_tokens = p->n};
+    struct linear_args a = {.y = p->y, .x = p->x, .w = *p->matrix(k->s, i), .n_tokens = p->n, .int8 = int8(k)};
+    if (p->matrix == delta_out || p->matrix == attn_o)
+        a.int8 = NULL;
     switch (a.w.format) {
     case WEIGHT_INT4: RUN(k->d, linear_int4, .l = a); break;
     case WEIGHT_FP8:  RUN(k->d, linear_fp8, .l = a); break;
@@ -73,7 +82,7 @@ static void call_up(struct timing *k, void *arg, int i)
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = moe(k->s, i);
     RUN(k->d, experts_up, .h = p->slots_h, .x = p->x, .experts = m->experts, .shared = &m->shared, .start = p->start, .slots = p->slots,
-        .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c));
+        .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .int8 = int8(k));
 }
 
 static void call_down(struct timing *k, void *arg, int i)
@@ -82,7 +91,7 @@ static void call_down(struct timing *k, void *arg, int i)
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = moe(k->s, i);
     RUN(k->d, experts_down, .d = p->slots_d, .h = p->slots_h, .experts = m->experts, .shared = &m->shared, .start = p->start,
-        .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c));
+        .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .int8 = int8(k));
 }
 
 static void call_combine(struct timing *k, void *arg, int i)
@@ -257,7 +266,7 @@ static void report_layer(struct report *r, const struct subject *s, const char *
     };
     struct prompt_layer l;
     struct prompt_operation sum = {.name = "all"};
-    prompt_layer(&l, &s->m.cfg, w, s->m.kv, n, 0);
+    prompt_layer(&l, &s->m.cfg, w, s->m.kv, n, 0, s->m.math & PROMPT_INT8);
     for (int i = 0; i < l.n; i++) {
         sum.weights += l.all[i].weights;
         sum.read += l.all[i].read;

@@ -96,13 +96,14 @@ static void report_prompts(const struct sweep *w)
     const struct prompt_machine there = {w->s.o->bandwidth, w->s.o->tflops};
     report_table(w->r, "prompts there, by calculation", columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-        const struct prompt_cost p = prompt_cost(&m->cfg, &m->weights, m->kv, tokens[i], w->chunk, &there);
+        const struct prompt_cost p = prompt_cost(&m->cfg, &m->weights, m->kv, tokens[i], w->chunk, m->math & PROMPT_INT8, &there);
         const double cells[] = {tokens[i], p.bytes * 1e-9, p.flops * 1e-12, p.ms, 1e3 * tokens[i] / p.ms};
         for (size_t c = 0; c < sizeof cells / sizeof *cells; c++)
             report_number(w->r, cells[c]);
     }
-    report_note(w->r, "prompts: each operation takes its bytes over %g GB/s or its arithmetic over %g TFLOP/s, whichever is longer; nothing of it is "
-                      "measured, and no kernel reaches both rates in full", there.gb_s, there.tflop_s);
+    report_note(w->r, "prompts: each operation takes its bytes over %g GB/s or its arithmetic over %g TFLOP/s, whichever is longer%s; nothing of it "
+                      "is measured, and no kernel reaches both rates in full", there.gb_s, there.tflop_s,
+                m->math & PROMPT_INT8 ? ", operations in eight bits twice as fast" : "");
 }
 
 static bool measure(struct sweep *w)

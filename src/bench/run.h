@@ -6,7 +6,7 @@
 /* {0} is valid: NULL and 0 mean the command's own default. */
 struct bench_options {
     const char *synthetic, *model_dir;  /* one of them */
-    const char *backend, *kv, *head, *mtp;
+    const char *backend, *kv, *head, *mtp, *math;
     const char *out_file;
     const char *version, *model_note;   /* of the program; a note about the model, or NULL */
     bool (*stopped)(void);              /* true after Ctrl-C; NULL: it runs to its end */

@@ -12,6 +12,7 @@ bool subject_load(struct model *m, const struct bench_options *o, const struct l
     all.kv = o->kv;
     all.head = o->head;
     all.mtp = o->mtp;
+    all.math = o->math;
     all.n_threads = o->n_threads;
     all.n_snapshots = LOAD_NO_SNAPSHOTS;
     all.weights_in = load_weights_in(o->weights_in);

@@ -67,10 +67,7 @@ static bool room(struct job *j, int n, struct err *e)
         .dir = j->o->model_dir, .backend = j->o->backend, .kv = j->o->kv, .head = j->o->head ? j->o->head : "bf16", .n_threads = j->o->n_threads,
         .n_ctx = j->n_ctx, .chunk = j->o->chunk, .n_snapshots = LOAD_NO_SNAPSHOTS,
     }, e);
-    if (j->open && (math_of(j->o->math) & PROMPT_INT8) && j->m.dev->caps->packs_weights)
-        j->open = err_set(e, "products of a prompt in eight bits run on a CPU: --backend cpu");
-    else if (j->open)
-        forward_math(j->m.forward, math_of(j->o->math));
+    j->open = j->open && forward_math(j->m.forward, math_of(j->o->math), e);
     if (j->open) {
         struct dev *d = j->m.dev;
         size_t block = HEAD_ROWS * (size_t)j->m.cfg.vocab * sizeof(float);

@@ -64,7 +64,7 @@ static void describe_formats(char *out, size_t size, const struct model *m)
     const char *body = s->n_int4 && s->n_fp8 ? "INT4 + FP8 shared" : s->n_int4 ? "INT4" : s->n_fp8 ? "FP8"
                      : dtype_name(m->weights.embed.dtype);
     const char *head = m->head == HEAD_INT8 ? "INT8" : m->head == HEAD_PLANES ? "INT8 (two planes)" : dtype_name(m->weights.head.dtype);
-    snprintf(out, size, "%s, %s head, KV %s", body, head, m->kv->name);
+    snprintf(out, size, "%s, %s head, KV %s%s", body, head, m->kv->name, m->math == PROMPT_EXACT ? "" : ", prompts in INT8");
 }
 
 /* Fills in the texts about memory: the plan, where the weights lie, how fast they are read. */
@@ -350,7 +350,7 @@ static struct load_options load_options(const struct engine_options *o)
 {
     return (struct load_options){
         .dir = o->model_dir, .synthetic = o->synthetic, .n_layers = o->n_layers, .sees = o->synthetic != NULL, .backend = o->backend, .kv = o->kv,
-        .head = o->head, .mtp = o->mtp, .n_threads = o->n_threads,
+        .head = o->head, .mtp = o->mtp, .math = o->math, .n_threads = o->n_threads,
         .no_vision = o->no_vision, .picture_tokens = o->picture_tokens, .n_ctx = o->n_ctx, .chunk = o->chunk, .depth = o->draft_depth,
         .n_sequences = o->n_sequences ? o->n_sequences : LOAD_SOME_SEQUENCES, .n_snapshots = o->n_snapshots,
         .weights_in = load_weights_in(o->weights_in), .machine_dir = o->machine_dir, .saves = true,

@@ -20,7 +20,7 @@ struct engine_options {
     const char *backend;                /* a name; the best one that is there */
     const char *kv;                     /* KV recipe; the first one that the device takes */
     const char *head;                   /* as in struct load_options */
-    const char *mtp;                    /* as in struct load_options */
+    const char *mtp, *math;             /* as in struct load_options */
     const char *weights_in;             /* which memory a GPU reads the weights from: "device" (default), "host" or "auto" */
     const char *machine_dir;            /* folder for what was measured of this machine, to compare a GPU's reads with; NULL: not measured */
     bool no_vision;                     /* as in struct load_options */

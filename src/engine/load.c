@@ -109,13 +109,19 @@ static bool choose_mtp(struct model *m, const char *name, struct err *e)
     return !name || err_set(e, "the MTP block is '%s', expected bf16 (as stored), fp8 or int4", name);
 }
 
+static bool choose_math(struct model *m, const char *name, struct err *e)
+{
+    m->math = name && !strcmp(name, "int8") ? PROMPT_INT8 : PROMPT_EXACT;
+    return m->math || !name || !strcmp(name, "exact") || err_set(e, "products of prompts are '%s', expected exact or int8", name);
+}
+
 /* Checks the options for loading before anything is opened, and sets backend, KV recipe, head and MTP form. */
 static bool check_options(struct model *m, const struct load_options *o, struct err *e)
 {
     if (!o->dir && !o->synthetic)
         return err_set(e, "no model directory was given");
     m->backend = dev_backend(o->backend, e);
-    return m->backend && choose_kv(m, o->kv, e) && choose_head(m, o->head, e) && choose_mtp(m, o->mtp, e)
+    return m->backend && choose_kv(m, o->kv, e) && choose_head(m, o->head, e) && choose_mtp(m, o->mtp, e) && choose_math(m, o->math, e)
         && in_range("the number of threads", o->n_threads, 0, LIMIT_THREADS, e) && in_range("the prompt chunk", o->chunk, 0, LIMIT_CHUNK, e)
         && in_range("the number of tokens of a picture", o->picture_tokens, 0, LIMIT_PICTURE_TOKENS, e)
         && in_range("the draft depth", o->depth, -1, LIMIT_DRAFTS, e)
@@ -381,7 +387,7 @@ bool load_space(struct model *m, struct err *e)
     m->forward = forward_open(m->dev, &m->cfg, &m->weights, work_rows(m), e);
     if (m->forward && m->weights.vision.present)
         m->vision = vision_open(m->dev, &m->cfg, &m->weights, m->picture_tokens * VISION_MERGE, slice_rows(m), e);
-    return m->forward && (m->vision || !m->weights.vision.present);
+    return m->forward && (m->vision || !m->weights.vision.present) && forward_math(m->forward, m->math, e);
 }
 
 bool load_open(struct model *m, const struct load_options *o, struct err *e)

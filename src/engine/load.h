@@ -38,6 +38,7 @@ struct load_options {
     const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
     const char *head;                   /* "int8" (default on a CPU), "planes" (default on a GPU): the same in two planes, or "bf16": as stored */
     const char *mtp;                    /* the MTP block: "int4" (default on a GPU), "fp8", or "bf16": as stored (default on a CPU) */
+    const char *math;                   /* products of prompts: "exact" (default), or "int8": most with activations in eight bits */
     bool no_vision;                     /* leaves out the vision tower */
     int picture_tokens;                 /* most rows that a picture may become; 0: as many as make sense on the device */
     int n_threads;                      /* of a CPU; 0: one per usable core */
@@ -59,6 +60,7 @@ struct model {
     bool                   kv_auto;
     enum head              head;
     enum mtp_form          mtp;
+    enum prompt_math       math;
     int                    chunk, depth, n_snapshots, picture_tokens;
     bool                   no_vision;   /* there is a vision tower, which is left out */
     struct model_config    cfg;

@@ -213,21 +213,26 @@ const float *forward_hidden(const struct forward *f)
     return f->newest;
 }
 
-void forward_math(struct forward *f, enum prompt_math math)
+bool forward_math(struct forward *f, enum prompt_math math, struct err *e)
 {
     const size_t H = (size_t)f->cfg->hidden, n = (size_t)f->cfg->n_layers;
     free(f->apart);
     f->math = math;
     f->apart = NULL;
     if (!(math & PROMPT_INT8))
-        return;
-    float *scratch = memory_alloc(H * sizeof *scratch);
-    f->apart = memory_zeroed(2 * n, sizeof *f->apart);
+        return true;
+    float *norms = memory_alloc(2 * n * H * sizeof *norms), *scratch = memory_alloc(H * sizeof *scratch);
     for (size_t i = 0; i < n; i++) {
-        int8_choose(&f->apart[2 * i], f->w->layers[i].norm_in, scratch, (int)H);
-        int8_choose(&f->apart[2 * i + 1], f->w->layers[i].norm_post, scratch, (int)H);
+        f->dev->copy(f->dev, norms + 2 * i * H, f->w->layers[i].norm_in, H * sizeof *norms);
+        f->dev->copy(f->dev, norms + (2 * i + 1) * H, f->w->layers[i].norm_post, H * sizeof *norms);
     }
+    const bool ok = f->dev->finish(f->dev, e);
+    f->apart = memory_zeroed(2 * n, sizeof *f->apart);
+    for (size_t i = 0; ok && i < 2 * n; i++)
+        int8_choose(&f->apart[i], norms + i * H, scratch, (int)H);
+    free(norms);
     free(scratch);
+    return ok;
 }
 
 void forward_overlap(struct forward *f, int n_experts)

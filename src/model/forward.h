@@ -37,8 +37,7 @@ enum prompt_math {
     PROMPT_INT8_ANY   = 16,                     /* whatever their format; else only those with INT4 weights */
     PROMPT_PACKED     = 32,
 };
-/* PROMPT_INT8 only for weights in host memory, whose norms it reads. */
-void   forward_math(struct forward *f, enum prompt_math math);
+bool   forward_math(struct forward *f, enum prompt_math math, struct err *e);
 
 /* For measurements: each row of a step takes n_experts experts of the first row and others of its own, instead of those that the router selects;
  * -1: off.  Steps that were recorded before stay as they are. */

@@ -161,7 +161,7 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
     const int inter = most(c->moe_inter, c->shared_inter);
-    const bool packed = f->math & PROMPT_PACKED;
+    const bool packed = f->math & PROMPT_PACKED, inner = packed && !f->apart;
     static const struct int8_apart none;        /* no norm is before down */
 
     linear(f, f->router_logits, f->h, &w->router, p->n, false);
@@ -172,10 +172,10 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
         .n_experts = c->n_experts, .top_k = c->top_k);
     RUN(f->dev, experts_up, .h = f->slots_h, .x = f->h, .experts = w->experts, .shared = &w->shared, .start = f->start,
         .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
-        .int8 = rounded(p, PROMPT_INT8_UP, &w->experts[0].gate, 1), .own_form = packed);
+        .int8 = rounded(p, PROMPT_INT8_UP, &w->experts[0].gate, 1), .own_form = inner);
     RUN(f->dev, experts_down, .d = f->slots_d, .h = f->slots_h, .experts = w->experts, .shared = &w->shared,
         .start = f->start, .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
-        .int8 = rounded(p, PROMPT_INT8_DOWN, &w->experts[0].down, 1) ? &none : NULL, .own_input = packed, .own_form = packed);
+        .int8 = rounded(p, PROMPT_INT8_DOWN, &w->experts[0].down, 1) ? &none : NULL, .own_input = inner, .own_form = packed);
     RUN(f->dev, moe_combine, .x = f->x, .d = f->slots_d, .weights = f->router_weights, .shared_gate = f->shared_gate,
         .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = packed);
 }

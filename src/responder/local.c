@@ -317,6 +317,7 @@ static struct source *load(struct local *l, const struct options *o, struct err 
         .kv = given(o, OPT_kv),
         .head = given(o, OPT_head),
         .mtp = given(o, OPT_mtp),
+        .math = options_text(o, OPT_prompt_math),
         .no_vision = !options_on(o, OPT_vision),
         .picture_tokens = options_int(o, OPT_picture_tokens),
         .n_threads = options_int(o, OPT_threads),

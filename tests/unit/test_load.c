@@ -74,12 +74,13 @@ static void test_load__what_is_asked_is_taken(void **state)
     (void)state;
     struct model m;
     struct err e = {0};
-    const struct load_options o = {.dir = demo, .backend = "cpu", .kv = "bf16", .head = "bf16", .n_ctx = 300, .chunk = 7,
+    const struct load_options o = {.dir = demo, .backend = "cpu", .kv = "bf16", .head = "bf16", .math = "int8", .n_ctx = 300, .chunk = 7,
                                    .n_snapshots = LOAD_NO_SNAPSHOTS};
     if (!load_open(&m, &o, &e))
         fail_msg("%s", e.msg);
     assert_string_equal(m.kv->name, "bf16");
     assert_int_equal(m.head, HEAD_BF16);
+    assert_int_equal(m.math, PROMPT_INT8);
     assert_int_equal(m.weights.head_int8.format, WEIGHT_NONE);
     assert_true(m.n_ctx == 300 && m.chunk == 7 && m.depth == 0 && m.n_snapshots == 0);
     assert_true(m.forward && m.cache);
@@ -140,6 +141,7 @@ static void test_load__what_is_not_available_is_refused_with_what_was_expected(v
         {{.dir = demo, .backend = "cpu", .kv = "q2"}, "the KV recipe is 'q2', expected auto or one of: f32, bf16, int8, k8v4, tq4, k4v3"},
         {{.dir = demo, .backend = "cpu", .head = "fp64"}, "the head is 'fp64', expected bf16 (as stored), int8 or planes"},
         {{.dir = demo, .backend = "cpu", .mtp = "int8"}, "the MTP block is 'int8', expected bf16 (as stored), fp8 or int4"},
+        {{.dir = demo, .backend = "cpu", .math = "fp4"}, "products of prompts are 'fp4', expected exact or int8"},
         {{.dir = demo, .backend = "cpu", .chunk = LIMIT_CHUNK + 1}, "the prompt chunk is 8193, expected 0 to 8192"},
         {{.dir = demo, .backend = "cpu", .depth = LIMIT_DRAFTS + 1}, "the draft depth is 8, expected -1 to 7"},
         {{.dir = demo, .backend = "cpu", .n_snapshots = -2}, "the number of snapshots is -2, expected -1 to 1024"},

@@ -59,7 +59,7 @@ static int open_shapes(void **state)
 
 static struct prompt_cost cost(int n, int chunk, const struct prompt_machine *m)
 {
-    return prompt_cost(&config, &weights, kv, n, chunk, m);
+    return prompt_cost(&config, &weights, kv, n, chunk, false, m);
 }
 
 /* Two operations for each of the 9 billion parameters that a token uses behind the head's, and at most a fifth more for attention and the chunk
@@ -108,7 +108,7 @@ static void test_prompt_layer__operations_add_up_to_what_the_shapes_say(void **s
         for (int m = w->full ? 0 : 4; m < (w->full ? 4 : 9); m++)
             matrices += (double)traffic_matrix(mixer[m], true);
         struct prompt_layer l;
-        prompt_layer(&l, c, w, kv, (int)n, 0);
+        prompt_layer(&l, c, w, kv, (int)n, 0, false);
         assert_true(fabs(sum_of(&l, 'w') - matrices) < 1e-6 * matrices);
         if (w->full)
             continue;
@@ -137,6 +137,22 @@ static void test_prompt_cost__short_chunks_compute_twice(void **state)
     assert_true(cost(128, 4096, &gb10).flops > 1.8 * cost(129, 4096, &gb10).flops * 128 / 129);
 }
 
+/* 13.1 of some 19 GFLOP a token are in eight bits, and count half; chunks of up to 128 tokens have none. */
+static void test_prompt_cost__eight_bits_count_half(void **state)
+{
+    (void)state;
+    const struct prompt_cost exact = cost(4096, 4096, &gb10), int8 = prompt_cost(&config, &weights, kv, 4096, 4096, true, &gb10),
+        small = prompt_cost(&config, &weights, kv, 128, 4096, true, &gb10);
+    assert_true(fabs((exact.flops - int8.flops) / 4096 - 13.1e9 / 2) < 0.1e9);
+    assert_true(int8.ms < 0.9 * exact.ms);
+    assert_true(small.flops == cost(128, 4096, &gb10).flops && small.bytes == cost(128, 4096, &gb10).bytes);
+    for (int n = 2048; n <= 32768; n *= 4) {
+        const struct prompt_cost c = prompt_cost(&config, &weights, kv, n, 4096, true, &gb10);
+        print_message("%5d tokens in eight bits: %.0f GB, %.1f TFLOP, %.0f ms, %.0f tok/s\n", n, c.bytes * 1e-9, c.flops * 1e-12, c.ms,
+                      1e3 * n / c.ms);
+    }
+}
+
 static void test_prompt_cost__what_a_gb10_is_said_to_need(void **state)
 {
     (void)state;
@@ -159,6 +175,7 @@ int main(void)
         cmocka_unit_test(test_prompt_layer__operations_add_up_to_what_the_shapes_say),
         cmocka_unit_test(test_prompt_cost__memory_or_products_are_the_bound),
         cmocka_unit_test(test_prompt_cost__short_chunks_compute_twice),
+        cmocka_unit_test(test_prompt_cost__eight_bits_count_half),
         cmocka_unit_test(test_prompt_cost__what_a_gb10_is_said_to_need),
     };
     return cmocka_run_group_tests(tests, open_shapes, NULL);
