@@ -236,9 +236,9 @@ static void kernels_prompt(struct timing *k, int n_tokens)
         return;
     k->d->reserve(k->d, (size_t)1 << 30);       /* more than any of these operations takes; the forward pass may have less */
     if (s->n_delta)
-        prompt_layer(&p.layer[0], &s->m.cfg, s->delta[0], s->m.kv, n_tokens, 0);
+        prompt_layer(&p.layer[0], &s->m.cfg, s->delta[0], s->m.kv, n_tokens, 0, int8(k));
     if (s->n_full)
-        prompt_layer(&p.layer[1], &s->m.cfg, s->full[0], s->m.kv, n_tokens, 0);
+        prompt_layer(&p.layer[1], &s->m.cfg, s->full[0], s->m.kv, n_tokens, 0, int8(k));
     measure(k, &p, "input_layernorm", call_norm, 0);
     measure(k, &p, "post_attention_layernorm", call_norm_post, 0);
     if (s->n_delta) {
