@@ -137,7 +137,7 @@ static void test_prompt_cost__short_chunks_compute_twice(void **state)
     assert_true(cost(128, 4096, &gb10).flops > 1.8 * cost(129, 4096, &gb10).flops * 128 / 129);
 }
 
-/* 13.1 of some 19 GFLOP a token are in eight bits, and count half; chunks of up to 128 tokens have none. */
+/* 13.1 of some 19 GFLOP a token are in eight bits, and count half; products of chunks of up to 128 tokens stay as they are. */
 static void test_prompt_cost__eight_bits_count_half(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static void test_prompt_cost__eight_bits_count_half(void **state)
         small = prompt_cost(&config, &weights, kv, 128, 4096, true, &gb10);
     assert_true(fabs((exact.flops - int8.flops) / 4096 - 13.1e9 / 2) < 0.1e9);
     assert_true(int8.ms < 0.9 * exact.ms);
-    assert_true(small.flops == cost(128, 4096, &gb10).flops && small.bytes == cost(128, 4096, &gb10).bytes);
+    assert_true(small.flops == cost(128, 4096, &gb10).flops);
     for (int n = 2048; n <= 32768; n *= 4) {
         const struct prompt_cost c = prompt_cost(&config, &weights, kv, n, 4096, true, &gb10);
         print_message("%5d tokens in eight bits: %.0f GB, %.1f TFLOP, %.0f ms, %.0f tok/s\n", n, c.bytes * 1e-9, c.flops * 1e-12, c.ms,
