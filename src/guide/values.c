@@ -241,10 +241,22 @@ static int group_clauses(const struct shape *h, const struct patterns *p, unsign
     return kept;
 }
 
+/* Keeps of the keys that a pattern binds those that end within VALUES_KEY_MAX bytes whatever is written first: of ASCII that needs no escape, or few
+ * characters of any kind, which take 6 bytes each at most. */
+static uint32_t short_keys(struct values *v, uint32_t keys)
+{
+    enum { ESCAPED = 6, MOST = VALUES_KEY_MAX - 1 };
+    uint64_t plain[4] = {~0ull << ' ', ~0ull >> 1};
+    plain['"' / 64] &= ~(1ull << '"' % 64), plain['\\' / 64] &= ~(1ull << '\\' % 64);
+    const uint32_t ascii = term_repeat(v->t, term_bytes_of(v->t, plain), 0, MOST - ESCAPED);
+    return term_and(v->t, keys, term_alt(v->t, ascii, term_repeat(v->t, term_any_char(v->t), 0, MOST / ESCAPED - 1)));
+}
+
 /* Divides the names that are no members into groups, by the set of patterns that they match. */
 static void build_groups(struct values *v, const struct shape *h, struct object *o, uint32_t names)
 {
     struct patterns p = {0};
+    const bool bound = names != scalar_any_text(v);
     collect_patterns(v, h, &p);
     struct text *known = memory_alloc((size_t)(o->n + 1) * sizeof *known);
     for (int i = 0; i < o->n; i++)
@@ -264,6 +276,8 @@ static void build_groups(struct values *v, const struct shape *h, struct object 
             continue;
         for (int k = 0; k < p.n; k++)
             keys = term_and(v->t, keys, set >> k & 1 ? p.term[k] : term_not(v->t, p.term[k]));
+        if (p.n || bound)
+            keys = short_keys(v, keys);
         const int most = o->min < N_KEYS ? o->min : N_KEYS;
         const int n_keys = most > 1 ? term_count(v->t, keys, VALUES_KEY_MAX, most) : 1;
         if (!term_is_none(v->t, keys) && n_keys)

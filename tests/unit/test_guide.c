@@ -279,6 +279,44 @@ static void test_schema__long_lists_and_equal_references_take_linear_work(void *
     buf_free(&schema);
 }
 
+/* Takes the first of 'a', all bytes up or all bytes down that may follow; a quote only if nothing else may.  False: nothing may. */
+static bool take_one(struct grammar *g, struct grammar_state *s, int way, bool *quote)
+{
+    for (int i = -1; i < 256; i++) {
+        const int byte = i < 0 ? 'a' : way == 1 ? i : 255 - i;
+        struct grammar_state next = *s;
+        if ((i < 0 && way) || byte == '"' || !grammar_byte(g, &next, (uint8_t)byte))
+            continue;
+        *s = next;
+        return true;
+    }
+    return *quote = grammar_byte(g, s, '"');
+}
+
+static void test_schema__a_key_of_a_pattern_can_end_wherever_it_is(void **state)
+{
+    (void)state;
+    static const char *const row[] = {
+        "{\"type\": \"object\", \"patternProperties\": {\"b$\": true}, \"additionalProperties\": false, \"minProperties\": 1}",
+        "{\"type\": \"object\", \"patternProperties\": {\"x.y\": true, \"^a+$\": true}, \"additionalProperties\": false, \"minProperties\": 2}",
+        "{\"type\": \"object\", \"propertyNames\": {\"pattern\": \"[^a]{3}$\"}, \"minProperties\": 1}",
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        for (int way = 0; way < 3; way++) {
+            struct err e = {{0}};
+            struct grammar *g = grammar_of_schema(text_of(row[i]), NULL, &e);
+            assert_non_null(g);
+            struct grammar_state s = grammar_begin(g);
+            bool ended = !grammar_byte(g, &s, '{') || !grammar_byte(g, &s, '"');
+            assert_false(ended);
+            for (int n = 0; !ended; n++)
+                if (!take_one(g, &s, way, &ended) || n == 200)
+                    fail_msg("%s: nothing can follow %d bytes of a key", row[i], n);
+            assert_true(grammar_byte(g, &s, ':'));
+            grammar_release(g);
+        }
+}
+
 static void test_calls__of_wrong_schemas_are_refused_by_tool_and_place(void **state)
 {
     (void)state;
@@ -493,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_schema__work_for_many_patterns_is_bounded),
         cmocka_unit_test(test_grammar__beyond_the_work_that_is_allowed_refuses_until_more_is),
         cmocka_unit_test(test_schema__long_lists_and_equal_references_take_linear_work),
+        cmocka_unit_test(test_schema__a_key_of_a_pattern_can_end_wherever_it_is),
         cmocka_unit_test(test_calls__of_wrong_schemas_are_refused_by_tool_and_place),
         cmocka_unit_test(test_calls__have_what_is_required_and_no_property),
         cmocka_unit_test(test_calls__have_known_names_and_each_parameter_once),
