@@ -187,21 +187,28 @@ static int parts_of(struct party *p, int n, int round, struct stepper_part parts
     return n_parts;
 }
 
-/* Those that were made are those that it would have alone. */
+/* Two drafts are those that it would have alone.  The first step's rows were left out, and a GPU rounds those of a prompt otherwise: there another id
+ * may take the place of one whose logit is less than 0.1 away, and what is behind it differs. */
+static void same_drafts(const struct step_drafts *d, const struct step_drafts *want)
+{
+    const bool rounds = dev_caps(model.backend)->packs_weights;
+    for (int i = 0; i < 2; i++) {
+        const double off = fabs((double)d->prob[i] - (double)want->prob[i]);
+        if (d->ids[i] != want->ids[i] ? !rounds || off > 0.1 * (double)want->prob[i] : off > (rounds ? 1e-2 : 0))
+            fail_msg("draft %d is %d with %g, expected %d with %g", i, d->ids[i], (double)d->prob[i], want->ids[i], (double)want->prob[i]);
+        if (d->ids[i] != want->ids[i])
+            return;
+    }
+}
+
 static void take_drafts(struct party *p, int i, int n, bool all)
 {
     struct step_drafts d;
     struct err e;
     assert_true(stepper_drafts(stepper_slot(stepper, i), &d, &e));
     p->n_drafts = n;
-    if (!all)                           /* rows of the MTP block that were left out round otherwise */
-        return;
-    const struct step_drafts *want = &p->want->drafts[p->a.n];
-    assert_memory_equal(d.ids, want->ids, 2 * sizeof *d.ids);
-    if (dev_caps(model.backend)->packs_weights)         /* the first step's rows were left out, and a GPU rounds those of a prompt otherwise */
-        assert_true(furthest(d.prob, want->prob, 2) < 1e-2);
-    else
-        assert_memory_equal(d.prob, want->prob, 2 * sizeof *d.prob);
+    if (all)                            /* rows of the MTP block that were left out round otherwise */
+        same_drafts(&d, &p->want->drafts[p->a.n]);
 }
 
 /* One step of those of n answers that have not ended, in an order that changes. */
