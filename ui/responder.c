@@ -7,6 +7,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/memory.h"
 #include "config/limits.h"
@@ -87,6 +88,17 @@ static bool wants_second_model(const char *why, struct err *e)
     return err_set(e, "%s; continue or end that program, or load the model here as well with --no-attach", why);
 }
 
+/* Looks for a server.  One that ends is waited for: until it is gone it has its memory, and the lock without which no chat shares its model. */
+static enum control_found look(const char *socket, struct control_state *s, struct err *e)
+{
+    enum { PATIENCE_MS = 10000, STEP_MS = 20 };
+    const int64_t since = clock_ns();
+    enum control_found found;
+    while ((found = control_look(socket, s, e)) == CONTROL_NONE && socket_is_held(socket) && clock_ms_since(since) < PATIENCE_MS)
+        poll(NULL, 0, STEP_MS);
+    return found;
+}
+
 /* Attaches to the running server if it has the model of the options, or if they name none and none is here.  *looked: what is at the usual socket.
  * *failed: it has the model but cannot be opened, or it may have it and the user does not want a second one. */
 static struct responder *attach(const struct options *o, bool whole, enum control_found *looked, bool *failed, struct err *e)
@@ -96,7 +108,7 @@ static struct responder *attach(const struct options *o, bool whole, enum contro
     struct err why = {{0}};
     struct responder *r = NULL;
     control_socket(NULL, &socket);
-    const enum control_found found = *looked = control_look(socket.data, &s, &why);
+    const enum control_found found = *looked = look(socket.data, &s, &why);
     char *real = found != CONTROL_FOUND ? NULL : options_model_dir(o, &dir, NULL) ? realpath(dir.data, NULL) : memory_strdup(buf_str(&s.root));
     if (found == CONTROL_FAILED)
         err_warn("%s; the model is loaded here", why.msg);

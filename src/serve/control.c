@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -163,12 +164,19 @@ void control_state_free(struct control_state *s)
     buf_free(&s->why);
 }
 
-/* Waits until a server that ends is gone.  False if it is still there after that time. */
-static bool wait_for_end(const char *socket, int patience_s)
+/* True if another socket has taken the place of this one. */
+static bool is_replaced(const char *socket, const struct stat *s)
+{
+    struct stat now;
+    return !stat(socket, &now) && (now.st_ino != s->st_ino || memcmp(&now.st_ctim, &s->st_ctim, sizeof now.st_ctim));
+}
+
+/* Waits until a server that ends is gone; a chat may take its place at once.  False if it is still there after that time. */
+static bool wait_for_end(const char *socket, const struct stat *own, int patience_s)
 {
     enum { STEP_MS = 20 };
     const int64_t since = clock_ns();
-    while (socket_is_held(socket)) {
+    while (socket_is_held(socket) && !is_replaced(socket, own)) {
         if (clock_ms_since(since) > patience_s * 1000.0)
             return false;
         poll(NULL, 0, STEP_MS);
@@ -178,15 +186,17 @@ static bool wait_for_end(const char *socket, int patience_s)
 
 enum control_found control_stop(const char *socket, int patience_s, struct err *e)
 {
-    enum control_found found = knock(socket, e);
+    struct stat own = {0};
     struct buf out = {0};
+    stat(socket, &own);
+    enum control_found found = knock(socket, e);
     if (found != CONTROL_FOUND)
         return found;
     struct http *h = http_open();
     found = ask(h, socket, "http://localhost/stop", "", &out, e);
     http_close(h);
     buf_free(&out);
-    if (found == CONTROL_FOUND && !wait_for_end(socket, patience_s)) {
+    if (found == CONTROL_FOUND && !wait_for_end(socket, &own, patience_s)) {
         err_set(e, "the server on %s ends, but still holds its socket after %d s: it gives its memory back, or is suspended", socket, patience_s);
         found = CONTROL_FAILED;
     }

@@ -250,8 +250,12 @@ static void close_host(struct responder *r)
     stay_for_others(h);
     unlink(h->socket.data);             /* before the lock goes: then it is the next server's */
     finish_others(h);
+    const int lock = h->lock;           /* held until the memory of the model is free */
+    h->lock = -1;
     free_host(h);
     person->ops->close(person);
+    if (lock >= 0)
+        close(lock);
 }
 
 static const struct responder_ops ops = {

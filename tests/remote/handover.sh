@@ -111,9 +111,24 @@ type_second '/quit\r'
 exec 4>&-
 wait $job2
 
-# A server is killed that two chats use: the first one that needs the model loads it and the other one attaches to that, also at the same time.
-for pause in 1 ''; do
-    name="SIGKILL of a server${pause:+, one after the other}"
+# A server that ends holds its lock until its memory is free.  A chat that begins meanwhile waits for that, and then shares its model as usual.
+flock "$socket.lock" sleep 3 &
+front=--line
+begin --no-think --tools none
+started="$started $job"
+type 'Hello\r'
+seen "a chat that begins while a server ends is answered" " ctx "
+"$q" serve status > "$tmp/status" 2>&1
+has "... and shares its model" "$(cat "$tmp/status")" "tokens of context"
+type '/quit\r'
+exec 3>&-
+wait $job
+
+# A server ends that two chats use: the first one that needs the model loads it and the other one attaches to that, also at the same time, and also
+# while the server still ends.
+for name in "SIGKILL of a server, one after the other" "SIGKILL of a server" "serve stop"; do
+    pause= stop=
+    case $name in *after*) pause=1 ;; esac
     front=--line
     "$q" serve --model "$model" 2> "$tmp/serve.log" &
     server=$!
@@ -124,8 +139,10 @@ for pause in 1 ''; do
     begin_second
     seen "$name: a chat is attached" "attached to the model that another q35chat has loaded"
     seen_second "$name: ... and another one" "attached to the model that another q35chat has loaded"
-    kill -9 $server
-    wait $server 2> /dev/null
+    case $name in
+    SIGKILL*) kill -9 $server ;;
+    *) "$q" serve stop > "$tmp/out" 2>&1 & stop=$! ;;
+    esac
     seen "$name: the first one says so" "has ended: the next message loads it"
     seen_second "$name: ... and the other one" "has ended: the next message loads it"
     type 'Hello\r'
@@ -136,6 +153,8 @@ for pause in 1 ''; do
     "$q" serve status > "$tmp/status" 2>&1
     has "$name: ... with the same model" "$(cat "$tmp/status")" "tokens of context"
     lacks "$name: ... which two programs use" "$(cat "$tmp/status")" "; 0 other"
+    wait $server 2> /dev/null
+    [ -z "$stop" ] || { wait $stop; is "$name: ... and the server has ended for who stopped it" "$? $(cat "$tmp/out")" "0 "; }
     type_second '/quit\r'
     exec 4>&-
     wait $job2
