@@ -7,21 +7,21 @@ BUILD=${BUILD:-build}
 EMULATOR=${EMULATOR:-} AT_ONCE=${AT_ONCE:-1}
 export BUILD EMULATOR FIGURES
 
+log_of() { echo "$BUILD/logs/$(echo "${1#"$BUILD"/}" | tr / -)"; }
 number() { sed -n "s/^\[  $1 *\] \([0-9][0-9]*\) test.*/\1/p" "$2" | awk '{n += $1} END {print n + 0}'; }
 
 # One program or script, whose report is written in one go, since others run beside it.  A script keeps to one core, but under sanitizers: the
 # threads of a small model mostly wait for each other (pty/pipe.sh takes 20 s of processor time on one core, 31 on two).
 if [ "$1" = one ]; then
-    test=$2 begun=$(date +%s)
+    test=$2 begun=$(date +%s) name=${2#"$BUILD"/}
+    log=$(log_of "$test")
     case $test in
     *.sh)
-        name=$test log=$BUILD/logs/$(echo "$test" | tr / -)
         core="taskset -c $((${SLOT:-0} % $(nproc)))"
         [ -z "$SAN" ] && $core true 2> /dev/null || core=
         $core sh "$test" > "$log" 2>&1
         status=$? passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^not ok ' "$log") skipped=$(grep -c '^skip ' "$log") ;;
     *)
-        name=${test#"$BUILD"/} log=$BUILD/logs/$(echo "${test#"$BUILD"/}" | tr / -)
         $EMULATOR "$test" > "$log" 2>&1
         status=$? passed=$(number PASSED "$log") failed=$(number FAILED "$log") skipped=$(number SKIPPED "$log") ;;
     esac
@@ -30,7 +30,7 @@ if [ "$1" = one ]; then
 "
     echo "$passed $failed $skipped" > "$log.count"
     if [ "$failed" -ne 0 ]; then
-        report=$(sed 's/^/    /' "$log" | grep -v ' RUN \|      OK' | tail -n 40)
+        report=$(sed 's/^/    /' "$log" | grep -av ' RUN \|      OK' | tail -n 40)
         failures=$(grep -a '^not ok \|^\[  FAILED  \] [a-z]' "$log" | cut -c 1-300)
         printf '%s\n' "${ended:-}$report
 $failures
@@ -51,7 +51,12 @@ for t in ${SCRIPTS-$TREE tests/hub/*.sh tests/remote/*.sh tests/pty/*.sh tests/g
     case $t in *.sh) [ -z "$EMULATOR" ] || [ "$t" = tests/golden/debug.sh ] || continue ;; esac       # the others start programs by themselves
     printf '%s\n' "$t"
 done | awk 'NR == FNR {place[$1] = NR; next} {name = $0; sub(/^.*\/tests\//, "tests/", name); print (name in place ? place[name] : 1e6), $0}' \
-    tests/slow.txt - | sort -s -n -k 1,1 | cut -d ' ' -f 2- | xargs -n 1 -P "$AT_ONCE" --process-slot-var=SLOT sh "$0" one
+    tests/slow.txt - | sort -s -n -k 1,1 | cut -d ' ' -f 2- > "$BUILD/logs/tests"
+xargs -n 1 -P "$AT_ONCE" --process-slot-var=SLOT sh "$0" one < "$BUILD/logs/tests"
+while read -r test; do          # xargs ends with the first process that a signal kills, as when memory runs out
+    log=$(log_of "$test")
+    [ -e "$log.count" ] || { echo "0 1 0" > "$log.count"; echo "FAIL ${test#"$BUILD"/}: was not run to its end" > "$log.failed"; }
+done < "$BUILD/logs/tests"
 cat "$BUILD"/logs/*.failed 2> /dev/null
 cat "$BUILD"/logs/*.count | awk '{p += $1; f += $2; s += $3}
     END {printf "%d passed, %d failed%s\n", p, f, s ? ", " s " skipped" : ""; exit f > 0 || p == 0}'
