@@ -5,10 +5,12 @@
 #include <histedit.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -41,6 +43,7 @@ struct lineedit {
     bool dropped;                       /* keys were pasted or typed before: no key counts until there is a pause */
     bool interrupted, hung_up;
     bool asks_model;                    /* of lineedit_asks_model() */
+    bool shell_wrote;                   /* the program was stopped, and the line is not shown since */
     bool pastes;                        /* the terminal brackets them */
     struct winsize size;                /* of the terminal, as libedit knows it */
     struct termios usual;               /* of the terminal, before an answer */
@@ -68,6 +71,26 @@ static void prompt_again(struct lineedit *l)
     fflush(stdout);
 }
 
+static int continued_fd = -1;           /* readable after SIGCONT */
+
+static void note_continued(int sig)
+{
+    (void)sig;
+    eventfd_write(continued_fd, 1);
+}
+
+/* Takes the terminal again after Ctrl-Z and fg, between which the shell changed its modes, and shows the line. */
+static void take_terminal(struct lineedit *l)
+{
+    l->shell_wrote = false;
+    if (l->el) {
+        el_set(l->el, EL_PREP_TERM, 0);         /* else libedit holds the modes for set */
+        el_set(l->el, EL_PREP_TERM, 1);
+        fputs(l->pastes ? "\r\033[?2004h" : "\r", stdout);
+    }
+    prompt_again(l);
+}
+
 /* Notes that a model must be chosen, unless the user is typing: the message will wait for the choice. */
 static void take_models(struct lineedit *l)
 {
@@ -87,13 +110,19 @@ static bool wait_key(struct lineedit *l, int timeout_ms)
     char chunk[1024];
     int64_t start = clock_ns();
     for (;;) {
-        struct pollfd fds[CHAT_MAX_FDS + 2] = {{.fd = 0, .events = POLLIN}, {.fd = interrupt_fd(), .events = POLLIN}};
-        int n = 2 + chat_fds(l->turn->chat, fds + 2);
+        struct pollfd fds[CHAT_MAX_FDS + 3] = {{.fd = 0, .events = POLLIN}, {.fd = interrupt_fd(), .events = POLLIN},
+                                               {.fd = continued_fd, .events = POLLIN}};
+        int n = 3 + chat_fds(l->turn->chat, fds + 3);
         int left = timeout_ms < 0 ? chat_timeout(l->turn->chat) : timeout_ms - (int)clock_ms_since(start);
         if (timeout_ms >= 0 && left <= 0)
             return false;
         if (poll(fds, (nfds_t)n, left) < 0 && errno != EINTR)
             return false;
+        eventfd_t times;
+        if (!eventfd_read(continued_fd, &times))
+            l->shell_wrote = true;
+        if (l->shell_wrote && tcgetpgrp(0) == getpgrp())        /* in the background that would stop the program */
+            take_terminal(l);
         if (interrupt_taken()) {
             l->interrupted = true;
             return false;
@@ -309,7 +338,7 @@ bool lineedit_line(struct lineedit *l, const char *prompt, struct buf *out)
 {
     int n;
     l->prompt = prompt;
-    l->broken_line = l->interrupted = l->asks_model = false;
+    l->broken_line = l->interrupted = l->asks_model = l->shell_wrote = false;
     if (!l->el)
         return read_plain(l, out);
     follow_size(l);
@@ -505,6 +534,8 @@ struct lineedit *lineedit_open(struct turn *t, const struct options *o)
     for (int i = 0; i < l->past->n; i++)
         history(l->history, &ev, H_ENTER, l->past->entries[i]);
     buf_free(&path);
+    continued_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    signal(SIGCONT, note_continued);
     if (!t->speaks && !look_is_plain(getenv("TERM")))
         open_libedit(l);
     return l;
@@ -512,6 +543,8 @@ struct lineedit *lineedit_open(struct turn *t, const struct options *o)
 
 void lineedit_close(struct lineedit *l)
 {
+    signal(SIGCONT, SIG_DFL);
+    close(continued_fd);
     if (l->el)
         el_end(l->el);
     history_end(l->history);

@@ -108,6 +108,30 @@ sh ... and the terminal as it was: cmp before after
 type exit\\r
 end the shell ends: 0
 END
+
+# Line mode: the shell writes over the line and leaves its own modes.
+forget
+"$wire" -t $patience 80x24 sh -i << END || status=1
+see a shell for line mode: sh>
+type $q --model $demo --temperature 0 --ctx 4096 --line\\r
+see its prompt: \\n>
+type half a draft
+see ... with a draft: > half a draft
+type \\032
+see Ctrl-Z leaves line mode: Stopped
+see ... for the shell: sh>\\n
+type printf '\\\\033[2J\\\\033[H'\\r
+gone ... which clears its screen: half a draft
+type fg\\r
+see fg shows the prompt and the draft again: > half a draft
+type \\001not \\r
+see ... and the keys of the line work: > not half a draft
+see ... and it is answered:  ctx
+type /quit\\r
+see ... to the end: \\nsh>\\n
+type exit\\r
+end the shell after line mode ends: 0
+END
 ours() { for p in /proc/[0-9]*; do [ "$(cat "$p/comm" 2> /dev/null)" = q35chat ] && grep -q "$tmp" "$p/environ" && echo "$p"; done 2> /dev/null; }
 is "no process stays" "$(ours)" ""
 exit $status
