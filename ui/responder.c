@@ -160,8 +160,9 @@ static struct responder *attach_endpoint(const struct options *o, enum control_f
 }
 
 /* Opens the same server after it ended; the conversation waits until it is back. */
-static struct responder *endpoint_again(const struct options *o, struct err *e)
+static struct responder *endpoint_again(const struct options *o, bool attach, struct err *e)
 {
+    (void)attach;
     enum control_found found;
     struct responder *r = attach_endpoint(o, &found, e);
     if (r) {
@@ -209,11 +210,13 @@ static struct responder *open_shared(const struct options *o, bool *taken, struc
     return r && options_on(o, OPT_attach) && options_on(o, OPT_share) ? share(r, o, taken) : r;
 }
 
+static struct responder *again(const struct options *o, bool attach, struct err *e);
+static struct responder *again_of_chat(const struct options *o, bool attach, struct err *e);
+
 /* Opens the responder of an answer, or of a chat, which shares its model.  If two chats find the socket free at the same time, the one that comes
  * second attaches to the first. */
-static struct responder *responder(const struct options *o, bool whole, struct err *e)
+static struct responder *responder(const struct options *o, bool whole, bool may_attach, struct err *e)
 {
-    const bool may_attach = options_on(o, OPT_attach);
     enum control_found found = CONTROL_FAILED;
     bool failed = false, taken = false;
     if (*options_text(o, OPT_endpoint))
@@ -226,18 +229,28 @@ static struct responder *responder(const struct options *o, bool whole, struct e
         own->ops->close(own);
     }
     if (r)
-        r->instead = whole ? ui_responder_of_chat : ui_responder;
+        r->instead = whole ? again_of_chat : again;
     return r;
+}
+
+static struct responder *again(const struct options *o, bool attach, struct err *e)
+{
+    return responder(o, false, attach, e);
+}
+
+static struct responder *again_of_chat(const struct options *o, bool attach, struct err *e)
+{
+    return responder(o, true, attach, e);
 }
 
 struct responder *ui_responder(const struct options *o, struct err *e)
 {
-    return responder(o, false, e);
+    return responder(o, false, options_on(o, OPT_attach), e);
 }
 
 struct responder *ui_responder_of_chat(const struct options *o, struct err *e)
 {
-    return responder(o, true, e);
+    return responder(o, true, options_on(o, OPT_attach), e);
 }
 
 bool ui_responder_agreed(struct options *o, struct err *e)

@@ -18,7 +18,7 @@
 static void replace_responder(struct chat *c)
 {
     struct err e = {0};
-    struct responder *old = c->responder, *made = old->instead(c->o, &e);
+    struct responder *old = c->responder, *made = old->instead(c->o, old->ops->info(old) != NULL, &e);
     if (!made) {
         turn_fail(c, e.msg);
         return;

@@ -190,7 +190,9 @@ struct responder {
     const char *notice;                 /* lines about the model for the user, or NULL */
     int least_pixels, most_pixels;      /* of a picture: it is resized to have so many; 0: not known.  An estimate until READY */
     const char *more_room;              /* how a user gets a larger context, as the end of a sentence; NULL: there is no way */
-    struct responder *(*instead)(const struct options *o, struct err *e);     /* opens another responder after NEWS_GONE; NULL: that never comes */
+    /* Opens another responder after NEWS_GONE; NULL: that never comes.  `attach`: one that uses the model of another program may do, which is not
+     * so if this one never was ready. */
+    struct responder *(*instead)(const struct options *o, bool attach, struct err *e);
     bool again;                         /* `instead` opens the same server again, and loads no model */
     news_fn *fn;                        /* the owner's function */
     void *arg;

@@ -425,9 +425,9 @@ static void chat_step(void)
     }
 }
 
-static struct responder *no_other(const struct options *o, struct err *e)
+static struct responder *no_other(const struct options *o, bool attach, struct err *e)
 {
-    (void)o, (void)e;
+    (void)o, (void)attach, (void)e;
     return NULL;
 }
 

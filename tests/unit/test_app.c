@@ -1254,12 +1254,12 @@ static void test_app__sessions_are_looked_at_renamed_and_deleted_in_their_list(v
     assert_shows("Blue, mostly.");
     assert_hides("Green.");
     stage_key("F2");
-    assert_shows("its title");
+    assert_shows("new title; empty");
     stage_key("Ctrl-U");
     stage_type("Colours");
     stage_key("Enter");
     assert_shows("Colours");
-    assert_hides("its title");
+    assert_hides("new title; empty");
     stage_type("grass");
     stage_keys("F2 Ctrl-U");
     stage_type("Lawn");
