@@ -578,7 +578,8 @@ static bool read_client(struct question *q, const struct pyjson *top, int where,
     };
     if (!read_common(q, top, o, e) || !question_refuse(top, refused, sizeof refused / sizeof *refused, where, e) || !read_form(q, top, o, e))
         return false;
-    return q->given.max_tokens || err_set(e, "max_tokens is 0, expected 1 or more, or -1 for no limit");
+    return q->given.max_tokens || err_set(e, "%s is 0, expected 1 or more, or -1 for no limit",
+                                          pyjson_given(top, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens");
 }
 
 /* Checks the types of fields whose readers take more than the tables say. */

@@ -471,7 +471,7 @@ static void test_question__a_limit_of_nothing_is_refused(void **state)
     static const char *const names[] = {"max_tokens", "max_completion_tokens"};
     for (int i = 0; i < 2; i++) {
         assert_false(read_with(arena_printf(&a, "\"%s\": 0", names[i])));
-        assert_string_equal(e.msg, "max_tokens is 0, expected 1 or more, or -1 for no limit");
+        assert_string_equal(e.msg, arena_printf(&a, "%s is 0, expected 1 or more, or -1 for no limit", names[i]));
         assert_true(read_with(arena_printf(&a, "\"%s\": -1", names[i])));
         assert_true(read_with(arena_printf(&a, "\"%s\": 1", names[i])));
         assert_int_equal(q.given.max_tokens, 1);
