@@ -26,7 +26,7 @@ src/session  base/|answer/|option/|session/|config/
 src/tool     base/|option/|tool/
 src/chat     base/|answer/|image/image.h|option/|session/|tool/|responder/responder.h|guide/form.h|chat/|config/
 src/responder!remote|far base/|answer/|text/|image/image.h|guide/|engine/engine.h|option/|chat/answer.h|responder/|config/
-src/responder/remote.c base/|answer/|guide/form.h|remote/|option/|responder/|config/
+src/responder/remote.c base/|answer/|image/image.h|guide/form.h|remote/|option/|responder/|config/
 src/responder/far.c base/|answer/|remote/|engine/engine.h|responder/|config/
 src/fetch    base/|fetch/|config/
 src/remote   base/|answer/|fetch/http.h|remote/|config/

@@ -241,15 +241,21 @@ static int group_clauses(const struct shape *h, const struct patterns *p, unsign
     return kept;
 }
 
-/* Keeps of the keys that a pattern binds those that end within VALUES_KEY_MAX bytes whatever is written first: of ASCII that needs no escape, or few
- * characters of any kind, which take 6 bytes each at most. */
+/* Keeps of the keys that a pattern binds those that end within VALUES_KEY_MAX bytes whatever is written first: as many characters as fit if each
+ * takes as many bytes as the largest of its kind. */
 static uint32_t short_keys(struct values *v, uint32_t keys)
 {
-    enum { ESCAPED = 6, MOST = VALUES_KEY_MAX - 1 };
+    enum { ESCAPED = 6, MOST = VALUES_KEY_MAX - 1 - ESCAPED };
+    static const uint32_t last[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};    /* characters of 1, 2, 3 and 4 bytes */
     uint64_t plain[4] = {~0ull << ' ', ~0ull >> 1};
     plain['"' / 64] &= ~(1ull << '"' % 64), plain['\\' / 64] &= ~(1ull << '\\' % 64);
-    const uint32_t ascii = term_repeat(v->t, term_bytes_of(v->t, plain), 0, MOST - ESCAPED);
-    return term_and(v->t, keys, term_alt(v->t, ascii, term_repeat(v->t, term_any_char(v->t), 0, MOST / ESCAPED - 1)));
+    uint32_t kind = term_bytes_of(v->t, plain), some = term_repeat(v->t, term_any_char(v->t), 0, MOST / ESCAPED);
+    for (int bytes = 1; bytes <= 4; bytes++) {
+        if (bytes > 1)
+            kind = term_alt(v->t, kind, term_char(v->t, last[bytes - 2] + 1, last[bytes - 1]));
+        some = term_alt(v->t, some, term_repeat(v->t, kind, 0, MOST / bytes));
+    }
+    return term_and(v->t, keys, some);
 }
 
 /* Divides the names that are no members into groups, by the set of patterns that they match. */

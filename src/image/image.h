@@ -54,6 +54,8 @@ uint8_t *image_take(struct image *im);  /* frees all but the pixels, which becom
 /* Reads the limits of preprocessor_config.json or processor_config.json in a model's directory; without these files, or without sizes in them, they
  * are the published 65,536 and 16,777,216.  False with the reason if a file is there and is no such file. */
 bool image_limits_load(struct image_limits *l, const char *dir, struct err *e);
+/* The same for pictures of at most so many tokens. */
+bool image_limits_within(struct image_limits *l, const char *dir, int most_tokens, struct err *e);
 
 /* Computes the size of the fitted picture: sides that are multiples of IMAGE_FACTOR, nearly in the old ratio, and an area within the limits
  * (smart_resize() of Qwen2-VL).  False with the reason if the ratio is above IMAGE_MAX_RATIO or a side becomes 0. */

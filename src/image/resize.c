@@ -57,6 +57,16 @@ bool image_limits_load(struct image_limits *l, const char *dir, struct err *e)
     return ok;
 }
 
+bool image_limits_within(struct image_limits *l, const char *dir, int most_tokens, struct err *e)
+{
+    const int64_t most = (int64_t)most_tokens * IMAGE_FACTOR * IMAGE_FACTOR;
+    if (!image_limits_load(l, dir, e))
+        return false;
+    l->max_pixels = l->max_pixels < most ? l->max_pixels : most;
+    l->min_pixels = l->min_pixels < l->max_pixels ? l->min_pixels : l->max_pixels;
+    return true;
+}
+
 /* ---- size ---- */
 
 /* rint() rounds halves to even. */

@@ -36,11 +36,8 @@ static void die(struct local *l, const char *why)
 /* Reads how large the pictures are that the model sees, of at most so many tokens.  False with the reason. */
 static bool read_limits(struct local *l, const char *dir, int most_tokens, struct image_limits *to, struct err *e)
 {
-    const int64_t most = (int64_t)most_tokens * IMAGE_FACTOR * IMAGE_FACTOR;
-    if (!image_limits_load(to, dir, e))
+    if (!image_limits_within(to, dir, most_tokens, e))
         return false;
-    to->max_pixels = to->max_pixels < most ? to->max_pixels : most;
-    to->min_pixels = to->min_pixels < to->max_pixels ? to->min_pixels : to->max_pixels;
     l->base.least_pixels = (int)to->min_pixels;
     l->base.most_pixels = (int)to->max_pixels;
     return true;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/unicode.h"
 #include "guide/form.h"
+#include "image/image.h"
 #include "option/endpoint.h"
 #include "remote/body.h"
 #include "remote/client.h"
@@ -415,6 +416,11 @@ struct responder *remote_attach(const struct options *o, const char *socket, con
     buf_addf(&url, "unix:%s", socket);
     buf_adds(&r->name, dir);
     r->attached = with_note;
+    struct image_limits limits;
+    if (image_limits_within(&limits, dir, USUAL_PICTURE_TOKENS, NULL)) {
+        r->base.least_pixels = (int)limits.min_pixels;
+        r->base.most_pixels = (int)limits.max_pixels;
+    }
     struct responder *made = finish_open(r, &(struct client_options){.url = url.data, .dialect = "q35chat"}, e);
     buf_free(&url);
     return made;

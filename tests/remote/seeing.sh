@@ -46,6 +46,8 @@ again=$(attached -r seen "And this?")
 is "... also in a conversation that goes on" "$again" "$(attached --no-attach -r seen "And this?")"
 timeout $patience "$q" --model tests/data/vision/v0 --no-stdin -n 2 --json --save counted -f $data/page.png "What?" > "$tmp/out" 2>&1
 has "... and counts its tokens" "$(cat "$tmp/out")" '"height":300,"tokens":24}'
+timeout $patience "$q" --model tests/data/vision/v0 --no-stdin -n 2 --json -f $data/page.png "What?" > "$tmp/out" 2>&1
+has "... which a program without a tokenizer estimates by the model's limits" "$(cat "$tmp/out")" '"height":300,"tokens":24,"estimated":true}'
 "$q" serve stop > /dev/null 2>&1
 wait $server
 [ -n "$demo" ] || exit $status
