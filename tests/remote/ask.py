@@ -42,7 +42,10 @@ class Connection(http.client.HTTPConnection):
 
 def ask(method, path, body=None, headers={}):
     c = Connection()
-    c.request(method, path, body, headers)
+    try:
+        c.request(method, path, body, headers)
+    except BrokenPipeError:             # refused at its head, before the body was sent
+        pass
     r = c.getresponse()
     data = r.read()
     c.close()
