@@ -615,7 +615,7 @@ static void look_at(struct client *c)
         return;
     }
     for (struct reply r = {0}; !t.wrong && next_reply(&c->in, &r); r = (struct reply){0}) {
-        if (r.status == 100 || r.status == 408) {      /* 408: to no request, but half of one, on a machine that was busy for a minute */
+        if (r.status == 100) {
             ;
         } else if (c->n_replies == c->n_asked) {
             t.wrong = "there are more replies than requests";

@@ -17,16 +17,10 @@
 #include "kernels/int8.h"
 #include "kernels/pack.h"
 #include "tests/kernels/gpu.h"
+#include "tests/kernels/mixture.h"
 #include "tests/kernels/rand_weight.h"
 
 static const double CLOSE = 2e-6, CLOSE_APART = 6e-4, CLOSE_EXACT = 5e-6;
-
-/* Products of unit inputs have about unit size. */
-static struct weight make(enum weight_format format, int rows, int cols)
-{
-    const float unit = 1 / sqrtf((float)cols);
-    return rand_weight(format, rows, cols, (struct spread){.dense = unit, .int4 = unit / 4, .fp8 = unit / 64, .int8 = unit / 64, .int8_least = 0.5f});
-}
 
 /* n columns apart, spread over all, the first and the last among them; x is 30 times as large there. */
 static struct int8_apart apart_of(int n, float *x, int n_rows, int cols)
@@ -171,43 +165,6 @@ static void test_int8__rows_of_any_size_and_no_numbers_stay_by_themselves(void *
 
 /* ---- experts */
 
-enum { MOST_EXPERTS = 16 };
-struct mixture {
-    int    n_experts, hidden;
-    struct expert_weights host[MOST_EXPERTS + 1], view[MOST_EXPERTS + 1];       /* the last is the shared one */
-    char  *memory;              /* all experts, equally far apart */
-};
-static struct mixture mixture_make(enum weight_format shared, int n_experts, int hidden, int inter, int shared_inter)
-{
-    struct mixture m = {.n_experts = n_experts, .hidden = hidden};
-    const size_t down = pack_bytes(WEIGHT_INT4, 2 * inter, hidden), step = down + pack_bytes(WEIGHT_INT4, hidden, inter),
-        last_down = pack_bytes(shared, 2 * shared_inter, hidden),
-        bytes = step * (size_t)n_experts + last_down + pack_bytes(shared, hidden, shared_inter);
-    char *all = calloc(1, bytes);
-    m.memory = cuda->alloc(cuda, bytes);
-    assert_non_null(m.memory);
-    for (int e = 0; e <= n_experts; e++) {
-        const bool last = e == n_experts;
-        const enum weight_format f = last ? shared : WEIGHT_INT4;
-        const int width = last ? shared_inter : inter;
-        const size_t at = (size_t)e * step, to = at + (last ? last_down : down);
-        struct expert_weights *w = &m.host[e];
-        *w = (struct expert_weights){make(f, width, hidden), make(f, width, hidden), make(f, hidden, width)};
-        assert_true(pack_pair(&w->gate, &w->up, all + at) && pack_matrix(&w->down, all + to));
-        m.view[e].gate = packed_view(f, 2 * width, hidden, m.memory + at);
-        m.view[e].down = packed_view(f, hidden, width, m.memory + to);
-    }
-    cuda->copy(cuda, m.memory, all, bytes);
-    free(all);
-    return m;
-}
-static void mixture_free(struct mixture *m)
-{
-    for (int e = 0; e <= m->n_experts; e++)
-        rand_weight_free(&m->host[e].gate), rand_weight_free(&m->host[e].up), rand_weight_free(&m->host[e].down);
-    cuda->free(cuda, m->memory);
-}
-
 /* Rows of n tokens, and which expert takes which. */
 struct routed {
     const float   *x, *h;       /* inputs of experts_up and experts_down */
@@ -272,15 +229,15 @@ static void test_int8__experts_agree_with_the_definition(void **state)
     (void)state;
     need_gpu();
     static const int tokens[] = {GEMM_FINE + 1, 150, 333, 520, 1100};
-    struct mixture m = mixture_make(WEIGHT_FP8, 16, 384, 256, 128);
+    struct mixture m = mixture_make(WEIGHT_INT4, WEIGHT_FP8, 16, 384, 256, 128);
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
         check_experts(&m, tokens[i], 4, i % 3 ? (int)i * 5 : 0, i % 2);
     mixture_free(&m);
-    m = mixture_make(WEIGHT_INT4, 8, 256, 128, 256);
+    m = mixture_make(WEIGHT_INT4, WEIGHT_INT4, 8, 256, 128, 256);
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
         check_experts(&m, tokens[i], 3, i % 2 ? 32 : 0, i % 2 == 0);
     mixture_free(&m);
-    m = mixture_make(WEIGHT_DENSE, 4, 3072, 1024, 1024);
+    m = mixture_make(WEIGHT_INT4, WEIGHT_DENSE, 4, 3072, 1024, 1024);
     check_experts(&m, 140, 2, 0, false);
     check_experts(&m, 200, 2, 9, false);
     mixture_free(&m);

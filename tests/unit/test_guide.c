@@ -419,8 +419,7 @@ static void test_calls__have_known_names_and_each_parameter_once(void **state)
     assert_string_equal(e.msg, "there is no tool later");
 }
 
-/* All tools together have less time than one schema; those that come too late may have any arguments. */
-/* As many as an agent with a dozen MCP servers has. */
+/* An agent with a dozen MCP servers has hundreds. */
 static void test_calls__two_thousand_tools_are_guided(void **state)
 {
     (void)state;
@@ -446,6 +445,7 @@ static void test_calls__two_thousand_tools_are_guided(void **state)
     buf_free(&tools);
 }
 
+/* All tools together have less time than one schema; those that come too late may have any arguments. */
 static void test_calls__tools_of_great_schemas_end_in_time(void **state)
 {
     (void)state;
