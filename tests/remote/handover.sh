@@ -161,5 +161,6 @@ for name in "SIGKILL of a server, one after the other" "SIGKILL of a server" "se
     type '/quit\r'
     exec 3>&-
     wait $job
+    left        # what stays of the first one goes with the second, soon after it
 done
 exit $status
