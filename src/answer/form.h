@@ -17,6 +17,7 @@ enum form_kind {
 struct form {
     enum form_kind kind;
     struct text text;
+    const char *field;                  /* the user's name of it, which a refusal begins with: "text.format.schema"; NULL: none */
     const struct text *choices;
     int  n_choices;
     bool one_call;                      /* of any kind, if the request has tools: no further call follows the first */

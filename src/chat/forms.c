@@ -83,18 +83,20 @@ static bool read_value(enum option_id id, const char *given, struct buf *out, st
     return ok;
 }
 
-/* Checks that some answer has the form.  A server of others may know schemas that cannot be enforced here. */
-static bool can_be(const struct options *o, enum option_id id, const char *value, struct err *e)
+/* Checks that some answer has the form, which was given as `given`: perhaps the name of a file.  A server of others may know schemas that cannot be
+ * enforced here. */
+static bool can_be(const struct options *o, enum option_id id, const char *given, const char *value, enum option_from from, struct err *e)
 {
     struct arena mem = {0};
-    struct err why = {{0}};
+    const bool file = strcmp(given, value);
     struct form f = form_of_value(o, id, value, &mem);
     f.loose = f.loose || *options_text(o, OPT_endpoint);
+    f.field = arena_printf(&mem, "%s%s%s%s", from == FROM_COMMAND_LINE ? "--" : "", options_key(id), file ? " " : "", file ? given : "");
     bool ok = true;
     for (int i = 0; ok && i < f.n_choices; i++)
         ok = f.choices[i].n || err_set(e, "choices must be %s, none of them empty", expected(id));
-    struct grammar *g = ok ? form_grammar(&f, &why) : NULL;
-    ok = ok && (g || err_set(e, "%s%s", id == OPT_schema ? "schema: " : "", why.msg));
+    struct grammar *g = ok ? form_grammar(&f, e) : NULL;
+    ok = ok && g;
     grammar_release(g);
     arena_free(&mem);
     return ok;
@@ -104,7 +106,7 @@ bool forms_set(struct options *o, enum option_id id, const char *text, enum opti
 {
     const bool off = !*text || !strcmp(text, "off");
     struct buf value = {0};
-    bool ok = off || (read_value(id, text, &value, e) && can_be(o, id, buf_str(&value), e));
+    bool ok = off || (read_value(id, text, &value, e) && can_be(o, id, text, buf_str(&value), from, e));
     for (int i = 0; i < N_IDS && ok; i++)
         if (ids[i] == id || *options_text(o, ids[i]))
             ok = options_set(o, ids[i], ids[i] == id ? buf_str(&value) : "", from, e);

@@ -107,7 +107,7 @@ static bool is_allowed(const struct calls_options *of, struct text name)
 }
 
 /* Adds a tool, or skips one that is not allowed (true).  If its schema cannot be obeyed: false if strict with budget left; else any arguments go. */
-static bool read_tool(struct calls *c, const struct pyjson *v, const struct calls_options *of, struct err *e)
+static bool read_tool(struct calls *c, const struct pyjson *v, const char *field, const struct calls_options *of, struct err *e)
 {
     const struct pyjson *inner = pyjson_get(v, "function") ? pyjson_get(v, "function") : v, *name = pyjson_get(inner, "name");
     const struct pyjson *schema = pyjson_get(inner, "parameters"), *strict = pyjson_get(inner, "strict");
@@ -123,7 +123,7 @@ static bool read_tool(struct calls *c, const struct pyjson *v, const struct call
         return true;
     const bool spent = c->budget.steps <= 0 || c->budget.terms <= 0 || c->budget.work <= 0;       /* by all tools */
     if (of->strict && !spent && !(strict && strict->kind == PY_FALSE))
-        return err_set(e, "the tool %.*s: %s", (int)tool->name.n, tool->name.p, why.msg);
+        return err_set(e, "%s%sthe tool %.*s: %s", field ? field : "", field ? ": " : "", (int)tool->name.n, tool->name.p, why.msg);
     tool->free = true;
     terms_allow(c->t, UINT32_MAX);
     terms_allow_work(c->t, UINT64_MAX);
@@ -233,7 +233,7 @@ static bool read_tools(struct calls *c, const struct calls_options *of, struct e
         return err_set(e, "tools: there are %zu, and calls of at most %d can be guided; send fewer, or start with --no-tool-guide", v.n, CALLS_TOOLS);
     c->tool = arena_array(&c->arena, v.n + 1, sizeof *c->tool);
     for (size_t i = 0; i < v.n; i++)
-        if (!read_tool(c, &v.items[i], of, e))
+        if (!read_tool(c, &v.items[i], of->fields ? of->fields[i] : NULL, of, e))
             return false;
     if (c->n)
         return true;

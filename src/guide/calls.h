@@ -11,6 +11,7 @@ enum { CALLS_PARAMETERS = 7, CALLS_TOOLS = 2048 };      /* kind of the lazy term
 /* The members of struct grammar_calls. */
 struct calls_options {
     struct text tools;
+    const char *const *fields;
     const struct text *allowed;
     int  n_allowed;
     bool several, strict;

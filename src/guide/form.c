@@ -8,7 +8,7 @@
 
 /* ---- compiled ---- */
 
-struct grammar *form_grammar(const struct form *f, struct err *e)
+static struct grammar *compiled(const struct form *f, struct err *e)
 {
     switch (f->kind) {
     case FORM_JSON: return grammar_of_json();
@@ -19,6 +19,15 @@ struct grammar *form_grammar(const struct form *f, struct err *e)
     case FORM_ANY: break;
     }
     return NULL;
+}
+
+struct grammar *form_grammar(const struct form *f, struct err *e)
+{
+    struct err why = {{0}};
+    struct grammar *g = compiled(f, &why);
+    if (!g)
+        err_set(e, "%s%s%s", f->field ? f->field : "", f->field ? ": " : "", why.msg);
+    return g;
 }
 
 /* ---- checked ---- */

@@ -7,7 +7,7 @@
 #include "base/message.h"
 #include "guide/grammar.h"
 
-/* Compiles a form other than ANY and CALLS.  NULL with the reason. */
+/* Compiles a form other than ANY and CALLS.  NULL with the reason, which begins with the field if it has one. */
 struct grammar *form_grammar(const struct form *f, struct err *e);
 
 /* True if the whole answer has the form, also what a loose schema left to be checked afterwards.  CALLS and ANY are not checked. */

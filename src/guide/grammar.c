@@ -127,7 +127,7 @@ struct grammar *grammar_of_json(void)
 
 bool grammar_or_calls(struct grammar *g, const struct grammar_calls *of, struct err *e)
 {
-    const struct calls_options options = {of->tools, of->allowed, of->n_allowed, of->several, of->strict, of->notes};
+    const struct calls_options options = {of->tools, of->fields, of->allowed, of->n_allowed, of->several, of->strict, of->notes};
     uint32_t calls;
     g->calls = calls_new(g->terms, &options, &calls, e);
     if (!g->calls)

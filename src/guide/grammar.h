@@ -50,6 +50,7 @@ struct grammar *grammar_of_schema(struct text schema, const struct grammar_optio
 /* Calls of tools in Qwen's XML form: each parameter once, the required ones present, strings as they are, anything else as JSON. */
 struct grammar_calls {
     struct text tools;                  /* a JSON array of tools as the template has them */
+    const char *const *fields;          /* the user's names of their parameters, which a refusal begins with; NULL: none */
     const struct text *allowed;         /* [n_allowed] names of those that may be called; none: all */
     int  n_allowed;
     bool several;                       /* further calls may follow the first */

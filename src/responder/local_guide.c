@@ -60,8 +60,8 @@ static struct grammar *grammar_of_request(const struct request *q, enum guide_ki
         buf_add(&tools, q->tools[i].p, q->tools[i].n);
     }
     buf_addc(&tools, ']');
-    struct grammar_calls calls = {.tools = {tools.data, tools.len}, .allowed = q->allowed, .n_allowed = q->n_allowed, .notes = notes,
-                                  .strict = q->strict_tools,
+    struct grammar_calls calls = {.tools = {tools.data, tools.len}, .fields = q->tool_fields, .allowed = q->allowed, .n_allowed = q->n_allowed,
+                                  .notes = notes, .strict = q->strict_tools,
                                   .several = kind != GUIDE_TALK && kind != GUIDE_TALK_ONCE && !q->form.one_call};
     if (kind == GUIDE_CALLS && q->form.text.n) {
         calls.allowed = &q->form.text;

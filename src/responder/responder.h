@@ -59,6 +59,7 @@ struct request {
     int  n_messages;
     const struct text *tools;           /* JSON texts of the tools that may be called */
     int  n_tools;
+    const char *const *tool_fields;     /* [n_tools] the client's names of their parameters, which a refusal begins with; NULL: none */
     const struct text *allowed;         /* [n_allowed] names of those of them that the model may call, where its calls are guided; none: all */
     int  n_allowed;
     bool free_calls;                    /* calls are not guided, unless the answer must have one or have a form */

@@ -210,9 +210,9 @@ static bool read_tools(struct rewriter *w, const struct pyjson *list)
     bool ok = !list || list->kind == PY_LIST || err_set(w->e, "tools is not a list of tools");
     for (size_t i = 0; ok && list && i < list->n; i++) {
         const struct pyjson *tool = &list->items[i];
-        w->place = arena_printf(w->mem, "tool %zu", i + 1);
+        w->place = arena_printf(w->mem, "tools[%zu]", i);
         if (!pyjson_given(tool, "type") || is_type(tool, "custom"))
-            ok = rewrite_tool(w, pyjson_given(tool, "name"), pyjson_given(tool, "description"), pyjson_given(tool, "input_schema"));
+            ok = rewrite_tool(w, pyjson_given(tool, "name"), pyjson_given(tool, "description"), "input_schema", pyjson_given(tool, "input_schema"));
     }
     return ok;
 }
@@ -256,7 +256,7 @@ static bool rewrite(struct rewriter *w, const struct pyjson *top)
     }
     read_thinking(w, top);
     if (is_type(format, "json_schema"))
-        rewrite_schema(w, pyjson_given(format, "schema"), NULL);
+        rewrite_schema(w, "output_config.format.schema", pyjson_given(format, "schema"), NULL);
     return ok && read_tools(w, pyjson_given(top, "tools")) && read_choice(w, pyjson_given(top, "tool_choice"));
 }
 

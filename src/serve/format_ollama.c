@@ -96,7 +96,7 @@ static bool read_format(struct rewriter *w, const struct pyjson *format)
     if (!format || (format->kind == PY_STR && !format->text.n))
         return true;
     if (format->kind == PY_DICT) {
-        rewrite_schema(w, format, NULL);
+        rewrite_schema(w, "format", format, NULL);
         return true;
     }
     rewrite_set(w, &json, "type", pyjson_string(text_of("json_object")));

@@ -165,7 +165,8 @@ static bool add_custom(struct rewriter *w, const struct pyjson *tool)
     }
     words = pyjson_string((struct text){arena_strndup(w->mem, buf_str(&b), b.len), b.len});
     buf_free(&b);
-    return pyjson_parse(&schema, text_of(parameters), PYJSON_LOADS, w->mem, w->e) && rewrite_tool(w, pyjson_given(tool, "name"), &words, &schema);
+    return pyjson_parse(&schema, text_of(parameters), PYJSON_LOADS, w->mem, w->e) &&
+           rewrite_tool(w, pyjson_given(tool, "name"), &words, "format", &schema);
 }
 
 /* Rewrites the tools: functions and custom ones; others are skipped. */
@@ -176,7 +177,7 @@ static bool read_tools(struct rewriter *w, const struct pyjson *list)
         const struct pyjson *tool = &list->items[i];
         w->place = arena_printf(w->mem, "tools[%zu]", i);
         if (is_type(tool, "function") || !pyjson_given(tool, "type"))
-            ok = rewrite_tool(w, pyjson_given(tool, "name"), pyjson_given(tool, "description"), pyjson_given(tool, "parameters"));
+            ok = rewrite_tool(w, pyjson_given(tool, "name"), pyjson_given(tool, "description"), "parameters", pyjson_given(tool, "parameters"));
         else if (is_type(tool, "custom"))
             ok = add_custom(w, tool);
     }
@@ -228,7 +229,7 @@ static bool rewrite(struct rewriter *w, const struct pyjson *top)
     if (n_alternatives || includes(top, "message.output_text.logprobs"))
         rewrite_set(w, &w->to, "logprobs", (struct pyjson){.kind = PY_TRUE});
     if (is_type(format, "json_schema"))
-        rewrite_schema(w, pyjson_given(format, "schema"), pyjson_given(format, "strict"));
+        rewrite_schema(w, "text.format.schema", pyjson_given(format, "schema"), pyjson_given(format, "strict"));
     read_choice(w, pyjson_given(top, "tool_choice"));
     return read_input(w, top) && read_tools(w, pyjson_given(top, "tools"));
 }

@@ -394,18 +394,18 @@ bool history_tool(const char *place, const struct pyjson *name, const struct pyj
     return true;
 }
 
-/* Reads tool `number` as JSON text.  False if it is no function, or a name cannot be used. */
-static bool read_tool(struct reader *r, const struct pyjson *tool, size_t number, struct text *to)
+/* Reads a tool as JSON text; place: its name in a refusal.  False if it is no function, or a name cannot be used. */
+static bool read_tool(struct reader *r, const struct pyjson *tool, const char *place, struct text *to)
 {
     const struct pyjson *type = pyjson_given(tool, "type"), *function = pyjson_given(tool, "function");
     struct buf out = {0};
     if (type && (type->kind != PY_STR || !text_is(type->text, "function")))
-        return err_set(r->e, "tool %zu is of the type \"%.*s\", expected \"function\": the program that asks runs all tools", number,
+        return err_set(r->e, "%s is of the type \"%.*s\", expected \"function\": the program that asks runs all tools", place,
                        type->kind == PY_STR ? (int)type->text.n : 0, type->kind == PY_STR ? type->text.p : "");
     if (!given_text(function, "name"))
-        return err_set(r->e, "tool %zu has no function with a name, expected {\"type\": \"function\", \"function\": {\"name\": ..., \"parameters\": "
-                             "{...}}}", number);
-    if (!history_tool(arena_printf(r->mem, "tool %zu", number), given_text(function, "name"), pyjson_given(function, "parameters"), r->e))
+        return err_set(r->e, "%s has no function with a name, expected {\"type\": \"function\", \"function\": {\"name\": ..., \"parameters\": "
+                             "{...}}}", place);
+    if (!history_tool(place, given_text(function, "name"), pyjson_given(function, "parameters"), r->e))
         return false;
     pyjson_dump(tool, &out);
     *to = kept(r, &out);
@@ -416,9 +416,14 @@ static bool read_tools(struct reader *r, struct request *q, const struct pyjson 
 {
     bool ok = !list || (list->kind == PY_LIST && list->n <= INT_MAX) || err_set(r->e, "tools is not a list of tools");
     struct text *tools = arena_array(r->mem, list ? list->n : 0, sizeof *tools);
+    const char **fields = arena_array(r->mem, list ? list->n : 0, sizeof *fields);
     q->tools = tools;
-    for (size_t i = 0; ok && list && i < list->n; i++, q->n_tools++)
-        ok = read_tool(r, &list->items[i], i + 1, &tools[i]);
+    q->tool_fields = fields;
+    for (size_t i = 0; ok && list && i < list->n; i++, q->n_tools++) {
+        const char *place = arena_printf(r->mem, "tools[%zu]", i);
+        ok = read_tool(r, &list->items[i], place, &tools[i]);
+        fields[i] = arena_printf(r->mem, "%s.function.parameters", place);
+    }
     return ok;
 }
 

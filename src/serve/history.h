@@ -14,5 +14,6 @@
 /* Checks the names of a tool and of its parameters, which come back from the tags of a call.  place: of the tool, for the refusal. */
 bool history_tool(const char *place, const struct pyjson *name, const struct pyjson *parameters, struct err *e);
 
-/* Reads `messages` and `tools` of the body into the request, in `mem`.  False with a sentence that names the message or the tool by its number. */
+/* Reads `messages` and `tools` of the body into the request, in `mem`.  False with a sentence that has the message by its number, the tool as
+ * tools[0]. */
 bool history_read(struct request *r, const struct pyjson *top, struct arena *mem, struct err *e);

@@ -181,8 +181,6 @@ const char *question_param(const char *message, const char *code, char name[QUES
         return "model";
     if (!strncmp(message, "message ", 8) || !strncmp(message, "picture ", 8))   /* by its number (serve/history.c) */
         return "messages";
-    if (!strncmp(message, "tool ", 5))
-        return "tools";
     for (size_t i = 0; n < QUESTION_PARAM && i < sizeof all / sizeof *all; i++)
         if (n_top && text_listed(all[i], (struct text){message, n_top})) {
             snprintf(name, QUESTION_PARAM, "%.*s", (int)n, message);
@@ -205,7 +203,7 @@ static bool set_form(struct question *q, const char *key, enum form_kind kind, s
     struct form *f = &q->request.form;
     if (f->kind != FORM_ANY)
         return err_set(e, "%s is given beside another field that says what the answer must be", key);
-    *f = (struct form){.kind = kind, .text = text};
+    *f = (struct form){.kind = kind, .text = text, .field = key};
     return true;
 }
 
@@ -214,7 +212,7 @@ static bool set_schema(struct question *q, const char *key, const struct pyjson 
 {
     struct buf text = {0};
     if (!v || (v->kind != PY_DICT && v->kind != PY_TRUE && v->kind != PY_FALSE && v->kind != PY_STR))
-        return err_set(e, "%s has no schema", key);
+        return err_set(e, "%s is %s, expected a JSON schema", key, v ? "neither an object nor a text" : "missing");
     if (v->kind == PY_STR)
         buf_add(&text, v->text.p, v->text.n);
     else
@@ -226,6 +224,8 @@ static bool set_schema(struct question *q, const char *key, const struct pyjson 
     q->request.form.loose = strict && strict->kind == PY_FALSE;
     return true;
 }
+
+static bool set_strict(struct question *q, const char *key, const struct pyjson *v, struct err *e) { return set_schema(q, key, v, NULL, e); }
 
 /* Sets the texts of which the answer must be one. */
 static bool set_choices(struct question *q, const char *key, const struct pyjson *v, struct err *e)
@@ -264,27 +264,25 @@ static bool read_format(struct question *q, const struct pyjson *format, struct 
     if (is_text(type, "json_object") && !pyjson_given(format, "schema"))
         return set_form(q, "response_format", FORM_JSON, (struct text){0}, e);
     if (is_text(type, "json_object") || is_text(type, "json_schema"))
-        return set_schema(q, "response_format", pyjson_given(inner ? inner : format, "schema"), pyjson_given(inner, "strict"), e);
+        return set_schema(q, inner ? "response_format.json_schema.schema" : "response_format.schema",
+                          pyjson_given(inner ? inner : format, "schema"), pyjson_given(inner, "strict"), e);
     return err_set(e, "response_format.type is not \"text\", \"json_object\" or \"json_schema\"");
 }
 
 /* Reads the fields that say what the answer must be: response_format, and those of vLLM, whose clients word the prompt themselves. */
 static bool read_form(struct question *q, const struct pyjson *top, const struct options *o, struct err *e)
 {
-    static const struct { const char *key, *inner; bool (*set)(struct question *, const char *, const struct pyjson *, struct err *); } rows[] = {
-        {"guided_regex", NULL, set_pattern}, {"guided_choice", NULL, set_choices},
-        {"structured_outputs", "regex", set_pattern}, {"structured_outputs", "choice", set_choices},
+    static const struct { const char *key; bool (*set)(struct question *, const char *, const struct pyjson *, struct err *); } rows[] = {
+        {"guided_json", set_strict}, {"structured_outputs.json", set_strict}, {"guided_regex", set_pattern}, {"guided_choice", set_choices},
+        {"structured_outputs.regex", set_pattern}, {"structured_outputs.choice", set_choices},
     };
-    const struct pyjson *format = pyjson_given(top, "response_format"), *outputs = pyjson_given(top, "structured_outputs"),
-        *guided = pyjson_given(top, "guided_json"), *json = pyjson_given(outputs, "json");
+    const struct pyjson *format = pyjson_given(top, "response_format"), *outputs = pyjson_given(top, "structured_outputs");
     if (format && (format->kind != PY_DICT || !read_format(q, format, e)))
         return format->kind == PY_DICT ? false : err_set(e, "response_format is not an object");
     if (outputs && outputs->kind != PY_DICT)
         return err_set(e, "structured_outputs is not an object");
-    if ((guided && !set_schema(q, "guided_json", guided, NULL, e)) || (json && !set_schema(q, "structured_outputs", json, NULL, e)))
-        return false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct pyjson *v = rows[i].inner ? pyjson_given(outputs, rows[i].inner) : pyjson_given(top, rows[i].key);
+        const struct pyjson *v = question_at(top, rows[i].key);
         if (v && !rows[i].set(q, rows[i].key, v, e))
             return false;
     }
@@ -354,6 +352,8 @@ static bool read_choice(struct question *q, const struct pyjson *top, struct err
         return true;
     if (!r->n_tools)
         return err_set(e, "tool_choice wants a call, but there are no tools");
+    if (one && !has_tool(r, name, &q->mem))
+        return err_set(e, "tool_choice is the name of a function that is not among tools: %.*s", (int)name->text.n, name->text.p);
     r->form = (struct form){.kind = FORM_CALLS, .text = one ? name->text : (struct text){0}};  /* whatever the form of other answers */
     q->one_call |= one;
     return true;

@@ -5,6 +5,7 @@
 
 #include "serve/history.h"
 
+#define SCHEMA "response_format.json_schema.schema"     /* a chat completion's name of the schema */
 #define KEPT "q35chat:"                 /* before reasoning that a client keeps for us */
 
 const struct pyjson rewrite_object = {.kind = PY_DICT}, rewrite_list = {.kind = PY_LIST};
@@ -86,7 +87,8 @@ bool rewrite_call(struct rewriter *w, struct pyjson *message, const struct pyjso
     return true;
 }
 
-bool rewrite_tool(struct rewriter *w, const struct pyjson *name, const struct pyjson *description, const struct pyjson *parameters)
+bool rewrite_tool(struct rewriter *w, const struct pyjson *name, const struct pyjson *description, const char *field,
+                  const struct pyjson *parameters)
 {
     struct pyjson function = function_of(w, name);
     if (!name || name->kind != PY_STR)
@@ -98,6 +100,8 @@ bool rewrite_tool(struct rewriter *w, const struct pyjson *name, const struct py
     if (parameters)
         rewrite_set(w, &function, "parameters", *parameters);
     pyjson_add(&w->tools, wrapped(w, function), w->mem);
+    w->parameters.all = arena_grow(w->mem, w->parameters.all, w->parameters.n, &w->parameters.cap, sizeof *w->parameters.all);
+    w->parameters.all[w->parameters.n++] = arena_printf(w->mem, "%s.%s", w->place, field);
     return true;
 }
 
@@ -106,9 +110,10 @@ void rewrite_choose(struct rewriter *w, const struct pyjson *name)
     rewrite_set(w, &w->to, "tool_choice", wrapped(w, function_of(w, name)));
 }
 
-void rewrite_schema(struct rewriter *w, const struct pyjson *schema, const struct pyjson *strict)
+void rewrite_schema(struct rewriter *w, const char *field, const struct pyjson *schema, const struct pyjson *strict)
 {
     struct pyjson format = rewrite_object, inner = rewrite_object;
+    w->schema = field;
     rewrite_set(w, &inner, "name", string("answer"));
     if (schema)
         rewrite_set(w, &inner, "schema", *schema);
@@ -149,6 +154,10 @@ static void rename_refusal(const struct rewriter *w)
         err_set(w->e, "%s%s", w->places.all[number - 1], rest ? rest + 1 : was.msg + n);
         return;
     }
+    if (w->schema && !strncmp(was.msg, SCHEMA " ", sizeof SCHEMA)) {
+        err_set(w->e, "%s%s", w->schema, was.msg + sizeof SCHEMA - 1);
+        return;
+    }
     for (size_t i = 0; i < w->n_fields; i++) {
         const size_t length = strlen(w->fields[i].chat);
         if (strncmp(was.msg, w->fields[i].chat, length) || !strchr(" .", was.msg[length]))
@@ -156,6 +165,19 @@ static void rename_refusal(const struct rewriter *w)
         err_set(w->e, "%s%s", w->fields[i].own, was.msg + length);
         return;
     }
+}
+
+/* Ends the reading of a chat completion: what is refused later has the client's own names, too. */
+static bool finished(const struct rewriter *w, struct question *q, bool ok)
+{
+    struct request *r = &q->request;
+    if (w->schema && r->form.kind == FORM_SCHEMA)
+        r->form.field = w->schema;
+    if (w->parameters.n)
+        r->tool_fields = w->parameters.all;
+    if (!ok)
+        rename_refusal(w);
+    return ok;
 }
 
 static void copy_fields(struct rewriter *w, const struct pyjson *top)
@@ -174,17 +196,11 @@ bool rewrite_read(struct rewriter *w, const struct pyjson *top, struct question 
     rewrite_set(w, &w->to, "messages", w->messages);
     if (w->tools.n)
         rewrite_set(w, &w->to, "tools", w->tools);
-    const bool ok = question_read_chat(q, &w->to, o, w->e);
-    if (!ok)
-        rename_refusal(w);
-    return ok;
+    return finished(w, q, question_read_chat(q, &w->to, o, w->e));
 }
 
 bool rewrite_read_plain(struct rewriter *w, const struct pyjson *top, struct question *q, const struct options *o)
 {
     copy_fields(w, top);
-    const bool ok = question_read_completion(q, &w->to, o, w->e);
-    if (!ok)
-        rename_refusal(w);
-    return ok;
+    return finished(w, q, question_read_completion(q, &w->to, o, w->e));
 }

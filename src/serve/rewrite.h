@@ -20,7 +20,8 @@ struct rewriter {
     const char   *place;                /* in the client's body of what is read now, as a refusal names it: "input[2]" */
     struct pyjson to;                   /* the fields of a chat completion */
     struct pyjson messages, tools;      /* lists; rewrite_read() puts them there */
-    struct { const char **all; int n, cap; } places;    /* of the messages */
+    const char   *schema;               /* the client's name of the answer's schema, of rewrite_schema(); NULL: there is none */
+    struct { const char **all; int n, cap; } places, parameters;        /* of the messages; the client's names of the tools' parameters */
 };
 
 /* Begins with nothing; the caller sets fields and place. */
@@ -36,12 +37,13 @@ void rewrite_copy(struct rewriter *w, struct pyjson *to, const char *as, const s
 struct pyjson *rewrite_message(struct rewriter *w, const char *role);
 /* Adds a call to an assistant's message.  arguments NULL: none.  False if it has no name. */
 bool rewrite_call(struct rewriter *w, struct pyjson *message, const struct pyjson *id, const struct pyjson *name, const struct pyjson *arguments);
-/* Adds a tool: description and parameters may be NULL.  False if it has no name. */
-bool rewrite_tool(struct rewriter *w, const struct pyjson *name, const struct pyjson *description, const struct pyjson *parameters);
+/* Adds a tool, whose parameters are `field` of w->place: description and parameters may be NULL.  False if it has no name. */
+bool rewrite_tool(struct rewriter *w, const struct pyjson *name, const struct pyjson *description, const char *field,
+                  const struct pyjson *parameters);
 /* The model must call this function. */
 void rewrite_choose(struct rewriter *w, const struct pyjson *name);
-/* The answer must satisfy this schema; `strict` may be NULL. */
-void rewrite_schema(struct rewriter *w, const struct pyjson *schema, const struct pyjson *strict);
+/* The answer must satisfy this schema, which is called `field` by the client; `strict` may be NULL. */
+void rewrite_schema(struct rewriter *w, const char *field, const struct pyjson *schema, const struct pyjson *strict);
 /* Appends reasoning that a client kept for us without showing it, in a signature or as encrypted content.  Nothing of other makers' can be read. */
 void rewrite_add_kept(const struct pyjson *kept, struct buf *to);
 /* Appends a JSON string for a client to keep: the reasoning in it comes back. */

@@ -41,7 +41,10 @@ has "... which is said" "$err $(member invalid)" "the answer is not what the sch
 loose='{"type": "object", "properties": {"k": {"type": "array", "items": {"enum": [1]}, "minItems": 2, "maxItems": 2, "uniqueItems": true}},
         "required": ["k"], "additionalProperties": false}'
 ask --no-think --json --schema "$loose" "x"
-has "a keyword that cannot be enforced is refused by its place" "$found $err" '2 q35chat: schema: #/properties/k: "uniqueItems"'
+has "a keyword that cannot be enforced is refused by its place" "$found $err" '2 q35chat: --schema: #/properties/k: "uniqueItems"'
+printf %s "$loose" > "$tmp/loose.json"
+ask --schema "$tmp/loose.json" "x"
+has "... in a file by that, too" "$found $err" "2 q35chat: --schema $tmp/loose.json: #/properties/k: \"uniqueItems\""
 ask --no-think --json --schema-loose --schema "$loose" "x"
 is "... with --schema-loose it is checked afterwards" "$found $(member parsed)" "1 None"
 has "... and the answer is said to differ" "$err" "the answer is not what the schema wants"
@@ -57,7 +60,7 @@ ask --schema '{"type": "x' "x"
 is "a schema that is none ends with a sentence" "$found" 2
 has "... which has the place" "$err" "not valid JSON at byte"
 ask --schema false "x"
-has "... and one that nothing satisfies" "$found $err" "2 q35chat: schema: no text satisfies the schema"
+has "... and one that nothing satisfies" "$found $err" "2 q35chat: --schema: no text satisfies the schema"
 ask --no-think --choices "no way, by all means" "Is it cold?"
 is "blanks around the commas of choices are no part of them" "$found $(printf '%s\n' "$out" | grep -cxE 'no way|by all means')" "0 1"
 ask --choices " " "x"
@@ -93,7 +96,7 @@ a = json.loads(r.read())
 if sys.argv[3:]:
     print(a["usage"]["prompt_tokens"])
 elif r.status != 200:
-    print(r.status, a["error"]["message"])
+    print(r.status, a["error"]["param"], a["error"]["message"])
 else:
     m, why = a["choices"][0]["message"], a["choices"][0]["finish_reason"]
     calls = [(t["function"]["name"], sorted(json.loads(t["function"]["arguments"]))) for t in m.get("tool_calls") or []]
@@ -184,15 +187,15 @@ found=$(post "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\":
 is "response_format: a schema" "${found%% *} $(keys "${found#* }")" "stop $person"
 is "... and any object" "$(post '{"response_format": {"type": "json_object"}, "enable_thinking": false}' | head -c 6)" "stop {"
 is "guided_choice" "$(post '{"guided_choice": ["never"]}')" "stop never"
-has "... an empty one is refused" "$(post '{"guided_choice": ["never", ""]}')" "400 guided_choice has an empty text"
-has "... as is an empty pattern" "$(post '{"guided_regex": ""}')" "400 guided_regex is empty"
+has "... an empty one is refused" "$(post '{"guided_choice": ["never", ""]}')" "400 guided_choice guided_choice has an empty text"
+has "... as is an empty pattern" "$(post '{"guided_regex": ""}')" "400 guided_regex guided_regex is empty"
 has "... and parameters that are no schema" "$(post '{"tools": [{"type": "function", "function": {"name": "f", "parameters": []}}]}')" \
-    "400 tool 1 (f) has parameters that are not a JSON schema"
+    "400 tools[0] tools[0] (f) has parameters that are not a JSON schema"
 is "structured_outputs" "$(post '{"structured_outputs": {"regex": "[x]{3}"}, "enable_thinking": false}')" "stop xxx"
 is "a call that is required comes" "$(post "{$tools, \"tool_choice\": \"required\"}" | cut -c1-12)" "tool_calls ["
 choose() { post "{$tools, \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"$1\"}}}"; }
 is "... of the function that is named" "$(choose wait)" "tool_calls [('wait', ['s'])]"
-has "a function that is not there is refused" "$(choose no)" "400 there is no tool no"
+has "a function that is not there is refused" "$(choose no)" "400 tool_choice tool_choice is the name of a function that is not among tools: no"
 finite=$(printf %s "$tools" | sed 's/{"city": {"type": "string"}}/{"city": {"enum": ["Paris", "Rome"]}}/')
 either() { post "{$finite, \"response_format\": {\"type\": \"json_object\"}, \"enable_thinking\": false, \"logit_bias\": {$1}}" ; }
 has "beside tools a form leaves room for calls" "$(either '"<tool_call>": 90')" "tool_calls [('"
@@ -203,7 +206,7 @@ wrong() {
            \"properties\": {\"a\": {\"\$ref\": \"#/\$defs/none\"}}}}}], \"max_tokens\": 5}"
 }
 is "a tool with a reference that leads nowhere is refused" "$(wrong)" \
-    '400 the tool look: #/properties/a: "$ref" leads to no schema of this document'
+    '400 tools[0].function.parameters tools[0].function.parameters: the tool look: #/properties/a: "$ref" leads to no schema of this document'
 is "... unless its strict is false" "$(wrong '"strict": false,' | cut -d' ' -f1)" length
 # Many patterns at once: an answer comes, or the form is refused; neither takes long, and other answers go on meanwhile.
 many() { python3 -c 'import json, string, sys
@@ -211,7 +214,8 @@ parts = [{"type": "string", "pattern": sys.argv[2].replace("X", c)} for c in str
 print(json.dumps({"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": {sys.argv[1]: parts}}},
                   "enable_thinking": False, "schema_prompt": False, "max_tokens": 40}))' "$@"; }
 has "an answer of one of many patterns comes" "$(post "$(many oneOf '^.*X.*$')" | grep -cE '^(stop|length) "')" 1
-has "patterns of too many states are refused by their place" "$(post "$(many allOf '^.*X.{28}$')")" "400 #: the values need too many states"
+has "patterns of too many states are refused by their place" "$(post "$(many allOf '^.*X.{28}$')")" \
+    "400 response_format.json_schema.schema response_format.json_schema.schema: #: the values need too many states"
 # After the tag of a call nothing but a call may come, whatever the model would write.
 begun() {
     post "{$finite, \"enable_thinking\": false, \"max_tokens\": 120, \"temperature\": 1.5, \"seed\": $1, \"parallel_tool_calls\": false,

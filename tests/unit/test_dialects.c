@@ -1,4 +1,5 @@
 /* Bodies of requests in the dialects of several makers: the same content has the same prompt, and each field is treated as its table says. */
+#include "guide/form.h"
 #include "tests/unit/asked.h"
 
 static const char *prompt_as(const struct format *f, const char *body)
@@ -159,7 +160,7 @@ static void test_dialects__messages_are_refused_by_their_number(void **state)
         {"\"max_tokens\": 9, \"messages\": [" U("\"q\"") "], \"output_config\": {\"format\": {\"type\": \"xml\"}}", "output_config.format.type is"},
         {"\"max_tokens\": 9, \"messages\": [" U("\"q\"") "], \"thinking\": {\"type\": \"adaptive\"}, \"output_config\": {\"effort\": \"much\"}",
          "output_config.effort is not true"},
-        {"\"max_tokens\": 9, \"messages\": [" U("\"q\"") "], \"tools\": [{\"type\": \"bash_1\"}, {\"input_schema\": {}}]", "tool 2 has no name"},
+        {"\"max_tokens\": 9, \"messages\": [" U("\"q\"") "], \"tools\": [{\"type\": \"bash_1\"}, {\"input_schema\": {}}]", "tools[1] has no name"},
         {"\"max_tokens\": 9, \"messages\": [" U("\"q\"") ", " A("[" T("a") ", {\"type\": \"tool_use\"}]") "]",
          "message 2: block 2 is a call without"},
         {"\"max_tokens\": 9, \"messages\": [" U("\"q\"") ", " A("[" USE("1") "]") ", " U("[" T("a") ", " OUTCOME("1",
@@ -505,16 +506,16 @@ static void test_dialects__names_that_do_not_come_back_from_a_call_are_refused(v
         {&format_responses, "\"input\": \"q\", \"tools\": [{\"type\": \"function\", \"name\": \"%s\", \"parameters\": %s}]"},
         {&format_responses, "\"input\": \"q\", \"tools\": [{\"type\": \"custom\", \"name\": \"%s\", \"x\": %s}]"},
     };
-    const char *place[] = {"tool 1", "tool 1", "tools[0]", "tools[0]"};
+    static const char place[] = "tools[0]";
     for (size_t f = 0; f < 4; f++) {
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
             if (read_as(forms[f].format, arena_printf(&a, arena_printf(&a, "{%s}", forms[f].tools), bad[i], "{}")))
                 fail_msg("%s is taken", bad[i]);
-            assert_true(strstr(e.msg, place[f]) == e.msg && strstr(e.msg, "a name has no <, >"));
+            assert_true(strstr(e.msg, place) == e.msg && strstr(e.msg, "a name has no <, >"));
             const char *parameters = arena_printf(&a, "{\"properties\": {\"%s\": {}}}", bad[i]);
             if (f < 3 && read_as(forms[f].format, arena_printf(&a, arena_printf(&a, "{%s}", forms[f].tools), "f", parameters)))
                 fail_msg("the parameter %s is taken", bad[i]);
-            assert_true(f == 3 || strstr(e.msg, arena_printf(&a, "%s (f) has a parameter", place[f])) == e.msg);
+            assert_true(f == 3 || strstr(e.msg, arena_printf(&a, "%s (f) has a parameter", place)) == e.msg);
         }
         for (size_t i = 0; i < sizeof good / sizeof *good; i++)
             if (!read_as(forms[f].format, arena_printf(&a, arena_printf(&a, "{%s}", forms[f].tools), good[i],
@@ -523,9 +524,74 @@ static void test_dialects__names_that_do_not_come_back_from_a_call_are_refused(v
     }
 }
 
+/* Compiles the form of the request, and the calls of its tools, as a responder does. */
+static bool compile(void)
+{
+    const struct request *r = &q.request;
+    struct buf tools = {0};
+    for (int i = 0; i < r->n_tools; i++)
+        buf_addf(&tools, "%s%.*s", i ? ", " : "[", (int)r->tools[i].n, r->tools[i].p);
+    buf_addc(&tools, ']');
+    const struct grammar_calls calls = {.tools = {tools.data, tools.len}, .fields = r->tool_fields, .strict = true};
+    struct grammar *g = r->form.kind == FORM_ANY ? grammar_of_calls(&calls, &e) : form_grammar(&r->form, &e);
+    const bool ok = g;
+    grammar_release(g);
+    buf_free(&tools);
+    return ok;
+}
+
+#define BAD "{\"properties\": {\"a\": {\"not\": {\"contains\": {}, \"maxContains\": 2, \"minContains\": 2}}}}"
+#define BAD_TOOL "{\"type\": \"object\", \"properties\": {\"a\": {\"$ref\": \"#/$defs/none\"}}}"
+#define TOOL(name, field, schema) "{\"type\": \"function\", \"name\": \"" name "\", \"" field "\": " schema "}"
+#define FUNCTION(name, schema) "{\"type\": \"function\", \"function\": {\"name\": \"" name "\", \"parameters\": " schema "}}"
+#define ASKS "\"messages\": [" U("\"q\"") "], "
+
+/* Whether a form is refused while its request is read or when it is compiled, the sentence begins with the client's name of it. */
+static void test_dialects__a_form_that_is_refused_has_the_clients_name(void **state)
+{
+    (void)state;
+    static const struct { const struct format *format; const char *body, *field; } rows[] = {
+        {&format_openai, ASKS "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"x\", \"schema\": " BAD "}}",
+         "response_format.json_schema.schema"},
+        {&format_openai, ASKS "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"x\"}}",
+         "response_format.json_schema.schema"},
+        {&format_openai, ASKS "\"response_format\": {\"type\": \"json_object\", \"schema\": " BAD "}", "response_format.schema"},
+        {&format_openai, ASKS "\"guided_json\": " BAD, "guided_json"}, {&format_openai, ASKS "\"guided_regex\": \"(\"", "guided_regex"},
+        {&format_openai, ASKS "\"guided_choice\": [\"\"]", "guided_choice"},
+        {&format_openai, ASKS "\"structured_outputs\": {\"json\": " BAD "}", "structured_outputs.json"},
+        {&format_openai, ASKS "\"structured_outputs\": {\"regex\": \"a\\\\b\"}", "structured_outputs.regex"},
+        {&format_openai, ASKS "\"structured_outputs\": {\"choice\": [\"\"]}", "structured_outputs.choice"},
+        {&format_openai, ASKS "\"tools\": [" FUNCTION("f", "{}") ", " FUNCTION("g", BAD_TOOL) "]", "tools[1].function.parameters"},
+        {&format_openai, ASKS "\"tools\": [" FUNCTION("f", "{}") "], \"tool_choice\": {\"function\": {\"name\": \"g\"}}", "tool_choice"},
+        {&format_plain, "\"prompt\": \"q\", \"structured_outputs\": {\"regex\": \"(\"}", "structured_outputs.regex"},
+        {&format_messages, ASKS "\"max_tokens\": 9, \"output_config\": {\"format\": {\"type\": \"json_schema\", \"schema\": " BAD "}}",
+         "output_config.format.schema"},
+        {&format_messages, ASKS "\"max_tokens\": 9, \"output_config\": {\"format\": {\"type\": \"json_schema\"}}", "output_config.format.schema"},
+        {&format_messages, ASKS "\"max_tokens\": 9, \"tools\": [{\"type\": \"web_search_20250305\", \"name\": \"w\"}, "
+         "{\"name\": \"g\", \"input_schema\": " BAD_TOOL "}]", "tools[1].input_schema"},
+        {&format_responses, "\"input\": \"q\", \"text\": {\"format\": {\"type\": \"json_schema\", \"name\": \"x\", \"schema\": " BAD "}}",
+         "text.format.schema"},
+        {&format_responses, "\"input\": \"q\", \"tools\": [{\"type\": \"web_search\"}, " TOOL("g", "parameters", BAD_TOOL) "]",
+         "tools[1].parameters"},
+        {&format_ollama, ASKS "\"format\": " BAD, "format"},
+        {&format_ollama, ASKS "\"tools\": [" FUNCTION("f", BAD_TOOL) "]", "tools[0].function.parameters"},
+        {&format_generate, "\"prompt\": \"q\", \"format\": " BAD, "format"},
+        {&format_generate, "\"prompt\": \"q\", \"raw\": true, \"format\": " BAD, "format"},
+    };
+    char name[QUESTION_PARAM];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (read_as(rows[i].format, arena_printf(&a, "{%s}", rows[i].body)) && compile())
+            fail_msg("%s is taken", rows[i].body);
+        const char *param = question_param(e.msg, NULL, name);
+        if (!param || strcmp(param, rows[i].field))
+            fail_msg("%s: %s is about %s", rows[i].body, e.msg, param ? param : "no field");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dialects__a_form_that_is_refused_has_the_clients_name),
         cmocka_unit_test(test_dialects__claude_codes_next_request_begins_with_the_former_prompt),
         cmocka_unit_test(test_dialects__codexs_next_request_begins_with_the_former_prompt),
         cmocka_unit_test(test_dialects__the_same_content_has_the_same_tokens),

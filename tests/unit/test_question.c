@@ -246,12 +246,12 @@ static void test_question__tools_are_functions(void **state)
 {
     (void)state;
     static const struct { const char *tool, *why; } rows[] = {
-        {"{\"type\": \"web_search\"}", "tool 2 is of the type \"web_search\", expected \"function\": the program that asks runs all tools"},
-        {"{\"type\": \"custom\", \"custom\": {\"name\": \"g\"}}", "tool 2 is of the type \"custom\", expected"},
-        {"{\"name\": \"g\", \"input_schema\": {}}", "tool 2 has no function with a name, expected {\"type\": \"function\""},
-        {"{\"type\": \"function\", \"name\": \"g\", \"parameters\": {}}", "tool 2 has no function with a name"}, {"5", "tool 2 has no function"},
+        {"{\"type\": \"web_search\"}", "tools[1] is of the type \"web_search\", expected \"function\": the program that asks runs all tools"},
+        {"{\"type\": \"custom\", \"custom\": {\"name\": \"g\"}}", "tools[1] is of the type \"custom\", expected"},
+        {"{\"name\": \"g\", \"input_schema\": {}}", "tools[1] has no function with a name, expected {\"type\": \"function\""},
+        {"{\"type\": \"function\", \"name\": \"g\", \"parameters\": {}}", "tools[1] has no function with a name"}, {"5", "tools[1] has no function"},
 #define PARAMETERS(v) {"{\"type\": \"function\", \"function\": {\"name\": \"g\", \"parameters\": " v "}}", \
-                       "tool 2 (g) has parameters that are not a JSON schema of an object"}
+                       "tools[1] (g) has parameters that are not a JSON schema of an object"}
         PARAMETERS("false"), PARAMETERS("[]"), PARAMETERS("\"x\""), PARAMETERS("5"),
     };
     static const char f[] = "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"strict\": true, \"parameters\": {}}}";
@@ -370,7 +370,7 @@ static void test_question__requests_of_agents_make_these_prompts(void **state)
 static void test_question__a_refusal_names_its_field(void **state)
 {
     static const struct { const char *body, *param; } rows[] = {
-        {"\"temperature\": \"hot\"", "temperature"}, {"\"n\": 2", "n"}, {"\"tools\": [{}]", "tools"},
+        {"\"temperature\": \"hot\"", "temperature"}, {"\"n\": 2", "n"}, {"\"tools\": [{}]", "tools[0]"},
         {"\"tool_choice\": \"required\"", "tool_choice"},
         {"\"top_logprobs\": 2", "top_logprobs"}, {"\"seed\": 1.5", "seed"}, {"\"seed\": 1e30", "seed"},
     };
