@@ -295,7 +295,7 @@ static void close_local(struct responder *r)
 static const struct responder_ops ops = {
     .request = local_request, .interrupt = local_interrupt, .end_thought = local_end_thought, .fds = fds, .drain = drain, .info = info,
     .machine = machine, .used = local_used, .count = count, .count_prompt = local_count_prompt, .encode = encode, .prompt = local_prompt,
-    .read_ahead = local_read_ahead, .save = save, .restore = restore, .keep = keep,
+    .compile = local_compile,    .read_ahead = local_read_ahead, .save = save, .restore = restore, .keep = keep,
     .tokens = local_tokens, .says = local_says, .piece = piece, .check_biases = local_check_biases,
     .close = close_local,
 };
@@ -354,6 +354,7 @@ struct responder *local_guest(struct responder *first)
 static struct local *local_new(void)
 {
     struct local *l = memory_zeroed(1, sizeof *l);
+    pthread_mutex_init(&l->made_lock, NULL);
     l->base = (struct responder){
         .ops = &ops, .can = {.logprobs = true, .begin_tokens = true, .end_thought = true, .read_ahead = true, .keeps = true},
         .more_room = "a larger --ctx holds more",

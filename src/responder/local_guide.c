@@ -2,6 +2,7 @@
 #include "guide/form.h"
 #include "guide/guide.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "responder/local_state.h"
@@ -15,6 +16,12 @@ static bool kind_of(const struct request *q, enum guide_kind *kind)
     const bool calls = q->n_tools && !q->no_calls, any = q->form.kind == FORM_ANY;
     *kind = q->form.kind == FORM_CALLS ? GUIDE_CALLS : !any ? (calls ? GUIDE_EITHER : GUIDE_TEXT) : q->form.one_call ? GUIDE_TALK_ONCE : GUIDE_TALK;
     return !any || (calls && !q->free_calls);
+}
+
+/* True if the request fails where it cannot be guided so; otherwise the calls are left to the model. */
+static bool must_be(const struct request *q, enum guide_kind kind)
+{
+    return (kind != GUIDE_TALK && kind != GUIDE_TALK_ONCE) || q->strict_tools;
 }
 
 static void add_texts(struct buf *out, const char *key, const struct text *list, int n)
@@ -86,44 +93,101 @@ static void tell_notes(const struct local *owner, struct buf *notes)
     }
 }
 
-/* Compiles the request's guide.  What was compiled lately is kept in `made`, since the answers of a conversation have the same tools. */
-static struct guide *guide_of_request(struct local *owner, const struct request *q, enum guide_kind kind, struct err *e)
+/* ---- compiled lately */
+
+void made_guide_release(struct made_guide *m)
+{
+    if (!m || --m->references > 0)
+        return;
+    guide_release(m->guide);
+    grammar_release(m->grammar);
+    buf_free(&m->key);
+    buf_free(&m->notes);
+    free(m);
+}
+
+/* Returns a guide of those that were made lately, or NULL: the answers of a conversation have the same tools.  Under the lock. */
+static struct made_guide *find(const struct local *owner, const struct buf *key, enum guide_kind kind)
+{
+    for (int i = 0; i < LOCAL_GUIDES; i++) {
+        struct made_guide *m = owner->made[i];
+        if (m && m->kind == kind && m->key.len == key->len && !memcmp(m->key.data, key->data, key->len)) {
+            m->references++;
+            return m;
+        }
+    }
+    return NULL;
+}
+
+/* Keeps a guide in place of the oldest one, and returns it; or the same that another thread has made meanwhile. */
+static struct made_guide *keep(struct local *owner, struct made_guide *m)
+{
+    pthread_mutex_lock(&owner->made_lock);
+    struct made_guide *other = find(owner, &m->key, m->kind), *old = m;
+    if (!other) {
+        struct made_guide **at = &owner->made[owner->next_made++ % LOCAL_GUIDES];
+        old = *at;
+        *at = m;
+        m->references++;
+    }
+    pthread_mutex_unlock(&owner->made_lock);
+    made_guide_release(old);
+    return other ? other : m;
+}
+
+/* Makes the request's guide, or takes one that was made lately.  Any thread.  NULL with the reason. */
+static struct made_guide *guide_of_request(struct local *owner, const struct request *q, enum guide_kind kind, struct err *e)
 {
     struct buf key = {0}, notes = {0};
     add_wish(&key, q);
-    for (int i = 0; i < LOCAL_GUIDES; i++) {
-        const struct made_guide *m = &owner->made[i];
-        if (m->guide && m->kind == kind && m->key.len == key.len && !memcmp(m->key.data, key.data, key.len)) {
-            buf_free(&key);
-            return guide_retain(m->guide);
-        }
-    }
-    struct grammar *g = grammar_of_request(q, kind, &notes, e);
+    pthread_mutex_lock(&owner->made_lock);
+    struct made_guide *m = find(owner, &key, kind);
+    pthread_mutex_unlock(&owner->made_lock);
+    struct grammar *g = m ? NULL : grammar_of_request(q, kind, &notes, e);
     if (!g) {
         buf_free(&key);
         buf_free(&notes);
-        return NULL;
+        return m;
     }
+    m = memory_zeroed(1, sizeof *m);
+    *m = (struct made_guide){.references = 1, .key = key, .notes = notes, .kind = kind, .grammar = g};
+    return keep(owner, m);
+}
+
+/* Returns the guide for the engine, and reports its notes once. */
+static struct guide *usable(struct local *owner, struct made_guide *m)
+{
     if (!owner->vocabulary)
         owner->vocabulary = guide_vocabulary_of(owner->tok);
-    struct made_guide *m = &owner->made[owner->next_made++ % LOCAL_GUIDES];
-    guide_release(m->guide);
-    buf_free(&m->key);
-    *m = (struct made_guide){key, kind, guide_new(g, owner->vocabulary, kind)};
-    grammar_release(g);
-    tell_notes(owner, &notes);
-    buf_free(&notes);
+    if (!m->guide) {
+        m->guide = guide_new(m->grammar, owner->vocabulary, m->kind);
+        tell_notes(owner, &m->notes);
+    }
     return guide_retain(m->guide);
 }
 
 /* ---- a request */
 
+static struct local *owner_of(struct local *l) { return l->host ? l->host : l; }        /* of the tokenizer */
+
+bool local_compile(struct responder *r, const struct request *q, struct made_guide **to, struct err *e)
+{
+    enum guide_kind kind;
+    struct local *l = (struct local *)r;
+    struct err why = {{0}};
+    *to = NULL;
+    if (!kind_of(q, &kind) || !l->source->ops->guides)
+        return true;
+    *to = guide_of_request(owner_of(l), q, kind, &why);
+    return *to || !must_be(q, kind) || err_set(e, "%s", why.msg);
+}
+
 bool local_take_form(struct local *l, const struct request *q, struct err *e)
 {
     enum guide_kind kind;
-    struct local *owner = l->host ? l->host : l;        /* of the tokenizer */
-    const bool guided = kind_of(q, &kind), near = l->source->ops->guides, talks = kind == GUIDE_TALK || kind == GUIDE_TALK_ONCE;
-    struct err why = {0};
+    struct local *owner = owner_of(l);
+    const bool guided = kind_of(q, &kind), near = l->source->ops->guides;
+    struct err why = {{0}};
     guide_release(l->sampling.guide);
     l->sampling.guide = NULL;
     l->sampling.guide_rests = q->thinking;
@@ -132,10 +196,13 @@ bool local_take_form(struct local *l, const struct request *q, struct err *e)
         add_wish(&l->source->wish, q);
     if (!guided || !near)
         return true;
-    l->sampling.guide = guide_of_request(owner, q, kind, &why);
-    if (l->sampling.guide)
+    struct made_guide *m = q->guide ? NULL : guide_of_request(owner, q, kind, &why);
+    if (q->guide || m) {
+        l->sampling.guide = usable(owner, q->guide ? q->guide : m);
+        made_guide_release(m);
         return true;
-    if (!talks || q->strict_tools)
+    }
+    if (must_be(q, kind))
         return err_set(e, "%s", why.msg);
     responder_tell(&owner->base, &(struct news){.kind = NEWS_NOTE, .text = text_of(why.msg)});
     return true;
@@ -144,9 +211,7 @@ bool local_take_form(struct local *l, const struct request *q, struct err *e)
 void local_free_guide(struct local *l)
 {
     guide_release(l->sampling.guide);
-    for (int i = 0; i < LOCAL_GUIDES; i++) {
-        guide_release(l->made[i].guide);
-        buf_free(&l->made[i].key);
-    }
+    for (int i = 0; i < LOCAL_GUIDES; i++)
+        made_guide_release(l->made[i]);
     guide_vocabulary_release(l->vocabulary);
 }

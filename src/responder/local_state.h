@@ -1,6 +1,9 @@
 /* The inside of the responder in this process, for local.c and local_answer.c.  No other file includes this. */
 #pragma once
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "base/buf.h"
 #include "guide/guide.h"
 #include "responder/local_loader.h"
@@ -32,12 +35,14 @@ struct biases {
     int      n;
 };
 
-/* A guide, and what it was made of. */
+/* A guide, and what it was made of.  Requests refer to it, too. */
 enum { LOCAL_GUIDES = 4 };
 struct made_guide {
-    struct buf      key;
+    atomic_int      references;
+    struct buf      key, notes;         /* notes: lines that are reported when it is first used */
     enum guide_kind kind;
-    struct guide   *guide;
+    struct grammar *grammar;
+    struct guide   *guide;              /* NULL: not used yet.  On the owner's thread */
 };
 
 /* The answer under way.  It is one request to the engine or several: after a request that ends where the budget of reasoning does, or that
@@ -75,7 +80,8 @@ struct local {
     struct { bool awaits; uint64_t conversation; int snapshot_pos; struct ids ids; struct sights sights; } early;       /* what is read ahead next */
     struct biases   biases;
     struct guide_vocabulary *vocabulary;        /* of `tok`, in the responder that has its own tokenizer; NULL: not made yet */
-    struct made_guide made[LOCAL_GUIDES];       /* the newest guides, there */
+    pthread_mutex_t made_lock;          /* guards the next two */
+    struct made_guide *made[LOCAL_GUIDES];      /* the newest guides, there */
     unsigned        next_made;
     struct sampling sampling;           /* of the answer, but for what differs between its requests to the engine */
     int             think_budget;
@@ -114,4 +120,5 @@ void local_free_answer(struct local *l);
  * another q35chat says in l->source->wish what it is to be made of.  False with the reason: the form cannot be enforced.  Calls that cannot be
  * guided are left to the model, with a note. */
 bool local_take_form(struct local *l, const struct request *q, struct err *e);
+bool local_compile(struct responder *r, const struct request *q, struct made_guide **to, struct err *e);
 void local_free_guide(struct local *l);

@@ -72,6 +72,7 @@ struct request {
     struct sampling sampling;
     struct form form;                   /* that the answer must have, after the reasoning, if it is not a call of a tool; a responder that cannot
                                          * enforce it refuses the request */
+    struct made_guide *guide;           /* of form and tools, as compile() made it; NULL: request() makes it */
     struct given prefix;
     const struct ids *plain;            /* the prompt as tokens, instead of messages and tools; the answer is not parsed.  NULL: no such prompt */
     uint32_t client;                    /* whose it is, for shares of what stays in memory; 0: a person's, or not known */
@@ -133,6 +134,8 @@ struct spoken {
 /* The sentence of REQUEST_TOO_LONG, with the tokens of the context and of the prompt.  Programs look for its first words. */
 #define RESPONDER_TOO_LONG "This model's maximum context length is %d tokens; the prompt has %d"
 
+void made_guide_release(struct made_guide *m);          /* the last reference frees it; NULL is accepted */
+
 enum request_result { REQUEST_TAKEN, REQUEST_REFUSED, REQUEST_TOO_LONG };
 
 struct responder_ops {
@@ -154,6 +157,10 @@ struct responder_ops {
      * text become these tokens.  prompt() false with the reason: the request would be refused. */
     void (*encode)(const struct responder *r, struct text t, bool controls, struct ids *out);
     bool (*prompt)(struct responder *r, const struct request *q, struct ids *out, int *snapshot_pos, struct err *e);
+    /* Compiles form and tools of the request, which may take half a second, so that request() need not.  Any thread, also before READY.  *to is the
+     * caller's, for made_guide_release(), or NULL: there is nothing to compile here.  False with the reason: the request would be refused.  NULL: as
+     * if there were nothing. */
+    bool (*compile)(struct responder *r, const struct request *q, struct made_guide **to, struct err *e);
     /* Reads this prompt while there is no request.  Its last message is the user's next one as far as it is typed, in whole words.  Whenever the
      * messages before it have changed, the first call has an empty last message. */
     void (*read_ahead)(struct responder *r, const struct request *q);

@@ -678,6 +678,7 @@ bool question_prefix(struct question *q, struct responder *r, struct err *e)
 
 void question_free(struct question *q)
 {
+    made_guide_release(q->request.guide);
     arena_free(&q->mem);
     ids_free(&q->ids);
     tokens_free(&q->prefix);

@@ -1,4 +1,4 @@
-/* Reads bodies: large ones, and those with pictures, on threads of their own. */
+/* Reads bodies: large ones, and those with pictures or with a form to be compiled, on threads of their own. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,14 +24,24 @@ struct note {
 static bool look(struct reading *rd)
 {
     const struct request *q = &rd->job->question.request;
-    return (rd->r && !rd->r->can.pictures) || seen_look(q->messages, q->n_messages, &rd->look, &rd->e);
+    return (rd->ready && !rd->r->can.pictures) || seen_look(q->messages, q->n_messages, &rd->look, &rd->e);
+}
+
+/* Compiles form and tools of the question. */
+static bool make_guide(struct reading *rd)
+{
+    struct request *q = &rd->job->question.request;
+    if (!rd->r->ops->compile || (q->form.kind == FORM_ANY && !q->n_tools))
+        return true;
+    rd->later = !rd->notes;
+    return rd->later ? err_set(&rd->e, "the form was not compiled") : rd->r->ops->compile(rd->r, q, &q->guide, &rd->e);
 }
 
 /* Makes the tokens of the prompt and of the answer's beginning, so that the server need not. */
 static bool make_tokens(struct reading *rd)
 {
     struct question *q = &rd->job->question;
-    if (!rd->r)
+    if (!rd->ready)
         return true;
     if (!question_prefix(q, rd->r, &rd->e))
         return false;
@@ -52,7 +62,7 @@ static bool read_question(struct reading *rd)
         return false;
     if (q->asks_nothing)
         return true;
-    if (!look(rd))
+    if (!look(rd) || !make_guide(rd))
         return false;
     recall_apply(rd->recall, q);
     return make_tokens(rd);
@@ -106,22 +116,23 @@ static struct job *new_job(struct exchange *x)
     return j;
 }
 
-/* Reads a body on this thread and passes the result on.  False: it has pictures, which take too long. */
+/* Reads a body on this thread and passes the result on.  False: what is left takes too long. */
 static bool read_now(struct readings *l, const struct reading *given, const struct options *o)
 {
     struct reading rd = *given;
     rd.text = exchange_body(rd.x);
     rd.o = (struct options *)o;
     if (rd.format)
-        rd.r = NULL;                    /* the lane makes the tokens, of which it may have most */
+        rd.ready = false;               /* the lane makes the tokens, of which it may have most */
     rd.job = rd.format ? new_job(rd.x) : NULL;
     read_body(&rd);
-    if (!rd.look.later)
+    const bool read = !rd.look.later && !rd.later;
+    if (read)
         l->fn(l->arg, &rd);
     if (rd.job)
         job_free(rd.job);
     buf_free(&rd.out);
-    return !rd.look.later;
+    return read;
 }
 
 static void start(struct readings *l)

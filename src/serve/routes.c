@@ -467,7 +467,7 @@ size_t routes_begun(void *arg, struct exchange *x)
 static void read_body(struct server *s, struct exchange *x, const struct route *found)
 {
     const struct reading rd = {
-        .x = x, .format = found->format, .reply = found->reply, .r = s->ready ? s->r : NULL, .most_values = most_values(s), .recall = &s->recall,
+        .x = x, .format = found->format, .reply = found->reply, .r = s->r, .ready = s->ready, .most_values = most_values(s), .recall = &s->recall,
     };
     if (!s->ready && found->reply)
         exchange_refuse(x, &(struct refusal){.status = 503, .message = "the model loads"}, WEB_RETRY_S);

@@ -105,7 +105,9 @@ struct reading {
     struct exchange *x;                 /* NULL: the client has gone */
     const struct format *format;        /* of the question, or NULL: */
     reply_fn *reply;
-    struct responder *r;                /* NULL: its tokenizer is not there yet */
+    struct responder *r;
+    bool ready;                         /* its tokenizer is there */
+    bool later;                         /* the server's thread is reading, and what is left takes too long for it */
     struct options *o;                  /* a copy: those of a chat can change meanwhile */
     struct mailbox *notes;
     struct look look;
@@ -136,7 +138,7 @@ struct readings {
 
 bool readings_init(struct readings *l, reading_done *fn, void *arg);    /* false with errno */
 void readings_free(struct readings *l);         /* waits for the threads */
-/* Reads the body of x; rd has x, format or reply, r, recall and most_values.  The results come within the call or within readings_take(). */
+/* Reads the body of x; rd has x, format or reply, r, ready, recall and most_values.  The results come within the call or within readings_take(). */
 void readings_add(struct readings *l, const struct reading *rd, const struct options *o);
 void readings_take(struct readings *l);         /* when the mailbox is readable */
 /* An answer of this name was interrupted, which a body may request that is being read; reading_was_interrupted() is true of that one then. */

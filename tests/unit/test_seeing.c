@@ -1,5 +1,5 @@
 /* Large pictures of clients, while another thread holds the turn of large ones: nobody else waits for them, and those of clients that have left are
- * given up. */
+ * given up.  And forms of clients, which are compiled while the server serves others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 
 #include "base/base64.h"
 #include "chat/picture.h"
+#include "guide/form.h"
 #include "responder/local.h"
 #include "serve/server.h"
 #include "serve/server_state.h"
@@ -21,6 +22,34 @@
 #include "tests/unit/large.h"
 
 enum { N_CLIENTS = 6, LONG_BODY = 40000 };
+
+/* ---- forms are compiled ---- */
+
+static pthread_t serving;
+static atomic_int n_compiled, n_here;           /* forms that were compiled; on the thread that serves */
+
+struct grammar *__real_form_grammar(const struct form *f, struct err *e);
+struct grammar *__wrap_form_grammar(const struct form *f, struct err *e);
+struct grammar *__real_grammar_of_calls(const struct grammar_calls *c, struct err *e);
+struct grammar *__wrap_grammar_of_calls(const struct grammar_calls *c, struct err *e);
+
+static void count_compiled(void)
+{
+    n_compiled++;
+    n_here += pthread_equal(pthread_self(), serving) != 0;
+}
+
+struct grammar *__wrap_form_grammar(const struct form *f, struct err *e)
+{
+    count_compiled();
+    return __real_form_grammar(f, e);
+}
+
+struct grammar *__wrap_grammar_of_calls(const struct grammar_calls *c, struct err *e)
+{
+    count_compiled();
+    return __real_grammar_of_calls(c, e);
+}
 
 /* ---- the server and its clients ---- */
 
@@ -43,6 +72,8 @@ static int open_server(void **state)
 {
     (void)state;
     struct err e = {0};
+    serving = pthread_self();
+    n_compiled = n_here = 0;
     if (!tmpdir_make(&dir))
         return 1;
     snprintf(path, sizeof path, "%s/socket", dir.path);
@@ -178,12 +209,47 @@ static void test_seeing__pictures_of_clients_that_have_left_are_not_decoded(void
     image_free(&im);
 }
 
+/* Sends a request with that field, however long it is, and waits for the reply. */
+static bool is_answered_with(const char *where, const char *field, int n_padding)
+{
+    struct buf body = {0};
+    buf_addf(&body, "{\"max_tokens\": 1, \"prompt\": \"a\", \"messages\": [{\"role\": \"user\", \"content\": \"a\"}], %s%*s}", field,
+             n_padding, "");
+    const int fd = ask(where, &body);
+    buf_free(&body);
+    return is_answered(fd);
+}
+
+static void test_seeing__forms_are_compiled_beside_the_thread_that_serves(void **state)
+{
+    (void)state;
+    static const char chat[] = "/v1/chat/completions", schema[] = "{\"type\": \"object\", \"properties\": {\"a\": {\"pattern\": \"x+\"}}}";
+    const char *pattern = "\"guided_regex\": \"a|b\"";
+    struct buf format = {0}, tools = {0};
+    buf_addf(&format, "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"x\", \"schema\": %s}}", schema);
+    buf_addf(&tools, "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": %s}}]", schema);
+    assert_true(is_answered_with(chat, format.data, 0));
+    assert_true(is_answered_with(chat, tools.data, 0));
+    assert_true(is_answered_with("/v1/completions", pattern, 0));
+    assert_int_equal(n_compiled, 3);
+    assert_true(is_answered_with(chat, tools.data, LONG_BODY));         /* it is known by then */
+    assert_true(is_answered_with(chat, format.data, 0));
+    assert_true(is_answered_with(chat, pattern, LONG_BODY));
+    assert_int_equal(n_compiled, 3);
+    assert_false(is_answered_with(chat, "\"guided_regex\": \"(\"", 0));
+    assert_int_equal(n_compiled, 4);
+    assert_int_equal(n_here, 0);
+    buf_free(&format);
+    buf_free(&tools);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_seeing__nobody_waits_for_the_large_pictures_of_others, open_server, close_server),
         cmocka_unit_test_setup_teardown(test_seeing__tokens_of_a_picture_are_known_before_the_model_is_loaded, open_server, close_server),
         cmocka_unit_test_setup_teardown(test_seeing__pictures_of_clients_that_have_left_are_not_decoded, open_server, close_server),
+        cmocka_unit_test_setup_teardown(test_seeing__forms_are_compiled_beside_the_thread_that_serves, open_server, close_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
