@@ -24,6 +24,7 @@ enum response_finish { RESPONSE_ENDED, RESPONSE_STOPPED /* by a stop string */, 
 struct refusal {
     int status;
     const char *message, *code, *param; /* code: a word for programs; param: the field that is refused; either may be NULL */
+    const char *request_id;             /* set by who sends it; NULL: the request has none */
 };
 
 enum { FORMAT_WAIT_MS = 5000 };         /* after so long without a byte wait() is called */

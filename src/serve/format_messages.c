@@ -554,7 +554,12 @@ static void error(const struct refusal *f, struct buf *out)
     snprintf(words, sizeof words, "prompt is too long: %d tokens > %d maximum", n, most);
     buf_addf(out, "{\"type\": \"error\", \"error\": {\"type\": \"%s\", ", error_type(f->status));
     openai_string(out, "message", text_of(full ? words : f->message));
-    buf_adds(out, "}, \"request_id\": null}");
+    buf_adds(out, "}, ");
+    if (f->request_id)
+        openai_string(out, "request_id", text_of(f->request_id));
+    else
+        buf_adds(out, "\"request_id\": null");
+    buf_addc(out, '}');
 }
 
 static void fail(struct response *r, const struct refusal *f, const struct news *last)

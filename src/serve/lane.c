@@ -58,6 +58,7 @@ static void begin_response(struct server *s, struct job *j)
     if (j->begun)
         return;
     response_begin(&j->response, &j->question, s->r, buf_str(&s->model));
+    buf_adds(&j->response.request_id, j->x ? exchange_id(j->x) : "");
     j->begun = true;
 }
 

@@ -209,11 +209,13 @@ bool response_news(struct response *r, const struct news *it)
 
 void response_fail(struct response *r, const struct refusal *f, const struct news *last)
 {
+    struct refusal own = *f;
+    own.request_id = r->request_id.len ? r->request_id.data : NULL;
     r->failed = true;
     if (r->question->streams)
-        r->format->fail(r, f, last);
+        r->format->fail(r, &own, last);
     else
-        r->format->error(f, &r->out);
+        r->format->error(&own, &r->out);
 }
 
 void response_done(struct response *r, const struct news *it)
@@ -250,6 +252,7 @@ void response_free(struct response *r)
         r->format->free(r);
     stopper_free(&r->stopper);
     buf_free(&r->id);
+    buf_free(&r->request_id);
     buf_free(&r->out);
     buf_free(&r->reasoning);
     buf_free(&r->content);

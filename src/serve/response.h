@@ -33,6 +33,7 @@ struct response {
     const struct responder *responder;  /* gives the text of tokens */
     const char *model;
     struct buf id;                      /* of the reply */
+    struct buf request_id;              /* of the client's request, or empty: the owner sets it, for errors */
     int64_t  created;                   /* seconds since 1970 */
     struct stopper stopper;
     struct { struct response_call *all; int n, cap; } calls;

@@ -31,7 +31,11 @@ enum {
     LAST_POLL_MS = 10,
     HEADER_BYTES = 64 << 10,
     READ_BYTES = 16 << 10,
+    ID_BYTES = 48,
 };
+
+/* Names of the header that has the id of a request: the first is Anthropic's, the other that of everybody else. */
+static const char *const id_headers[] = {"request-id", "x-request-id"};
 
 static const char no_memory[] = "the requests that are under way take all the memory for bodies; ask again later";
 
@@ -80,6 +84,7 @@ struct exchange {
     void *kept;
     int  key;                           /* the number of the key that it showed; -1: none */
     bool asked, dropped, suspended;
+    char id[ID_BYTES];                  /* of the request: in the headers of its reply, and in the errors of formats that have it */
 
     int status;                         /* 0: not answered yet */
     const struct format *format;        /* of errors; NULL: that of OpenAI's servers */
@@ -105,7 +110,7 @@ struct web {
     int n_in[SHARE_NONE + 1];           /* clients of each share */
     size_t body_bytes[SHARE_NONE + 1];  /* reserved in each share */
     uint64_t id;                        /* random, and */
-    uint64_t n_replies;                 /* ... a number: x-request-id */
+    uint64_t n_requests;                /* ... a number: the ids of requests */
 };
 
 /* ---- clients ---- */
@@ -132,13 +137,20 @@ static void hang_up(struct client *c)
     shutdown(c->watch.fd, SHUT_RDWR);
 }
 
+static void make_id(struct web *w, char id[ID_BYTES])
+{
+    snprintf(id, ID_BYTES, "req_%016llx%llu", (unsigned long long)w->id, (unsigned long long)++w->n_requests);
+}
+
 /* Sends a reply without libmicrohttpd, which replies at the end of a head or of a body alone.  The reply fits into the buffer of a socket to which
  * nothing was sent, or is lost. */
-static void send_reply(struct web *w, int fd, int status, const char *allow, struct text body)
+static void send_reply(int fd, const char *id, int status, const char *allow, struct text body)
 {
     struct buf out = {0};
-    buf_addf(&out, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\nx-request-id: %016llx-%llu\r\n",
-             status, MHD_get_reason_phrase_for((unsigned)status), body.n, (unsigned long long)w->id, (unsigned long long)++w->n_replies);
+    buf_addf(&out, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n", status,
+             MHD_get_reason_phrase_for((unsigned)status), body.n);
+    for (size_t i = 0; i < sizeof id_headers / sizeof *id_headers; i++)
+        buf_addf(&out, "%s: %s\r\n", id_headers[i], id);
     if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
         buf_addf(&out, "Retry-After: %d\r\n", WEB_RETRY_S);
     if (allow)
@@ -149,17 +161,23 @@ static void send_reply(struct web *w, int fd, int status, const char *allow, str
     buf_free(&out);
 }
 
-static void send_why(struct web *w, int fd, int status, const char *why)
+/* x NULL: the connection has no request yet. */
+static void send_why(struct web *w, int fd, const struct exchange *x, int status, const char *why)
 {
     struct buf body = {0};
-    openai_error(&(struct refusal){.status = status, .message = why}, &body);
-    send_reply(w, fd, status, NULL, (struct text){body.data, body.len});
+    char id[ID_BYTES];
+    if (x)
+        memcpy(id, x->id, sizeof id);
+    else
+        make_id(w, id);
+    (x && x->format ? x->format->error : openai_error)(&(struct refusal){.status = status, .message = why, .request_id = id}, &body);
+    send_reply(fd, id, status, NULL, (struct text){body.data, body.len});
     buf_free(&body);
 }
 
 static void refuse_and_hang_up(struct client *c, int status, const char *why)
 {
-    send_why(c->web, c->watch.fd, status, why);
+    send_why(c->web, c->watch.fd, c->x, status, why);
     hang_up(c);
 }
 
@@ -271,7 +289,7 @@ static void add_origin(const struct exchange *x, struct MHD_Response *r)
     const char *headers = exchange_header(x, "Access-Control-Request-Headers");
     MHD_add_response_header(r, "Access-Control-Allow-Origin", x->origin);
     MHD_add_response_header(r, "Vary", "Origin");
-    MHD_add_response_header(r, "Access-Control-Expose-Headers", "x-request-id, Retry-After");
+    MHD_add_response_header(r, "Access-Control-Expose-Headers", "request-id, x-request-id, Retry-After");
     if (strcmp(x->method, "OPTIONS"))
         return;
     MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, HEAD");
@@ -285,16 +303,15 @@ static void add_origin(const struct exchange *x, struct MHD_Response *r)
 /* Queues the reply, from its buffer or as a stream, with its headers. */
 static enum MHD_Result respond(struct exchange *x)
 {
-    char retry[16], id[48];
-    struct web *w = x->client->web;
+    char retry[16];
     struct MHD_Response *r = x->streams ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, READ_BYTES, read_stream, x, NULL)
                                         : MHD_create_response_from_buffer(x->out.len, (void *)buf_str(&x->out), MHD_RESPMEM_MUST_COPY);
     if (!r)
         return MHD_NO;
     MHD_add_response_header(r, "Content-Type", x->type);
     MHD_add_response_header(r, "Cache-Control", "no-store");
-    snprintf(id, sizeof id, "%016llx-%llu", (unsigned long long)w->id, (unsigned long long)++w->n_replies);
-    MHD_add_response_header(r, "x-request-id", id);
+    for (size_t i = 0; i < sizeof id_headers / sizeof *id_headers; i++)
+        MHD_add_response_header(r, id_headers[i], x->id);
     if (x->retry_s) {
         snprintf(retry, sizeof retry, "%d", x->retry_s);
         MHD_add_response_header(r, "Retry-After", retry);
@@ -330,7 +347,9 @@ void exchange_ok(struct exchange *x, const char *json)
 void exchange_refuse(struct exchange *x, const struct refusal *f, int retry_s)
 {
     struct buf body = {0};
-    (x->format ? x->format->error : openai_error)(f, &body);
+    struct refusal own = *f;
+    own.request_id = x->id;
+    (x->format ? x->format->error : openai_error)(&own, &body);
     exchange_reply(x, f->status, "application/json", (struct text){body.data, body.len}, retry_s);
     buf_free(&body);
 }
@@ -424,6 +443,8 @@ bool exchange_trust(struct exchange *x, int key)
     return false;
 }
 
+const char *exchange_id(const struct exchange *x) { return x->id; }
+
 int exchange_key(const struct exchange *x)
 {
     return x->key;
@@ -516,7 +537,7 @@ static enum MHD_Result refuse(struct exchange *x)
     struct client *c = x->client;
     if (!x->has_body || !strcmp(x->method, "POST"))
         return respond(x);
-    send_reply(c->web, c->watch.fd, x->status, x->allow, (struct text){buf_str(&x->out), x->out.len});
+    send_reply(c->watch.fd, x->id, x->status, x->allow, (struct text){buf_str(&x->out), x->out.len});
     hang_up(c);
     return MHD_NO;
 }
@@ -526,6 +547,7 @@ static enum MHD_Result begin(struct client *client, struct MHD_Connection *conne
 {
     struct exchange *x = memory_zeroed(1, sizeof *x);
     x->key = -1;
+    make_id(client->web, x->id);
     *own = x;
     x->client = client;
     x->share = client->share;
@@ -671,7 +693,7 @@ static void take_client(struct web *w, int fd, const struct sockaddr *from, sock
     if (local && !is_own_user(fd)) {
         close(fd);
     } else if (!make_place(w, local ? SHARE_LOCAL : SHARE_OPEN)) {
-        send_why(w, fd, 503, shares[local ? SHARE_LOCAL : SHARE_OPEN].full);
+        send_why(w, fd, NULL, 503, shares[local ? SHARE_LOCAL : SHARE_OPEN].full);
         close(fd);
     } else {                            /* closes it where there are too many */
         MHD_add_connection(w->daemon, fd, from, size);

@@ -58,6 +58,7 @@ bool exchange_is_local(const struct exchange *x);       /* the request came over
 /* Gives the connection a place among those that have shown a key, that of number `key`.  False: all of these are taken, and a reply has said so. */
 bool exchange_trust(struct exchange *x, int key);
 int  exchange_key(const struct exchange *x);            /* that number; -1: none */
+const char *exchange_id(const struct exchange *x);      /* of the request, "req_..." */
 void exchange_set_data(struct exchange *x, void *own);      /* keeps a pointer for the owner */
 void *exchange_data(const struct exchange *x);          /* that pointer, or NULL */
 

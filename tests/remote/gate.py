@@ -59,6 +59,12 @@ def sentence(reply):
     return json.loads(reply.split(b"\r\n\r\n", 1)[1])["error"]["message"]
 
 
+def request_id(reply):
+    head = {x.split(b": ")[0].lower(): x.split(b": ")[1].decode() for x in reply.split(b"\r\n\r\n")[0].split(b"\r\n")[1:]}
+    assert head[b"request-id"] == head[b"x-request-id"] and head[b"request-id"].startswith("req_"), reply
+    return head[b"request-id"]
+
+
 def get(path, head=TRUSTED, method=b"GET", tcp=True):
     return raw(method + b" " + path.encode() + b" HTTP/1.1\r\nConnection: close\r\n" + head + b"\r\n", tcp)
 
@@ -359,8 +365,15 @@ def forms():
         reply = post("/v1/completions", body)
         assert json.loads(reply.split(b"\r\n\r\n", 1)[1])["error"]["param"] == param, reply
     replies = [get("/health"), get("/nothing"), get("/v1/models", b""), post("/v1/completions", b"{"), post("/tokenize", b"{}", TRUSTED + b"Content-Encoding: gzip\r\n")]
-    ids = [x.lower().split(b"x-request-id: ")[1].split(b"\r\n")[0] for x in replies]
-    assert len(set(ids)) == len(replies)
+    assert len({request_id(x) for x in replies}) == len(replies)
+    asks = {"model": "demo", "max_tokens": 2, "messages": [{"role": "user", "content": "x"}]}
+    for path, body, head in (("/v1/messages", asks, TRUSTED), ("/v1/messages", {**asks, "stream": True}, TRUSTED), ("/v1/messages", asks, b"Host: localhost\r\n"),
+                             ("/v1/messages", {**asks, "model": "other"}, TRUSTED), ("/v1/messages/count_tokens", {}, TRUSTED), ("/v1/messages/x", {}, TRUSTED)):
+        reply = post(path, json.dumps(body).encode(), head)
+        assert status(reply) == 200 or json.loads(reply.split(b"\r\n\r\n", 1)[1])["request_id"] == request_id(reply), reply
+    huge = b"%x\r\n" % (1 << 20) + b"a" * (1 << 20) + b"\r\n"
+    reply = raw(b"POST /v1/messages HTTP/1.1\r\n" + TRUSTED + b"Transfer-Encoding: chunked\r\n\r\n" + 7 * huge)
+    assert status(reply) == 413 and json.loads(reply.split(b"\r\n\r\n", 1)[1])["request_id"] == request_id(reply), reply
     assert status(replies[-1]) == 415 and "Content-Encoding" in sentence(replies[-1])
     assert status(post("/v1/completions", b"{", TRUSTED + b"Content-Encoding: identity\r\n")) == 400
     for code, lengths in (

@@ -30,6 +30,7 @@ def same(whole, other):
 
 plain = client.messages.create(**ask)
 assert plain.content[0].type == "text" and "42" in plain.content[0].text and plain.stop_reason == "end_turn", plain
+assert plain._request_id.startswith("req_") and client.models.list()._request_id, plain._request_id
 same(plain, streamed()[0])
 thought = client.messages.create(**ask, **thinks)
 assert [b.type for b in thought.content] == ["thinking", "text"] and thought.content[0].thinking and thought.content[0].signature, thought
@@ -84,7 +85,7 @@ for wrong, status, words in (
             create(**{**ask, **wrong})
             raise SystemExit("it was not refused: %s" % wrong)
         except status as e:
-            assert words in e.body["error"]["message"] and e.body["type"] == "error", e.body
+            assert words in e.body["error"]["message"] and e.body["type"] == "error" and e.body["request_id"] == e.request_id, e.body
 for header in ({"api_key": "wrong"}, {"auth_token": "wrong"}):
     try:
         anthropic.Anthropic(base_url=sys.argv[1], max_retries=0, **header).messages.create(**ask)
