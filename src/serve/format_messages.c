@@ -59,22 +59,27 @@ static bool add_texts(struct rewriter *w, struct pyjson *parts, const struct pyj
     return v && (v->kind == PY_STR || v->kind == PY_LIST);
 }
 
-/* Adds a picture as an address, which may hold its bytes. */
-static void add_picture(struct rewriter *w, struct pyjson *parts, const struct pyjson *source)
+/* Adds the picture of block `number` as an address that holds its bytes.  Refuses those of other sources. */
+static bool add_picture(struct rewriter *w, struct pyjson *parts, const struct pyjson *source, size_t number)
 {
-    const struct pyjson *type = pyjson_given(source, "media_type"), *data = pyjson_given(source, "data");
+    static const char form[] = "{\"type\": \"base64\", \"media_type\": \"image/png\", \"data\": \"...\"}";
+    const struct pyjson *type = pyjson_given(source, "media_type"), *data = pyjson_given(source, "data"), *url = pyjson_given(source, "url");
     struct pyjson part = rewrite_object, image = rewrite_object;
     if (type && type->kind == PY_STR && data && data->kind == PY_STR) {
-        struct buf url = {0};
-        buf_addf(&url, "data:%.*s;base64,", (int)type->text.n, type->text.p);
-        buf_add(&url, data->text.p, data->text.n);
-        rewrite_set_buf(w, &image, "url", &url);
+        struct buf bytes = {0};
+        buf_addf(&bytes, "data:%.*s;base64,", (int)type->text.n, type->text.p);
+        buf_add(&bytes, data->text.p, data->text.n);
+        rewrite_set_buf(w, &image, "url", &bytes);
+    } else if (url && url->kind == PY_STR && text_starts(url->text, "data:")) {
+        rewrite_set(w, &image, "url", *url);
     } else {
-        rewrite_copy(w, &image, "url", source, "url");
+        return err_set(w->e, "%s: block %zu: this server does not support image input of this source%s; expected %s", w->place, number,
+                       is_type(source, "file") ? ": it keeps no files" : is_type(source, "url") ? ": it fetches nothing from the network" : "", form);
     }
     rewrite_set(w, &part, "type", pyjson_string(text_of("image_url")));
     rewrite_set(w, &part, "image_url", image);
     pyjson_add(parts, part, w->mem);
+    return true;
 }
 
 /* Adds a block as the part of a chat message.  number: of the block, from 1. */
@@ -90,10 +95,8 @@ static bool add_part(struct rewriter *w, struct pyjson *parts, const struct pyjs
     };
     const struct pyjson *type = pyjson_given(block, "type"), *source = pyjson_given(block, "source");
     const struct text name = type && type->kind == PY_STR ? type->text : text_of("");
-    if (text_is(name, "image")) {
-        add_picture(w, parts, source);
-        return true;
-    }
+    if (text_is(name, "image"))
+        return add_picture(w, parts, source, number);
     if (text_is(name, "document") && (is_type(source, "text") || is_type(source, "content")))
         return add_texts(w, parts, pyjson_given(source, is_type(source, "text") ? "data" : "content")) ||
                err_set(w->e, "%s: block %zu has no text in its source", w->place, number);

@@ -164,7 +164,12 @@ static void test_dialects__messages_are_refused_by_their_number(void **state)
         {"\"max_tokens\": 9, \"messages\": [" U("\"q\"") ", " A("[" T("a") ", {\"type\": \"tool_use\"}]") "]",
          "message 2: block 2 is a call without"},
         {"\"max_tokens\": 9, \"messages\": [" U("\"q\"") ", " A("[" USE("1") "]") ", " U("[" T("a") ", " OUTCOME("1",
-         "[{\"type\": \"image\", \"source\": {\"url\": \"x\"}}]") "]") "]", "message 3: block 2: this server does not support image"},
+         "[{\"type\": \"image\", \"source\": {\"url\": \"x\"}}]") "]") "]", "message 3: block 2: block 1: this server does not support image"},
+#define PICTURE(source) "\"max_tokens\": 9, \"messages\": [" U("[" T("a") ", {\"type\": \"image\", \"source\": " source "}]") "]"
+#define NO_PICTURE "message 1: block 2: this server does not support image input of this source"
+        {PICTURE("{\"type\": \"file\", \"file_id\": \"f\"}"), NO_PICTURE ": it keeps no files; expected {\"type\": \"base64\", \"media_type\""},
+        {PICTURE("{\"type\": \"url\", \"url\": \"http://x/y\"}"), NO_PICTURE ": it fetches nothing from the network; expected {\"type\": \"base64\""},
+        {PICTURE("{\"type\": \"base64\", \"data\": \"eA==\"}"), NO_PICTURE "; expected {\"type\": \"base64\", \"media_type\""},
         {"\"max_tokens\": 9, \"system\": 5, \"messages\": [" U("\"q\"") "]", "system is neither"},
         {"\"max_tokens\": 9, \"messages\": [" U("\"q\"") "], \"tool_choice\": {\"type\": \"maybe\"}", "tool_choice is of an unknown type"},
         {"\"max_tokens\": 9, \"messages\": [" U("\"q\"") "], \"stop_sequences\": [\"\"]", "stop_sequences is not a text"},
