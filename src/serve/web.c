@@ -1,6 +1,7 @@
 #include "serve/web.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <poll.h>
 #include <stdio.h>
@@ -32,10 +33,10 @@ enum {
     HEADER_BYTES = 64 << 10,
     READ_BYTES = 16 << 10,
     ID_BYTES = 48,
+    MAX_RESTS = 64,
+    REST_BYTES = 4 << 20,               /* of a request that was refused: what agents send, without a picture or with a few */
+    REST_MS = 2000,
 };
-
-/* Names of the header that has the id of a request: the first is Anthropic's, the other that of everybody else. */
-static const char *const id_headers[] = {"request-id", "x-request-id"};
 
 static const char no_memory[] = "the requests that are under way take all the memory for bodies; ask again later";
 
@@ -53,7 +54,7 @@ static const struct {
 
 /* A descriptor that the epoll descriptor watches. */
 struct watch {
-    enum { WATCH_DAEMON, WATCH_LISTENER, WATCH_CLIENT, WATCH_OWNERS } what;
+    enum { WATCH_DAEMON, WATCH_LISTENER, WATCH_CLIENT, WATCH_REST, WATCH_OWNERS } what;
     int fd;
 };
 
@@ -70,6 +71,14 @@ struct client {
     bool closed;                        /* it has closed; over TCP that shows when something is sent */
     int64_t looked_ns;                  /* when the finished client was looked for among the sockets of this machine */
     bool more;                          /* bytes of the next request are there */
+};
+
+/* A connection that was replied to before its request had arrived whole.  If it were closed, what comes of the request would have the kernel reset
+ * it, and the client, which still sends, might never see the reply.  So the rest is read and dropped, up to REST_BYTES and REST_MS. */
+struct rest {
+    struct watch watch;                 /* the first member */
+    int64_t since_ns;                   /* 0: the place is free */
+    size_t left;
 };
 
 struct exchange {
@@ -107,6 +116,8 @@ struct web {
     int n_listeners;
     struct client *clients;
     int n_clients;
+    struct rest rests[MAX_RESTS];
+    unsigned next_rest;                 /* the number of the oldest, or of a free place */
     int n_in[SHARE_NONE + 1];           /* clients of each share */
     size_t body_bytes[SHARE_NONE + 1];  /* reserved in each share */
     uint64_t id;                        /* random, and */
@@ -114,6 +125,12 @@ struct web {
 };
 
 /* ---- clients ---- */
+
+static void watch(struct web *w, struct watch *it, uint32_t events)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = it};
+    epoll_ctl(w->epoll, EPOLL_CTL_ADD, it->fd, &ev);
+}
 
 static bool is_unix(int fd)
 {
@@ -142,43 +159,127 @@ static void make_id(struct web *w, char id[ID_BYTES])
     snprintf(id, ID_BYTES, "req_%016llx%llu", (unsigned long long)w->id, (unsigned long long)++w->n_requests);
 }
 
-/* Sends a reply without libmicrohttpd, which replies at the end of a head or of a body alone.  The reply fits into the buffer of a socket to which
- * nothing was sent, or is lost. */
-static void send_reply(int fd, const char *id, int status, const char *allow, struct text body)
+typedef void header_fn(void *to, const char *name, const char *value);
+
+/* Adds the headers by which a browser lets a page of another origin use the server. */
+static void add_origin(const struct exchange *x, header_fn *add, void *to)
+{
+    const char *headers = exchange_header(x, "Access-Control-Request-Headers");
+    add(to, "Access-Control-Allow-Origin", x->origin);
+    add(to, "Vary", "Origin");
+    add(to, "Access-Control-Expose-Headers", "request-id, x-request-id, Retry-After");
+    if (strcmp(x->method, "OPTIONS"))
+        return;
+    add(to, "Access-Control-Allow-Methods", "GET, POST, HEAD");
+    add(to, "Access-Control-Max-Age", "600");
+    if (headers)
+        add(to, "Access-Control-Allow-Headers", headers);
+    if (exchange_header(x, "Access-Control-Request-Private-Network"))
+        add(to, "Access-Control-Allow-Private-Network", "true");
+}
+
+/* Adds the headers of the reply, without those that say where its body ends. */
+static void add_headers(const struct exchange *x, header_fn *add, void *to)
+{
+    char retry[16];
+    add(to, "Content-Type", x->type);
+    add(to, "Cache-Control", "no-store");
+    add(to, "request-id", x->id);       /* Anthropic's name of it, and */
+    add(to, "x-request-id", x->id);     /* ... that of everybody else */
+    if (x->retry_s) {
+        snprintf(retry, sizeof retry, "%d", x->retry_s);
+        add(to, "Retry-After", retry);
+    }
+    if (x->origin)
+        add_origin(x, add, to);
+    if (x->allow)
+        add(to, "Allow", x->allow);
+}
+
+static void add_line(void *to, const char *name, const char *value)
+{
+    buf_addf(to, "%s: %s\r\n", name, value);
+}
+
+/* Sends a reply without libmicrohttpd, which replies at the end of a head or of a body alone, and closes the connection.  The reply fits into the
+ * buffer of a socket to which nothing was sent, or is lost. */
+static void send_reply(int fd, const struct exchange *x)
 {
     struct buf out = {0};
-    buf_addf(&out, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n", status,
-             MHD_get_reason_phrase_for((unsigned)status), body.n);
-    for (size_t i = 0; i < sizeof id_headers / sizeof *id_headers; i++)
-        buf_addf(&out, "%s: %s\r\n", id_headers[i], id);
-    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
-        buf_addf(&out, "Retry-After: %d\r\n", WEB_RETRY_S);
-    if (allow)
-        buf_addf(&out, "Allow: %s\r\n", allow);
+    buf_addf(&out, "HTTP/1.1 %d %s\r\nContent-Length: %zu\r\nConnection: close\r\n", x->status,
+             MHD_get_reason_phrase_for((unsigned)x->status), x->out.len);
+    add_headers(x, add_line, &out);
     buf_adds(&out, "\r\n");
-    buf_add(&out, body.p, body.n);
+    buf_add(&out, buf_str(&x->out), x->out.len);
     (void)!send(fd, out.data, out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
     buf_free(&out);
 }
 
-/* x NULL: the connection has no request yet. */
-static void send_why(struct web *w, int fd, const struct exchange *x, int status, const char *why)
+/* Sends a sentence as the reply.  of NULL: the connection has no request yet. */
+static void send_why(struct web *w, int fd, const struct exchange *of, int status, const char *why)
 {
-    struct buf body = {0};
-    char id[ID_BYTES];
-    if (x)
-        memcpy(id, x->id, sizeof id);
-    else
-        make_id(w, id);
-    (x && x->format ? x->format->error : openai_error)(&(struct refusal){.status = status, .message = why, .request_id = id}, &body);
-    send_reply(fd, id, status, NULL, (struct text){body.data, body.len});
-    buf_free(&body);
+    struct exchange x = of ? *of : (struct exchange){0};
+    if (!of)
+        make_id(w, x.id);
+    x.out = (struct buf){0};
+    x.status = status;
+    x.type = "application/json";
+    x.retry_s = status == MHD_HTTP_SERVICE_UNAVAILABLE ? WEB_RETRY_S : 0;
+    (x.format ? x.format->error : openai_error)(&(struct refusal){.status = status, .message = why, .request_id = x.id}, &x.out);
+    send_reply(fd, &x);
+    buf_free(&x.out);
 }
 
 static void refuse_and_hang_up(struct client *c, int status, const char *why)
 {
     send_why(c->web, c->watch.fd, c->x, status, why);
     hang_up(c);
+}
+
+/* ---- rests of refused requests ---- */
+
+static void end_rest(struct rest *r)
+{
+    if (r->since_ns)
+        close(r->watch.fd);
+    r->since_ns = 0;
+}
+
+/* Reads what has come, and closes the connection at its end. */
+static void drop_rest(struct rest *r)
+{
+    char bytes[READ_BYTES];
+    ssize_t n = 1;
+    while (r->left && n > 0) {
+        n = recv(r->watch.fd, bytes, r->left < sizeof bytes ? r->left : sizeof bytes, MSG_DONTWAIT);
+        r->left -= n > 0 ? (size_t)n : 0;
+    }
+    if (!r->left || !n || (n < 0 && errno != EAGAIN && errno != EINTR))
+        end_rest(r);
+}
+
+/* Keeps a copy of the connection until its client has sent the rest of its request; libmicrohttpd closes its own, since its caller returns MHD_NO. */
+static void keep_rest(struct client *c)
+{
+    struct web *w = c->web;
+    struct rest *r = &w->rests[w->next_rest++ % MAX_RESTS];
+    end_rest(r);
+    *r = (struct rest){{WATCH_REST, fcntl(c->watch.fd, F_DUPFD_CLOEXEC, 0)}, clock_ns(), REST_BYTES};
+    shutdown(c->watch.fd, SHUT_WR);
+    move_to(c, SHARE_NONE);
+    c->since_ns = 0;
+    if (r->watch.fd >= 0)
+        watch(w, &r->watch, EPOLLIN);
+    else
+        r->since_ns = 0;
+}
+
+/* Refuses a request that is arriving. */
+static enum MHD_Result refuse_and_drop(struct client *c, int status, const char *why)
+{
+    send_why(c->web, c->watch.fd, c->x, status, why);
+    keep_rest(c);
+    return MHD_NO;
 }
 
 /* True if the client can be closed for another: it is idle, or has not shown a key. */
@@ -283,43 +384,19 @@ static ssize_t read_stream(void *arg, uint64_t pos, char *to, size_t max)
     return (ssize_t)n;
 }
 
-/* Adds the headers by which a browser lets a page of another origin use the server. */
-static void add_origin(const struct exchange *x, struct MHD_Response *r)
+static void add_header(void *to, const char *name, const char *value)
 {
-    const char *headers = exchange_header(x, "Access-Control-Request-Headers");
-    MHD_add_response_header(r, "Access-Control-Allow-Origin", x->origin);
-    MHD_add_response_header(r, "Vary", "Origin");
-    MHD_add_response_header(r, "Access-Control-Expose-Headers", "request-id, x-request-id, Retry-After");
-    if (strcmp(x->method, "OPTIONS"))
-        return;
-    MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, HEAD");
-    MHD_add_response_header(r, "Access-Control-Max-Age", "600");
-    if (headers)
-        MHD_add_response_header(r, "Access-Control-Allow-Headers", headers);
-    if (exchange_header(x, "Access-Control-Request-Private-Network"))
-        MHD_add_response_header(r, "Access-Control-Allow-Private-Network", "true");
+    MHD_add_response_header(to, name, value);
 }
 
 /* Queues the reply, from its buffer or as a stream, with its headers. */
 static enum MHD_Result respond(struct exchange *x)
 {
-    char retry[16];
     struct MHD_Response *r = x->streams ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, READ_BYTES, read_stream, x, NULL)
                                         : MHD_create_response_from_buffer(x->out.len, (void *)buf_str(&x->out), MHD_RESPMEM_MUST_COPY);
     if (!r)
         return MHD_NO;
-    MHD_add_response_header(r, "Content-Type", x->type);
-    MHD_add_response_header(r, "Cache-Control", "no-store");
-    for (size_t i = 0; i < sizeof id_headers / sizeof *id_headers; i++)
-        MHD_add_response_header(r, id_headers[i], x->id);
-    if (x->retry_s) {
-        snprintf(retry, sizeof retry, "%d", x->retry_s);
-        MHD_add_response_header(r, "Retry-After", retry);
-    }
-    if (x->origin)
-        add_origin(x, r);
-    if (x->allow)
-        MHD_add_response_header(r, "Allow", x->allow);
+    add_headers(x, add_header, r);
     enum MHD_Result done = MHD_queue_response(x->connection, (unsigned)x->status, r);
     MHD_destroy_response(r);
     return done;
@@ -491,7 +568,7 @@ static bool read_length(struct exchange *x, size_t *bytes)
     else if (l.n_codings && l.n)
         exchange_error(x, 400, "the request has both Content-Length and Transfer-Encoding");
     else if (l.blank)                   /* libmicrohttpd would read the body as the next request */
-        refuse_and_hang_up(x->client, 400, "the name of a header field has a blank");
+        refuse_and_drop(x->client, 400, "the name of a header field has a blank");
     else if (l.n_hosts > 1)             /* a program in front of this one may have checked the other */
         exchange_error(x, 400, "the request has more than one Host header");
     else if (l.differ || (l.first && (!digits || l.first[digits])))
@@ -531,14 +608,13 @@ static void look_at_head(struct exchange *x)
         buf_reserve(&x->body, bytes);   /* so that it is not copied while it grows */
 }
 
-/* libmicrohttpd closes the connection after a reply to the head of a POST; with other methods it would read the body first. */
+/* Replies to the head alone, before the body, if there is one. */
 static enum MHD_Result refuse(struct exchange *x)
 {
-    struct client *c = x->client;
-    if (!x->has_body || !strcmp(x->method, "POST"))
+    if (!x->has_body)
         return respond(x);
-    send_reply(c->watch.fd, x->id, x->status, x->allow, (struct text){buf_str(&x->out), x->out.len});
-    hang_up(c);
+    send_reply(x->client->watch.fd, x);
+    keep_rest(x->client);
     return MHD_NO;
 }
 
@@ -567,14 +643,10 @@ static enum MHD_Result begin(struct client *client, struct MHD_Connection *conne
 static enum MHD_Result take_body(struct exchange *x, const char *bytes, size_t *n)
 {
     const size_t len = x->body.len + *n;
-    if (len > x->most) {
-        refuse_and_hang_up(x->client, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than a request can have here");
-        return MHD_NO;
-    }
-    if (len > x->reserved && !reserve(x, len - x->reserved)) {
-        refuse_and_hang_up(x->client, MHD_HTTP_SERVICE_UNAVAILABLE, no_memory);
-        return MHD_NO;
-    }
+    if (len > x->most)
+        return refuse_and_drop(x->client, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than a request can have here");
+    if (len > x->reserved && !reserve(x, len - x->reserved))
+        return refuse_and_drop(x->client, MHD_HTTP_SERVICE_UNAVAILABLE, no_memory);
     buf_add(&x->body, bytes, *n);
     *n = 0;
     return MHD_YES;
@@ -623,12 +695,6 @@ static void completed(void *arg, struct MHD_Connection *connection, void **own, 
         w->owner.gone(w->owner.arg, x);
     exchange_free(x);
     *own = NULL;
-}
-
-static void watch(struct web *w, struct watch *it, uint32_t events)
-{
-    struct epoll_event ev = {.events = events, .data.ptr = it};
-    epoll_ctl(w->epoll, EPOLL_CTL_ADD, it->fd, &ev);
 }
 
 /* Called by libmicrohttpd for a new connection: adds it to the list and watches it. */
@@ -815,6 +881,8 @@ void web_close(struct web *w)
         MHD_run(w->daemon);             /* it must not be stopped while connections are suspended */
         MHD_stop_daemon(w->daemon);
     }
+    for (int i = 0; i < MAX_RESTS; i++)
+        end_rest(&w->rests[i]);
     if (w->epoll >= 0)
         close(w->epoll);
     free(w);
@@ -825,11 +893,14 @@ int web_fd(const struct web *w)
     return w->epoll;
 }
 
-/* True if a client must be looked at again soon though it may send nothing. */
+/* True if a connection must be looked at again soon though nothing may come from it. */
 static bool arrives(const struct web *w)
 {
     for (const struct client *c = w->clients; c; c = c->next)
         if (c->since_ns || c->finished)
+            return true;
+    for (int i = 0; i < MAX_RESTS; i++)
+        if (w->rests[i].since_ns)
             return true;
     return false;
 }
@@ -859,7 +930,7 @@ static bool is_gone(struct client *c)
     return !socket_peer_waits(c->watch.fd);
 }
 
-/* Closes connections whose request takes too long to arrive, and those whose client has left. */
+/* Closes connections whose request takes too long to arrive, and those whose client has left; ends the rests that take too long. */
 static void sweep(struct web *w)
 {
     for (struct client *c = w->clients; c; c = c->next) {
@@ -873,6 +944,9 @@ static void sweep(struct web *w)
         else if (c->since_ns && clock_ms_since(c->since_ns) > ARRIVE_MS)
             refuse_and_hang_up(c, MHD_HTTP_REQUEST_TIMEOUT, "the request has not arrived whole within a minute");
     }
+    for (int i = 0; i < MAX_RESTS; i++)
+        if (w->rests[i].since_ns && clock_ms_since(w->rests[i].since_ns) > REST_MS)
+            end_rest(&w->rests[i]);
 }
 
 /* Notes what the kernel reports of a connection. */
@@ -898,6 +972,8 @@ void web_run(struct web *w)
         struct watch *it = events[i].data.ptr;
         if (it->what == WATCH_LISTENER)
             accept_clients(w, it->fd);
+        else if (it->what == WATCH_REST && ((struct rest *)it)->since_ns)
+            drop_rest((struct rest *)it);
     }
     MHD_run(w->daemon);
     sweep(w);

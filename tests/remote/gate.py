@@ -4,6 +4,7 @@
 """
 import http.client
 import json
+import os
 import select
 import socket
 import subprocess
@@ -116,6 +117,45 @@ def bodies():
     assert status(everything(chunked)) == 405
     assert megabytes() < before + 20, (before, megabytes())
     print("refused at the head")
+
+
+def early():
+    """A client that is refused at its head, and sends its body all the same, gets the reply; the rest of its request is bounded."""
+    before = len(os.listdir("/proc/%s/fd" % PID))
+    wrong, size = b"Host: localhost\r\nAuthorization: Bearer wrong\r\n", 60000
+    for tcp, code, method, path, head in (
+        (True, 401, b"POST", b"v1/messages", wrong), (True, 403, b"POST", b"v1/completions", b"Host: evil.example\r\n"), (True, 404, b"POST", b"v2", TRUSTED),
+        (True, 405, b"PUT", b"v1/models", TRUSTED), (True, 413, b"GET", b"v1/models", TRUSTED), (True, 415, b"POST", b"tokenize", TRUSTED + b"Content-Encoding: br\r\n"),
+        (False, 404, b"POST", b"v2", b"Host: l\r\n"), (False, 405, b"POST", b"health", b"Host: l\r\n"),
+    ):
+        s = connected(tcp)
+        s.sendall(method + b" /" + path + b" HTTP/1.1\r\n" + head + b"Content-Length: %d\r\n\r\n" % size)
+        assert select.select([s], [], [], 60)[0], "the reply does not wait for the body"
+        for _ in range(6):
+            s.sendall(b"a" * (size // 6))
+        reply = b""
+        while piece := s.recv(65536):   # to the end, and no reset
+            reply += piece
+        assert status(reply) == code and reply.endswith(b"}"), reply
+        c = http.client.HTTPConnection("localhost", PORT)
+        if not tcp:
+            c.sock = connected(tcp)
+        c.request(method.decode(), "/" + path.decode(), b"a" * size, dict(x.split(": ", 1) for x in head.decode().strip().split("\r\n")))
+        assert c.getresponse().status == code
+    huge = connected()
+    huge.sendall(b"POST /v2 HTTP/1.1\r\n" + TRUSTED + b"Content-Length: %d\r\n\r\n" % (60 << 20))
+    try:
+        huge.sendall(b"a" * (60 << 20))
+        raise SystemExit("60 MiB were read")
+    except OSError:
+        pass
+    idle = []
+    for _ in range(100):                # which send no body, and do not close
+        idle.append(connected())
+        idle[-1].sendall(b"POST /v2 HTTP/1.1\r\n" + TRUSTED + b"Content-Length: 10\r\n\r\n")
+        assert status(everything(idle[-1])) == 404
+    assert wait_for(lambda: len(os.listdir("/proc/%s/fd" % PID)) <= before), os.listdir("/proc/%s/fd" % PID)
+    print("always answered")
 
 
 def slow():

@@ -12,6 +12,7 @@ if command -v curl > /dev/null; then
     is "the first requests of docs/serve.md are answered, over both" "$(sh "$tmp/first.sh" | grep -o '"finish_reason": "stop"' | wc -l)" 2
 fi
 is "without the key no body is read" "$(does bodies)" "refused at the head"
+is "a request that is refused at its head gets the reply while it sends its body" "$(does early)" "always answered"
 is "256 slow connections without the key lock nobody out" "$(does slow)" "others are answered"
 is "connections with the key have places of their own" "$(does keyed)" "in their places"
 is "all bodies together have a limit" "$(does memory)" "bounded"
