@@ -100,7 +100,9 @@ struct grammar *grammar_of_pattern(struct text pattern, struct err *e)
     uint32_t start;
     terms_allow(g->terms, 200000);
     terms_allow_work(g->terms, (uint64_t)values_budget.work);
-    if (!pattern_term(g->terms, pattern, true, &start, e)) {
+    struct err why = {{0}};
+    if (!pattern_term(g->terms, pattern, true, &start, &why)) {
+        err_set(e, "the pattern cannot be enforced: %s", why.msg);
         grammar_release(g);
         return NULL;
     }

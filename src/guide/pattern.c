@@ -34,7 +34,7 @@ struct parse {
 static int fail(struct parse *p, const char *what)
 {
     if (!p->failed)
-        err_set(p->e, "%s in the pattern \"%.*s\" cannot be enforced", what, (int)(p->in.n < 120 ? p->in.n : 120), p->in.p);
+        err_set(p->e, "\"%.*s\" has %s", (int)(p->in.n < 120 ? p->in.n : 120), p->in.p, what);
     p->failed = true;
     return 0;
 }
@@ -181,7 +181,7 @@ static uint32_t unicode_escape(struct parse *p)
         int n = 0;
         while (more(p) && p->i + (size_t)n < p->in.n && p->in.p[p->i + (size_t)n] != '}' && n < 7)
             n++;
-        if (!hex(p, n, &cp) || !take(p, "}") || cp > 0x10FFFF)
+        if (!n || !hex(p, n, &cp) || !take(p, "}") || cp > 0x10FFFF)
             fail(p, "an escape \\u{...} that is no character");
         return cp;
     }
@@ -217,7 +217,7 @@ static bool escape(struct parse *p, struct ranges *l, uint32_t *cp)
     else if (c == 'c' && ((peek(p) | 32) >= 'a' && (peek(p) | 32) <= 'z'))
         *cp = (uint32_t)p->in.p[p->i++] & 31;
     else if ((c >= '0' && c <= '9') || c == 'k')
-        fail(p, "a back reference");
+        fail(p, "a back reference or an octal escape");
     else if (c == 'p' || c == 'P')
         fail(p, "a Unicode property");
     else if (c == 'b' || c == 'B')
@@ -282,6 +282,19 @@ static int character_class(struct parse *p)
 
 static int either(struct parse *p);
 
+/* Reads the name of a group up to its bracket; it has no effect. */
+static bool skip_name(struct parse *p)
+{
+    const size_t from = p->i;
+    for (; p->i < p->in.n && peek(p) != '>'; p->i++) {
+        const char c = peek(p);
+        const bool letter = (c & 0x80) || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_' || c == '$';
+        if (!letter && !(c >= '0' && c <= '9' && p->i > from))
+            return false;
+    }
+    return p->i > from && take(p, ">");
+}
+
 /* Reads a group after its parenthesis; returns its part.  Look-behind is refused. */
 static int group(struct parse *p)
 {
@@ -293,14 +306,13 @@ static int group(struct parse *p)
     } else if (take(p, "!")) {
         kind = NOT_AHEAD;
     } else if (take(p, "<") && peek(p) != '=' && peek(p) != '!') {
-        while (more(p) && peek(p) != '>')
-            p->i++;
-        p->i++;
+        if (!skip_name(p))
+            return fail(p, "a group with a name that is none");
     } else {
         return fail(p, "look-behind or another special group");
     }
     if (++p->depth > N_DEPTH)
-        return fail(p, "nesting so deep");
+        return fail(p, "groups in each other, more than can be enforced");
     const int inner = either(p);
     p->depth--;
     if (!p->failed && !take(p, ")"))
@@ -308,39 +320,6 @@ static int group(struct parse *p)
     if (kind == NOTHING || p->failed)
         return inner;
     return make(p, (struct part){.kind = kind, .a = inner, .looks = true, .empty = true});
-}
-
-/* Reads a group, class, anchor or character; returns its part. */
-static int atom(struct parse *p)
-{
-    struct ranges *l;
-    uint32_t cp;
-    if (take(p, "("))
-        return group(p);
-    if (take(p, "["))
-        return character_class(p);
-    if (take(p, "^"))
-        return make(p, (struct part){.kind = START, .anchors = true, .empty = true});
-    if (take(p, "$"))
-        return make(p, (struct part){.kind = END, .anchors = true, .empty = true});
-    if (strchr("*+?", peek(p)) && peek(p))
-        return fail(p, "a repetition of nothing");
-    l = memory_zeroed(1, sizeof *l);
-    if (take(p, "."))
-        add_named(p, l, '.');
-    else if (take(p, "\\")) {
-        if (!escape(p, l, &cp))
-            add(p, l, cp, cp);
-    } else {
-        bool ok;
-        p->i += utf8_decode(p->in.p + p->i, p->in.n - p->i, &cp, &ok);
-        if (!ok)
-            fail(p, "invalid UTF-8");
-        add(p, l, cp, cp);
-    }
-    const uint32_t term = p->failed ? 0 : term_of_ranges(p, l);
-    free(l);
-    return make(p, (struct part){.kind = CHARS, .term = term});
 }
 
 static bool number(struct parse *p, int *v)
@@ -367,27 +346,61 @@ static bool braces(struct parse *p, int *min, int *max)
     return false;
 }
 
-/* Reads an atom and its repetitions; returns its part. */
+/* Reads a group, class, anchor or character; returns its part. */
+static int atom(struct parse *p)
+{
+    struct ranges *l;
+    uint32_t cp;
+    if (take(p, "("))
+        return group(p);
+    if (take(p, "["))
+        return character_class(p);
+    if (take(p, "^"))
+        return make(p, (struct part){.kind = START, .anchors = true, .empty = true});
+    if (take(p, "$"))
+        return make(p, (struct part){.kind = END, .anchors = true, .empty = true});
+    int min, max;
+    if ((strchr("*+?", peek(p)) && peek(p)) || braces(p, &min, &max))
+        return fail(p, "a repetition of nothing");
+    l = memory_zeroed(1, sizeof *l);
+    if (take(p, "."))
+        add_named(p, l, '.');
+    else if (take(p, "\\")) {
+        if (!escape(p, l, &cp))
+            add(p, l, cp, cp);
+    } else {
+        bool ok;
+        p->i += utf8_decode(p->in.p + p->i, p->in.n - p->i, &cp, &ok);
+        if (!ok)
+            fail(p, "invalid UTF-8");
+        add(p, l, cp, cp);
+    }
+    const uint32_t term = p->failed ? 0 : term_of_ranges(p, l);
+    free(l);
+    return make(p, (struct part){.kind = CHARS, .term = term});
+}
+
+/* Reads an atom and its repetition; returns its part. */
 static int repeated(struct parse *p)
 {
-    int part = atom(p);
-    while (more(p)) {
-        int min = 0, max = TERM_INFINITE;
-        if (take(p, "+"))
-            min = 1;
-        else if (take(p, "?"))
-            max = 1;
-        else if (!take(p, "*") && !braces(p, &min, &max))
-            return part;
-        take(p, "?");
-        const struct part inner = p->part[part];
-        if (min > N_COUNT || max > N_COUNT || (max != TERM_INFINITE && max < min))
-            return fail(p, max > N_COUNT || min > N_COUNT ? "a count above 100000" : "a range of counts that ends before it begins");
-        if (inner.looks || (inner.anchors && max != 1))
-            return fail(p, "an anchor or look-ahead in a repetition");
-        part = make(p, (struct part){.kind = TIMES, .a = part, .min = min, .max = max, .anchors = inner.anchors, .empty = inner.empty});
-    }
-    return part;
+    const bool group = peek(p) == '(';
+    const int part = atom(p);
+    int min = 0, max = TERM_INFINITE;
+    if (!more(p))
+        return part;
+    if (take(p, "+"))
+        min = 1;
+    else if (take(p, "?"))
+        max = 1;
+    else if (!take(p, "*") && !braces(p, &min, &max))
+        return part;
+    take(p, "?");
+    const struct part inner = p->part[part];
+    if (min > N_COUNT || max > N_COUNT || (max != TERM_INFINITE && max < min))
+        return fail(p, max > N_COUNT || min > N_COUNT ? "a count above 100000" : "a range of counts that ends before it begins");
+    if (inner.looks || (inner.anchors && (max != 1 || !group)))
+        return fail(p, "an anchor or look-ahead in a repetition");
+    return make(p, (struct part){.kind = TIMES, .a = part, .min = min, .max = max, .anchors = inner.anchors, .empty = inner.empty});
 }
 
 /* A chain of parts leans to the right, so that what follows a part is one part. */
@@ -476,11 +489,11 @@ bool pattern_term(struct terms *t, struct text pattern, bool whole, uint32_t *te
 {
     terms_spend(t, pattern.n);
     if (terms_full(t))
-        return err_set(e, "the pattern is one too many");
+        return err_set(e, "it is one pattern too many");
     struct parse p = {.t = t, .in = pattern, .e = e};
     *term = TERM_NONE;
     if (pattern.n > N_BYTES)
-        return err_set(e, "a pattern of %zu bytes is too long to be enforced (at most %d)", pattern.n, N_BYTES);
+        return err_set(e, "it has %zu bytes, more than %d", pattern.n, N_BYTES);
     make(&p, (struct part){.kind = NOTHING});
     const int top = either(&p);
     if (more(&p))
@@ -493,6 +506,6 @@ bool pattern_term(struct terms *t, struct text pattern, bool whole, uint32_t *te
     }
     free(p.part);
     if (!p.failed && terms_full(t))
-        return err_set(e, "the pattern \"%.*s\" has too many states", (int)(pattern.n < 120 ? pattern.n : 120), pattern.p);
+        return err_set(e, "\"%.*s\" has too many states", (int)(pattern.n < 120 ? pattern.n : 120), pattern.p);
     return !p.failed;
 }

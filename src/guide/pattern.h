@@ -6,5 +6,5 @@
 #include "guide/term.h"
 
 /* Stores the texts that match; `whole`: from beginning to end, otherwise somewhere, as JSON schema has it.  The sentence of a failure
- * says what of the pattern cannot be used; it does not name the place. */
+ * says why the pattern cannot be enforced: "a\b" has a word boundary.  It does not name the place. */
 bool pattern_term(struct terms *t, struct text pattern, bool whole, uint32_t *term, struct err *e);

@@ -29,6 +29,8 @@ static const struct { const char *pattern, *yes[4], *no[4]; } patterns[] = {
     {"[a-z]{0,100000}", {"", "q"}, {"Q"}},
     {"\\u00e9|[\\u{1F600}-\\u{1F64F}]", {"é", "😀"}, {"e", "\xF0\x9F"}},
     {"x{,2}", {"x{,2}"}, {"xx"}},
+    {"(?:^a)?b??c+?d{1,2}?", {"acd", "bcdd", "ccd"}, {"aacd", "bd"}},
+    {"(?<n_1>a)(?<é$>b)]a{", {"ab]a{"}, {"ab"}},
 };
 
 static void test_pattern__accepts_what_matches_and_nothing_else(void **state)
@@ -57,6 +59,11 @@ static void test_pattern__what_cannot_be_enforced_is_refused_by_name(void **stat
         {"(a)\\1", "back reference"}, {"(?<=a)b", "look-behind"}, {"\\p{L}", "Unicode property"}, {"a{200000}", "count"},
         {"(", "not closed"}, {"a)", "not opened"}, {"[b-a]", "range"}, {"*", "nothing"},
         {"(a(?=b))c", "look-ahead"}, {"a(?!a)a(?!b|c)b", "satisfies"},
+        /* repetitions of nothing, as ECMA-262 has it */
+        {"a**", "nothing"}, {"a++", "nothing"}, {"a*+", "nothing"}, {"a???", "nothing"}, {"a+??", "nothing"}, {"a{2}*", "nothing"},
+        {"a{1}{2}", "nothing"}, {"{1}", "nothing"}, {"a|{2,}", "nothing"}, {"(?:*a)", "nothing"}, {"^?", "anchor"}, {"$?", "anchor"}, {"^*", "anchor"},
+        {"\\u{}", "no character"}, {"(?<>a)", "name"}, {"(?<1a>b)", "name"}, {"(?<a b>c)", "name"}, {"(?<n", "name"}, {"(?P<n>a)", "special group"},
+        {"(", "the pattern cannot be enforced: \"(\" has a parenthesis that is not closed"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct err e = {0};
@@ -149,6 +156,8 @@ static void test_schema__what_cannot_be_enforced_is_refused_by_name_and_place(vo
     (void)state;
     static const struct { const char *schema, *sentence; } row[] = {
         {"{\"properties\": {\"a\": {\"type\": \"array\", \"uniqueItems\": true}}}", "#/properties/a: \"uniqueItems\" cannot be enforced"},
+        {"{\"properties\": {\"a\": {\"type\": \"string\", \"pattern\": \"(\"}}}",
+         "#/properties/a: \"pattern\" cannot be enforced: \"(\" has a parenthesis that is not closed"},
         {"{\"$ref\": \"#/$defs/x\"}", "#: \"$ref\" leads to no schema of this document"},
         {"{\"type\": \"text\"}", "#: \"type\" names a type that is not one of JSON"},
         {"{\"properties\": {\"a\": {\"required\": \"b\"}}}", "#/properties/a: \"required\" is no list of names"},
