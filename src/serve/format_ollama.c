@@ -238,7 +238,7 @@ static void reasoning(struct response *r, struct text t) { part(r, "thinking", t
 
 static void text(struct response *r, struct text t) { part(r, text_key(r), t); }
 
-/* Sends a line without text: the dialect has no comments. */
+/* Sends a line without text, at the beginning and in silence: the dialect has no comments. */
 static void wait(struct response *r) { part(r, text_key(r), text_of("")); }
 
 /* A call comes whole: its arguments are an object. */
@@ -295,7 +295,7 @@ static void fail(struct response *r, const struct refusal *f, const struct news 
     buf_addc(&r->out, '\n');
 }
 
-#define REPLY .stream_type = "application/x-ndjson", .wait = wait, .reasoning = reasoning, .text = text, .call_end = call_end, .end = end, \
-              .fail = fail, .whole = whole, .error = error
+#define REPLY .stream_type = "application/x-ndjson", .begin = wait, .wait = wait, .reasoning = reasoning, .text = text, .call_end = call_end, \
+              .end = end, .fail = fail, .whole = whole, .error = error
 
 const struct format format_ollama = {.id = "chat-", .read = read_chat, REPLY}, format_generate = {.id = "gen-", .read = read_generate, REPLY};

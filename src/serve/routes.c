@@ -197,19 +197,27 @@ void routes_read(void *arg, struct reading *rd)
 
 /* ---- models ---- */
 
+/* Appends a moment, in seconds since 1970, as a text in JSON. */
+static void add_time(struct buf *body, int64_t seconds)
+{
+    char text[32] = "";
+    struct tm tm;
+    const time_t t = (time_t)seconds;
+    if (gmtime_r(&t, &tm))
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    buf_addf(body, "\"%s\"", text);
+}
+
 /* Appends the model with the fields of OpenAI's servers and of Anthropic's. */
 static void add_model(struct server *s, struct exchange *x, struct text name, struct buf *body)
 {
     const struct model_info *info = s->r->ops->info(s->r);
-    char created[32] = "";
-    struct tm tm;
-    const time_t opened = (time_t)s->opened_s;
-    if (gmtime_r(&opened, &tm))
-        strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm);
     buf_adds(body, "{\"id\": ");
     pyjson_quote(name, body);
-    buf_addf(body, ", \"object\": \"model\", \"type\": \"model\", \"created\": %lld, \"created_at\": \"%s\", \"owned_by\": \"q35chat\", "
-             "\"display_name\": ", (long long)s->opened_s, created);
+    buf_addf(body, ", \"object\": \"model\", \"type\": \"model\", \"created\": %lld, \"owned_by\": \"q35chat\", \"created_at\": ",
+             (long long)s->opened_s);
+    add_time(body, s->opened_s);
+    buf_adds(body, ", \"display_name\": ");
     pyjson_quote(name, body);
     if (exchange_is_local(x)) {         /* what a chat on this machine compares */
         buf_adds(body, ", \"root\": ");
@@ -275,25 +283,53 @@ static void refuse_embeddings(struct server *s, struct exchange *x)
 
 /* ---- the model, for clients of ollama ---- */
 
-/* Appends its description, open at the end: what clients choose by, and what they show. */
-static void add_tag(const struct server *s, struct buf *body)
+/* Appends its description, open at the end: what clients choose by, and what they show.  bytes: of its weights, or of all that it takes. */
+static void add_tag(const struct server *s, size_t bytes, struct buf *body)
 {
     const struct model_info *info = s->r->ops->info(s->r);
     buf_adds(body, "{\"name\": ");
     pyjson_quote((struct text){s->model.data, s->model.len}, body);
     buf_adds(body, ", \"model\": ");
     pyjson_quote((struct text){s->model.data, s->model.len}, body);
-    buf_addf(body, ", \"modified_at\": \"1970-01-01T00:00:00Z\", \"size\": %zu, \"size_vram\": %zu, \"digest\": \"%s\", \"details\": "
-             "{\"parent_model\": \"\", \"format\": \"safetensors\", \"family\": \"qwen3.5\", \"families\": [\"qwen3.5\"], \"parameter_size\": \"\", "
-             "\"quantization_level\": \"\"}", info ? info->weight_bytes : 0, info ? info->weight_bytes : 0, info ? info->fingerprint : "");
+    buf_addf(body, ", \"size\": %zu, \"digest\": \"%s\", \"details\": {\"parent_model\": \"\", \"format\": \"safetensors\", "
+             "\"family\": \"qwen3.5\", \"families\": [\"qwen3.5\"], \"parameter_size\": \"\", \"quantization_level\": \"\"}", bytes,
+             info ? info->fingerprint : "");
+}
+
+static void add_modified(const struct server *s, struct buf *body)
+{
+    const struct model_info *info = s->r->ops->info(s->r);
+    add_tag(s, info ? info->weight_bytes : 0, body);
+    buf_adds(body, ", \"modified_at\": ");
+    add_time(body, s->opened_s);
 }
 
 static void send_tags(struct server *s, struct exchange *x)
 {
     struct buf body = {0};
     buf_adds(&body, "{\"models\": [");
-    add_tag(s, &body);
+    add_modified(s, &body);
     buf_adds(&body, "}]}");
+    exchange_json(x, 200, &body);
+    buf_free(&body);
+}
+
+/* Sends what runs: the model with its memory, once it is loaded.  It leaves when no client has been there for --keep; 292 years is what ollama has
+ * for one that never does. */
+static void send_running(struct server *s, struct exchange *x)
+{
+    const struct model_info *info = s->ready ? s->r->ops->info(s->r) : NULL;
+    const int64_t left_s = s->so.keep_s ? s->so.keep_s : INT64_MAX / 1000000000;
+    const size_t bytes = info ? info->weight_bytes + (size_t)info->n_ctx * info->kv_token_bytes : 0;
+    struct buf body = {0};
+    buf_adds(&body, "{\"models\": [");
+    if (info) {
+        add_tag(s, bytes, &body);
+        buf_addf(&body, ", \"size_vram\": %zu, \"context_length\": %d, \"expires_at\": ", info->n_threads ? 0 : bytes, info->n_ctx);
+        add_time(&body, (int64_t)time(NULL) + left_s);
+        buf_addc(&body, '}');
+    }
+    buf_adds(&body, "]}");
     exchange_json(x, 200, &body);
     buf_free(&body);
 }
@@ -325,7 +361,7 @@ static void send_shown(struct server *s, struct exchange *x)
         return;
     }
     arena_free(&mem);
-    add_tag(s, &body);
+    add_modified(s, &body);
     buf_addf(&body, ", \"modelfile\": \"\", \"template\": \"\", \"parameters\": \"\", \"model_info\": {\"general.architecture\": \"qwen3.5\", "
              "\"qwen3.5.context_length\": %d}, \"capabilities\": [\"completion\", \"tools\", \"thinking\"%s]}", info ? info->n_ctx : 0,
              info && info->picture_tokens ? ", \"vision\"" : "");
@@ -371,7 +407,7 @@ static const struct route {
     {"POST", "/api/embeddings",      .send = refuse_embeddings, .errors = &format_ollama},
     {"POST", "/api/show",            .send = send_shown, .errors = &format_ollama},
     {"GET",  "/api/tags",            .send = send_tags, .errors = &format_ollama},
-    {"GET",  "/api/ps",              .send = send_tags, .errors = &format_ollama},
+    {"GET",  "/api/ps",              .send = send_running, .errors = &format_ollama},
     {"GET",  "/api/version",         .send = send_version, .errors = &format_ollama},
     {"POST", "/tokenize",            .reply = tokens_of_text},
     {"POST", "/detokenize",          .reply = text_of_tokens},

@@ -20,6 +20,8 @@ is "a refusal is in its form" "$(does unknown)" "unknown model llama3"
 is "... and names the client's field" "$(does format)" 'format is neither "json" nor a schema'
 is "... and the message" "$(does role)" "messages[1]"
 is "its models" "$(does tags)" "demo"
+is "what runs: its memory, context, and for how long" "$(does running)" "context_length size_vram modified_at 32768 True 0 30"
+is "the first line comes while the prompt is read" "$(does first)" "['', False, 1, True, '', False, 1, True]"
 is "what they can do" "$(does show)" "completion tools thinking vision"
 is "a call comes in a stream" "$(does streamed_call)" "{'expression': '12 * 12'} True"
 is "a question to /api/generate, and one with a picture" "$(does generate)" "6 * 7 = 42. The square is red."

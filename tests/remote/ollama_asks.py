@@ -3,10 +3,12 @@
 usage: ollama_asks.py SOCKET NAME      or, with the package ollama: ollama_asks.py 127.0.0.1:PORT package KEY
 """
 import base64
+import datetime
 import http.client
 import json
 import socket
 import sys
+import time
 
 SUM = [{"role": "user", "content": "What is 6*7?"}]
 CALL = [{"role": "user", "content": "What is 12*12? Use the calculator."}]
@@ -49,6 +51,30 @@ def root():
     return head.status, c.getresponse().read().decode().strip()
 
 
+def first():
+    """The first line of a stream comes while the prompt is read, and has no text."""
+    found = []
+    for path, body in (("/api/chat", {"messages": [{"role": "user", "content": "word " * 1500}]}), ("/api/generate", {"prompt": "words " * 1500})):
+        c = http.client.HTTPConnection("localhost")
+        c.sock = socket.socket(socket.AF_UNIX)
+        c.sock.connect(sys.argv[1])
+        c.request("POST", path, json.dumps({**body, "model": "demo", "options": {"num_predict": 1}}))
+        sent = time.monotonic()
+        line = json.loads(c.getresponse().readline())
+        found += [line["message"]["content"] if "message" in line else line["response"], line["done"], send("GET", "/health")[0]["running"],
+                  time.monotonic() - sent < 4]          # a silent stream has its first line after five seconds
+        c.close()
+    return found,
+
+
+def running():
+    model = send("GET", "/api/ps")[0]["models"][0]
+    left = datetime.datetime.fromisoformat(model.pop("expires_at").replace("Z", "+00:00")) - datetime.datetime.now(datetime.timezone.utc)
+    shown = send("GET", "/api/tags")[0]["models"][0]
+    return (*sorted(set(model) - set(shown)), *sorted(set(shown) - set(model)), model["context_length"], model["size"] > shown["size"], model["size_vram"],
+            round(left.total_seconds() / 60))
+
+
 def package(key):
     from ollama import Client
 
@@ -63,6 +89,7 @@ def package(key):
     whole, parts = c.chat(messages=SUM, **given), c.chat(messages=SUM, stream=True, **given)
     call = c.chat(messages=CALL, tools=[calculator], **given).message.tool_calls[0].function
     seen = c.chat(messages=[{"role": "user", "content": "What colour is the square?", "images": ["assets/demo/square.png"]}], **given)
+    assert c.ps().models[0].context_length == 32768 and c.ps().models[0].expires_at and c.list().models[0].modified_at
     return (given["model"], whole.message.content, "".join(p.message.content for p in parts), whole.done_reason, call.name, *call.arguments,
             seen.message.content, *c.show(given["model"]).capabilities)
 
@@ -112,5 +139,7 @@ tests = {
     "root": root,
     "embed": lambda: [send("POST", "/api/embed", {"model": "demo", "input": "x"})[0]["error"][:29]],
     "package": package,
+    "first": first,
+    "running": running,
 }
 print(*tests[sys.argv[2]](*sys.argv[3:]))
