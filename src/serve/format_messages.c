@@ -216,6 +216,8 @@ static bool read_tools(struct rewriter *w, const struct pyjson *list)
         w->place = arena_printf(w->mem, "tools[%zu]", i);
         if (!pyjson_given(tool, "type") || is_type(tool, "custom"))
             ok = rewrite_tool(w, pyjson_given(tool, "name"), pyjson_given(tool, "description"), "input_schema", pyjson_given(tool, "input_schema"));
+        else
+            rewrite_leave_out(w, tool);
     }
     return ok;
 }

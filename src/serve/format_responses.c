@@ -180,6 +180,8 @@ static bool read_tools(struct rewriter *w, const struct pyjson *list)
             ok = rewrite_tool(w, pyjson_given(tool, "name"), pyjson_given(tool, "description"), "parameters", pyjson_given(tool, "parameters"));
         else if (is_type(tool, "custom"))
             ok = add_custom(w, tool);
+        else
+            rewrite_leave_out(w, tool);
     }
     return ok;
 }

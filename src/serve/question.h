@@ -37,6 +37,7 @@ struct question {
     bool keeps_reasoning;               /* the client wants reasoning in a form that it can send back (format_responses.c) */
     bool hides_reasoning;               /* the client wants no text of the reasoning (format_messages.c) */
     bool one_call;                      /* the answer ends after its first call */
+    const char *left_out;               /* names of tools that the model does not get, with commas, or NULL */
     bool words;                         /* the prompt gets words for the form of the answer, if it lacks them */
     int  n_alternatives;                /* alternatives sent with each token; -1: no logprobs */
     struct sampling given;      /* sampling values from the body; NAN, or INT_MIN in whole numbers: not given */

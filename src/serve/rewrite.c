@@ -105,6 +105,16 @@ bool rewrite_tool(struct rewriter *w, const struct pyjson *name, const struct py
     return true;
 }
 
+void rewrite_leave_out(struct rewriter *w, const struct pyjson *tool)
+{
+    enum { MOST = 400, MOST_NAME = 64 };
+    const struct pyjson *name = pyjson_given(tool, "name") ? pyjson_given(tool, "name") : pyjson_given(tool, "type");
+    const struct text t = name && name->kind == PY_STR ? name->text : text_of("?");
+    if (!w->left_out || strlen(w->left_out) < MOST)
+        w->left_out = arena_printf(w->mem, "%s%s%.*s", w->left_out ? w->left_out : "", w->left_out ? ", " : "",
+                                   (int)(t.n < MOST_NAME ? t.n : MOST_NAME), t.p);
+}
+
 void rewrite_choose(struct rewriter *w, const struct pyjson *name)
 {
     rewrite_set(w, &w->to, "tool_choice", wrapped(w, function_of(w, name)));
@@ -196,7 +206,9 @@ bool rewrite_read(struct rewriter *w, const struct pyjson *top, struct question 
     rewrite_set(w, &w->to, "messages", w->messages);
     if (w->tools.n)
         rewrite_set(w, &w->to, "tools", w->tools);
-    return finished(w, q, question_read_chat(q, &w->to, o, w->e));
+    const bool ok = finished(w, q, question_read_chat(q, &w->to, o, w->e));
+    q->left_out = w->left_out;
+    return ok;
 }
 
 bool rewrite_read_plain(struct rewriter *w, const struct pyjson *top, struct question *q, const struct options *o)

@@ -22,6 +22,7 @@ struct rewriter {
     struct pyjson messages, tools;      /* lists; rewrite_read() puts them there */
     const char   *schema;               /* the client's name of the answer's schema, of rewrite_schema(); NULL: there is none */
     struct { const char **all; int n, cap; } places, parameters;        /* of the messages; the client's names of the tools' parameters */
+    const char   *left_out;             /* as in struct question */
 };
 
 /* Begins with nothing; the caller sets fields and place. */
@@ -40,6 +41,8 @@ bool rewrite_call(struct rewriter *w, struct pyjson *message, const struct pyjso
 /* Adds a tool, whose parameters are `field` of w->place: description and parameters may be NULL.  False if it has no name. */
 bool rewrite_tool(struct rewriter *w, const struct pyjson *name, const struct pyjson *description, const char *field,
                   const struct pyjson *parameters);
+/* Notes a tool that is left out: one of a type that other servers run. */
+void rewrite_leave_out(struct rewriter *w, const struct pyjson *tool);
 /* The model must call this function. */
 void rewrite_choose(struct rewriter *w, const struct pyjson *name);
 /* The answer must satisfy this schema, which is called `field` by the client; `strict` may be NULL. */

@@ -160,6 +160,10 @@ static void take_question(struct server *s, struct reading *rd)
     j->key = j->x ? exchange_key(j->x) : -1;
     if (j->key >= 0)
         s->so.keys->list[j->key].use.requests++;
+    if (j->x && j->question.left_out) {
+        err_set(&e, "tools that other servers run are left out: %s", j->question.left_out);
+        exchange_note(j->x, e.msg);
+    }
     if (!rd->ok) {
         refuse(s, j, 400, rd->e.msg, NULL);
     } else if (!is_ours(s, j->question.model)) {

@@ -99,6 +99,7 @@ struct exchange {
     const struct format *format;        /* of errors; NULL: that of OpenAI's servers */
     const char *type;
     const char *allow;                  /* methods of the path, or NULL */
+    char *note;                         /* what the client should know, or NULL */
     const char *origin;                 /* of the web page that may read the reply, or NULL */
     int retry_s;
     bool streams, ended;
@@ -167,7 +168,7 @@ static void add_origin(const struct exchange *x, header_fn *add, void *to)
     const char *headers = exchange_header(x, "Access-Control-Request-Headers");
     add(to, "Access-Control-Allow-Origin", x->origin);
     add(to, "Vary", "Origin");
-    add(to, "Access-Control-Expose-Headers", "request-id, x-request-id, Retry-After");
+    add(to, "Access-Control-Expose-Headers", "request-id, x-request-id, x-q35chat-note, Retry-After");
     if (strcmp(x->method, "OPTIONS"))
         return;
     add(to, "Access-Control-Allow-Methods", "GET, POST, HEAD");
@@ -190,6 +191,8 @@ static void add_headers(const struct exchange *x, header_fn *add, void *to)
         snprintf(retry, sizeof retry, "%d", x->retry_s);
         add(to, "Retry-After", retry);
     }
+    if (x->note)
+        add(to, "x-q35chat-note", x->note);
     if (x->origin)
         add_origin(x, add, to);
     if (x->allow)
@@ -355,6 +358,7 @@ static void exchange_free(struct exchange *x)
     x->client->web->body_bytes[x->share] -= x->reserved;
     free(x->method);
     free(x->path);
+    free(x->note);
     buf_free(&x->body);
     buf_free(&x->out);
     free(x);
@@ -497,6 +501,15 @@ void exchange_take_body(struct exchange *x, struct buf *to)
 
 void exchange_set_format(struct exchange *x, const struct format *f) { x->format = f; }
 void exchange_set_origin(struct exchange *x, const char *origin) { x->origin = origin; }
+
+void exchange_note(struct exchange *x, const char *note)
+{
+    free(x->note);
+    x->note = memory_strdup(note);
+    for (char *p = x->note; *p; p++)    /* other characters would end the header, or mean different things to different clients */
+        *p = *p < ' ' || *p > '~' ? '?' : *p;
+}
+
 void exchange_allow(struct exchange *x, const char *methods) { x->allow = methods; }
 void exchange_set_data(struct exchange *x, void *own) { x->kept = own; }
 void *exchange_data(const struct exchange *x) { return x->kept; }

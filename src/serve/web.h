@@ -64,6 +64,7 @@ void *exchange_data(const struct exchange *x);          /* that pointer, or NULL
 
 void exchange_set_format(struct exchange *x, const struct format *f);       /* the form of errors; NULL: that of OpenAI's servers */
 void exchange_set_origin(struct exchange *x, const char *origin);        /* web pages from there may read the reply; `origin` is static */
+void exchange_note(struct exchange *x, const char *note);               /* the reply has a header x-q35chat-note, in ASCII; copied */
 void exchange_allow(struct exchange *x, const char *methods);           /* the reply has a header Allow; `methods` is static */
 
 /* Replies in one piece.  retry_s: Retry-After in seconds; 0: none, since a second try would fail too. */

@@ -411,6 +411,12 @@ def forms():
                              ("/v1/messages", {**asks, "model": "other"}, TRUSTED), ("/v1/messages/count_tokens", {}, TRUSTED), ("/v1/messages/x", {}, TRUSTED)):
         reply = post(path, json.dumps(body).encode(), head)
         assert status(reply) == 200 or json.loads(reply.split(b"\r\n\r\n", 1)[1])["request_id"] == request_id(reply), reply
+    for path, tools, note in (("messages", [{"type": "computer_1", "name": "co\u00e9\n"}, {"type": "bash_1"}], b"co???, bash_1"), ("responses", [{"type": "web_search"}], b"web_search"),
+                              ("messages", [{"name": "f", "input_schema": {"type": "object"}}], None)):
+        for more in ({}, {"stream": True}, {"model": "other"}):
+            reply = post("/v1/" + path, json.dumps({**asks, "max_output_tokens": 2, "input": "x", "tools": tools, **more}).encode())
+            wanted = note and b"\r\nx-q35chat-note: tools that other servers run are left out: " + note + b"\r\n"
+            assert wanted in reply if note else b"q35chat-note" not in reply, reply
     huge = b"%x\r\n" % (1 << 20) + b"a" * (1 << 20) + b"\r\n"
     reply = raw(b"POST /v1/messages HTTP/1.1\r\n" + TRUSTED + b"Transfer-Encoding: chunked\r\n\r\n" + 7 * huge)
     assert status(reply) == 413 and json.loads(reply.split(b"\r\n\r\n", 1)[1])["request_id"] == request_id(reply), reply

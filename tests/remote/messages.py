@@ -67,6 +67,9 @@ for stream in (False, True):
     assert second.usage.cache_read_input_tokens >= made - 1 and second.content, (made, second)
 one = client.messages.create(**{**ask, **turn, "messages": talk, "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}})
 assert one.stop_reason == "tool_use", one
+for stream in (False, True):
+    noted = client.messages.with_raw_response.create(**{**ask, "messages": talk, "tools": tools, "stream": stream})
+    assert noted.headers["x-q35chat-note"] == "tools that other servers run are left out: web_search", noted.headers
 cut, _ = streamed(messages=talk, system=system, **{**turn, "thinking": {"type": "disabled"}}, max_tokens=20)
 assert cut.stop_reason == "max_tokens", cut
 count = client.messages.count_tokens(model=model, messages=talk, tools=tools, system="Be brief.")
