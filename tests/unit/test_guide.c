@@ -61,8 +61,9 @@ static void test_pattern__what_cannot_be_enforced_is_refused_by_name(void **stat
         {"(a(?=b))c", "look-ahead"}, {"a(?!a)a(?!b|c)b", "satisfies"},
         /* repetitions of nothing, as ECMA-262 has it */
         {"a**", "nothing"}, {"a++", "nothing"}, {"a*+", "nothing"}, {"a???", "nothing"}, {"a+??", "nothing"}, {"a{2}*", "nothing"},
-        {"a{1}{2}", "nothing"}, {"{1}", "nothing"}, {"a|{2,}", "nothing"}, {"(?:*a)", "nothing"}, {"^?", "anchor"}, {"$?", "anchor"}, {"^*", "anchor"},
-        {"\\u{}", "no character"}, {"(?<>a)", "name"}, {"(?<1a>b)", "name"}, {"(?<a b>c)", "name"}, {"(?<n", "name"}, {"(?P<n>a)", "special group"},
+        {"a{1}{2}", "nothing"}, {"{1}", "nothing"}, {"a|{2,}", "nothing"}, {"(?:*a)", "nothing"}, {"^?", "anchor"}, {"$?", "anchor"},
+        {"^*", "anchor"}, {"\\u{}", "no character"}, {"(?<>a)", "name"}, {"(?<1a>b)", "name"}, {"(?<a b>c)", "name"}, {"(?<n", "name"},
+        {"(?P<n>a)", "special group"},
         {"(", "the pattern cannot be enforced: \"(\" has a parenthesis that is not closed"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
