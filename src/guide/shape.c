@@ -5,7 +5,7 @@
 
 #include "guide/pattern.h"
 
-enum { N_OPTIONS = 400, N_DEPTH = 200, N_PROBE = 2, N_NEGATE = 8, N_CLAUSES = 64 };
+enum { N_LOOKS = 256, N_DEPTH = 200, N_PROBE = 2, N_NEGATE = 8, N_CLAUSES = 64 };
 
 /* Persistent lists, so that a branch copies nothing. */
 struct todo { struct clause clause; const struct fact *fact; const struct todo *next; };
@@ -692,6 +692,7 @@ int shape_member(struct shapes *s, const struct shape *shape, struct text name, 
     const struct pyjson key = pyjson_string(name);
     int n = 0;
     for (const struct fact *f = shape->facts; f && n < max; f = f->kind == FACT_NEEDED ? f->past : f->next) {
+        s->looked++;
         if (f->kind == FACT_MEMBERS)
             n = put_member(s, f->schema, name, list, n, max);
         else if (f->kind == FACT_MEMBER && text_same(f->name, name))
@@ -707,6 +708,8 @@ int shape_member(struct shapes *s, const struct shape *shape, struct text name, 
         if (v->kind == PY_DICT)
             list[kept++] = list[i];
     }
+    s->steps -= s->looked / N_LOOKS;
+    s->looked %= N_LOOKS;
     if (n == max)
         shapes_refuse(s, shape->facts->schema, "properties", "so many schemas of one member");
     return kept;

@@ -51,6 +51,7 @@ struct shapes {
     struct err      *e;
     bool             failed;
     int              steps;             /* that are left, of the whole schema */
+    int              looked;            /* facts that were looked at, for which no step was taken off yet */
     struct shape   **end;               /* of the list that is made */
     int              probing;           /* > 0: a keyword that cannot be enforced makes the result unsure */
     bool             unsure;
