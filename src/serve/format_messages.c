@@ -141,7 +141,7 @@ static bool read_user(struct rewriter *w, const struct pyjson *blocks)
     bool ok = true;
     for (size_t i = 0; ok && i <= blocks->n; i++) {
         const bool result = i < blocks->n && is_type(&blocks->items[i], "tool_result");
-        if ((result || i == blocks->n) && parts.n) {
+        if ((result || i == blocks->n) && (parts.n || !blocks->n)) {
             rewrite_set(w, rewrite_message(w, "user"), "content", parts);
             parts = rewrite_list;
         }
@@ -248,6 +248,16 @@ static void read_thinking(struct rewriter *w, const struct pyjson *top)
         rewrite_set(w, &w->to, "thinking", thinking ? *thinking : (struct pyjson){.kind = PY_FALSE});
 }
 
+/* Has an answer at the end continued, as the makers of the format define it.  One that ends in calls, or has no text, is history. */
+static void read_prefill(struct rewriter *w)
+{
+    const size_t n = w->messages.n;
+    const struct pyjson *last = n > 1 ? &w->messages.items[n - 1] : NULL, *content = pyjson_given(last, "content");
+    const bool text = content && (content->kind == PY_STR ? content->text.n > 0 : content->n > 0);
+    if (rewrite_is(last, "role", "assistant") && text && !pyjson_given(last, "tool_calls"))
+        rewrite_set(w, &w->to, "continue_final_message", (struct pyjson){.kind = PY_TRUE});
+}
+
 /* Rewrites the request as one for chat completions. */
 static bool rewrite(struct rewriter *w, const struct pyjson *top)
 {
@@ -259,6 +269,7 @@ static bool rewrite(struct rewriter *w, const struct pyjson *top)
         w->place = arena_printf(w->mem, "message %zu", i + 1);
         ok = read_message(w, &messages->items[i]);
     }
+    read_prefill(w);
     read_thinking(w, top);
     if (is_type(format, "json_schema"))
         rewrite_schema(w, "output_config.format.schema", pyjson_given(format, "schema"), NULL);
@@ -300,9 +311,9 @@ bool messages_count(struct responder *r, struct text body, const struct options 
 {
     struct question q;
     const bool ok = read_request(&q, body, o, true, e) && seen_look(q.request.messages, q.request.n_messages, l, e);
-    const int n = ok ? r->ops->count_prompt(r, &q.request, e) : -1;
+    const int n = ok && question_prefix(&q, r, e) ? r->ops->count_prompt(r, &q.request, e) : -1;
     if (n >= 0)
-        buf_addf(out, "{\"input_tokens\": %d}", n);
+        buf_addf(out, "{\"input_tokens\": %d}", n + q.prefix.n);
     question_free(&q);
     return n >= 0;
 }
@@ -559,6 +570,8 @@ static void error(const struct refusal *f, struct buf *out)
     snprintf(words, sizeof words, "prompt is too long: %d tokens > %d maximum", n, most);
     buf_addf(out, "{\"type\": \"error\", \"error\": {\"type\": \"%s\", ", error_type(f->status));
     openai_string(out, "message", text_of(full ? words : f->message));
+    if (f->param && !strcmp(f->param, "thread"))        /* the helpers of the package send the request again without it */
+        buf_adds(out, ", \"details\": {\"error_code\": \"thread_unsupported_request\", \"unsupported\": [\"thread\"]}");
     buf_adds(out, "}, ");
     if (f->request_id)
         openai_string(out, "request_id", text_of(f->request_id));

@@ -75,6 +75,26 @@ assert cut.stop_reason == "max_tokens", cut
 count = client.messages.count_tokens(model=model, messages=talk, tools=tools, system="Be brief.")
 assert count.input_tokens == first.usage.input_tokens + first.usage.cache_read_input_tokens + 2, (count, first.usage)      # the thought's beginning
 
+# An answer at the end of the conversation is continued, and its tokens are counted.
+begun = ask["messages"] + [{"role": "assistant", "content": "6 * 7 ="}]
+assert client.messages.create(**{**ask, "messages": begun}).content[0].text == streamed(messages=begun)[0].content[0].text == " 42."
+counts = [client.messages.count_tokens(model=model, messages=m).input_tokens for m in (ask["messages"], begun)]
+assert counts[1] == counts[0] + 5, counts
+
+@anthropic.beta_tool
+def calculator(expression: str) -> str:
+    """Evaluates an arithmetic expression.
+
+    Args:
+        expression: for example (3 + 4) * 12
+    """
+    return "144"
+
+
+# The package's loop asks for a conversation that the server keeps, and continues without one.
+runner = client.beta.messages.tool_runner(tools=[calculator], **{**ask, "messages": [{"role": "user", "content": "What is 12*12? Use the calculator."}]})
+assert [m.stop_reason for m in runner] == ["tool_use", "end_turn"]
+
 picture = [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}]}]
 for wrong, status, words in (
     ({"messages": [ask["messages"][0]] + talk + picture}, anthropic.BadRequestError, "message 3"),

@@ -258,6 +258,8 @@ static void test_dialects__blocks_with_texts_are_read(void **state)
         assert_string_equal(prompt_as(&format_messages, arena_printf(&a, "{\"max_tokens\": 9, \"messages\": [" U("[" T("a") ", %s, " T("b") "]") "]}",
                             cases[i].block)), prompt_as(&format_openai, arena_printf(&a, "{\"messages\": [" U("\"a%sb\"") "], \"thinking\": false}",
                             cases[i].text)));
+    assert_string_equal(prompt_as(&format_messages, "{\"max_tokens\": 9, \"messages\": [" U("[]") "]}"),
+                        prompt_as(&format_openai, "{\"messages\": [" U("\"\"") "], \"thinking\": false}"));
     assert_non_null(strstr(prompt_as(&format_messages, "{\"max_tokens\": 9, \"messages\": [" U("[{\"type\": \"document\", \"source\": {\"type\": "
                                      "\"base64\"}}]") "]}"), "(message 1: this server does not support file input"));
 }
