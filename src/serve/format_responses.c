@@ -53,6 +53,19 @@ static void read_reasoning(struct rewriter *w, struct turn *t, const struct pyjs
         rewrite_set_buf(w, answer_of(w, t, true), "reasoning_content", &b);
 }
 
+/* Refuses pictures that are not in the item, in the words of this form. */
+static bool has_pictures(const struct rewriter *w, const struct pyjson *content)
+{
+    for (size_t i = 0; content && content->kind == PY_LIST && i < content->n; i++) {
+        const struct pyjson *part = &content->items[i], *url = pyjson_given(part, "image_url");
+        if (is_type(part, "input_image") && (!url || (url->kind == PY_STR && !text_starts(url->text, "data:"))))
+            return err_set(w->e, "%s: this server does not support image input of this source%s; expected {\"type\": \"input_image\", "
+                           "\"image_url\": \"data:image/png;base64,...\"}", w->place, pyjson_given(part, "file_id") ? ": it keeps no files"
+                           : url ? ": it fetches nothing from the network" : "");
+    }
+    return true;
+}
+
 /* Rewrites a message by its role; the text of an answer joins the calls beside it. */
 static bool read_message(struct rewriter *w, struct turn *t, const struct pyjson *item)
 {
@@ -64,7 +77,7 @@ static bool read_message(struct rewriter *w, struct turn *t, const struct pyjson
         rewrite_copy(w, m, "content", item, "content");
         t->message = i ? NULL : m;
         t->has_text = true;
-        return true;
+        return has_pictures(w, pyjson_given(item, "content"));
     }
     return err_set(w->e, "%s has no role that is known, expected user, assistant, system or developer", w->place);
 }
@@ -91,12 +104,13 @@ static bool find_call(struct rewriter *w, struct turn *t, const struct pyjson *i
     return false;
 }
 
-static void read_output(struct rewriter *w, struct turn *t, const struct pyjson *item)
+static bool read_output(struct rewriter *w, struct turn *t, const struct pyjson *item)
 {
     struct pyjson *m = rewrite_message(w, "tool");
     rewrite_copy(w, m, "tool_call_id", item, "call_id");
     rewrite_copy(w, m, "content", item, "output");
     t->message = NULL;
+    return has_pictures(w, pyjson_given(item, "output"));
 }
 
 /* Rewrites an item of the input: message, reasoning, call or output; some kinds are skipped. */
@@ -122,7 +136,7 @@ static bool read_item(struct rewriter *w, struct turn *t, const struct pyjson *i
     if (text_is(name, "reasoning"))
         read_reasoning(w, t, item);
     else if (name.n && text_listed(results[0], name))
-        read_output(w, t, item);
+        return read_output(w, t, item);
     else
         return err_set(w->e, "%s is of the type \"%.*s\", expected message, reasoning, or a call or its output", w->place,
                        (int)(name.n < 40 ? name.n : 40), name.p);

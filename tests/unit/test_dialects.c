@@ -209,6 +209,12 @@ static void test_dialects__responses_are_refused_in_their_own_names(void **state
          "input[2]: part 1 of its content is of the type \"x\"", "input[2]"},
         {IN("{\"type\": \"web_search_call\"}, {\"type\": \"function_call_output\", \"output\": [{\"type\": \"input_file\"}]}"),
          "input[2]: this server does not support file input", "input[2]"},
+#define NO_SOURCE "input[1]: this server does not support image input of this source"
+        {IN("{\"role\": \"user\", \"content\": [{\"type\": \"input_image\", \"file_id\": \"f\"}]}"),
+         NO_SOURCE ": it keeps no files; expected {\"type\": \"input_image\", \"image_url\": \"data:", "input[1]"},
+        {IN("{\"role\": \"user\", \"content\": [{\"type\": \"input_image\", \"image_url\": \"https://x/y.png\"}]}"),
+         NO_SOURCE ": it fetches nothing from the network; expected {\"type\": \"input_image\"", "input[1]"},
+        {IN("{\"type\": \"function_call_output\", \"output\": [{\"type\": \"input_image\"}]}"), NO_SOURCE "; expected {", "input[1]"},
     };
     char name[QUESTION_PARAM];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
