@@ -243,7 +243,9 @@ $(BUILD)/tests/fuzz/test_attached: TESTLIBS := $(addprefix -Wl$(comma)--wrap=ask
 $(BUILD)/tests/fuzz/test_chat: TESTLIBS := $(addprefix -Wl$(comma)--wrap=clock_,ns ms_since)
 $(BUILD)/tests/unit/test_decode $(BUILD)/tests/unit/test_engine $(BUILD)/tests/unit/test_guided: TESTLIBS := $(addprefix -Wl$(comma)--wrap=clock_,ns ms_since waited_ns)
 $(BUILD)/tests/fuzz/test_batch: TESTLIBS := -Wl,--wrap=ui_responder
-$(BUILD)/tests/unit/test_seeing: TESTLIBS := $(addprefix -Wl$(comma)--wrap=,form_grammar grammar_of_calls)
+$(BUILD)/tests/unit/test_seeing: TESTLIBS := $(addprefix -Wl$(comma)--wrap=,form_grammar grammar_of_calls image_decode)
+$(BUILD)/tests/unit/test_sights: TESTLIBS := -Wl,--wrap=image_decode
+$(BUILD)/tests/unit/test_image: TESTLIBS := -Wl,--wrap=pthread_cond_timedwait
 $(BUILD)/tests/unit/test_machine: | $(BUILD)/tests/unit/fake_nvml.so
 $(BUILD)/tests/unit/%.so: tests/unit/%.c $(BUILD)/knobs
 	@mkdir -p $(@D)

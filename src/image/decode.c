@@ -11,15 +11,20 @@ enum { WHITE = 255, ORIENTATION_TAG = 0x0112 };
 
 /* ---- turns ---- */
 
-/* Pictures of up to IMAGE_LARGE pixels are decoded beside each other while all have at most TOGETHER; of larger ones, one at a time.  First come,
- * first served.  They share the memory of the machine, so this state is the program's. */
+/* Pictures of up to IMAGE_LARGE pixels are decoded beside each other while all have at most TOGETHER; of larger ones, one at a time.  They are
+ * decoded in rounds: in each, one picture of every client, first come, first served.  They share the memory of the machine, so this state is the
+ * program's. */
 enum { TOGETHER = 32 << 20, CHECK_NS = 20000000 };
 
-struct waiting { struct waiting *next; };
+struct waiting {
+    struct waiting *next;
+    uint64_t client, round;
+};
 
 static struct {
-    struct waiting *first;
+    struct waiting *first;              /* ordered by round */
     size_t pixels;                      /* of those whose turn it is */
+    uint64_t client, round;             /* of the picture whose turn came last */
 } lines[2];                             /* of the small pictures, of the large ones */
 static pthread_mutex_t turns_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turn_ended = PTHREAD_COND_INITIALIZER;
@@ -35,21 +40,37 @@ static void await_change(void)
     pthread_cond_timedwait(&turn_ended, &turns_lock, &at);
 }
 
+/* Puts a picture into its line: its round is the one after those of its client's other pictures. */
+static void join(struct waiting *own, int line)
+{
+    struct waiting **at = &lines[line].first;
+    own->round = lines[line].round + (own->client && own->client == lines[line].client);
+    for (const struct waiting *w = lines[line].first; w; w = w->next)
+        if (own->client && w->client == own->client)
+            own->round = w->round + 1;
+    while (*at && (*at)->round <= own->round)
+        at = &(*at)->next;
+    own->next = *at;
+    *at = own;
+}
+
 /* Waits until so many pixels may be decoded.  False: nobody wants them any more. */
 static bool take_turn(struct decode *d, size_t pixels)
 {
     const int line = pixels > IMAGE_LARGE;
-    struct waiting own = {0}, **at = &lines[line].first;
+    struct waiting own = {.client = d->wish.client}, **at;
     pthread_mutex_lock(&turns_lock);
-    while (*at)
-        at = &(*at)->next;
-    *at = &own;
+    join(&own, line);
     while (!decode_stopped(d) && (lines[line].first != &own || (lines[line].pixels && (line || lines[line].pixels + pixels > TOGETHER))))
         await_change();
     for (at = &lines[line].first; *at != &own; at = &(*at)->next)
         ;
     *at = own.next;
-    d->im->turn = decode_stopped(d) ? 0 : pixels;
+    if (!decode_stopped(d)) {
+        d->im->turn = pixels;
+        lines[line].client = own.client;
+        lines[line].round = own.round;
+    }
     lines[line].pixels += d->im->turn;
     pthread_cond_broadcast(&turn_ended);
     pthread_mutex_unlock(&turns_lock);
@@ -69,7 +90,7 @@ void decode_end_turn(struct image *im)
 
 bool decode_stopped(const struct decode *d)
 {
-    return d->stop && atomic_load_explicit(d->stop, memory_order_relaxed);
+    return d->wish.stop && atomic_load_explicit(d->wish.stop, memory_order_relaxed);
 }
 
 /* ---- pixels ---- */

@@ -3,9 +3,6 @@
  * decode_stopped() between rows. */
 #pragma once
 
-#include <stdatomic.h>
-#include <stddef.h>
-
 #include "image/pixels.h"
 
 /* A file to decode, and what becomes of it. */
@@ -13,7 +10,7 @@ struct decode {
     const uint8_t *bytes;
     size_t n;
     struct image *im;
-    const atomic_bool *stop;            /* as in image_decode() */
+    struct image_wish wish;
     int orientation;                    /* of EXIF: 1 to 8, 0 if there is none */
 };
 

@@ -104,10 +104,10 @@ static bool decode(struct decode *d, struct err *e)
     }
 }
 
-bool image_decode(struct image *im, const void *bytes, size_t n, const char *name, const atomic_bool *stop, struct err *e)
+bool image_decode(struct image *im, const void *bytes, size_t n, const char *name, const struct image_wish *wish, struct err *e)
 {
     struct err why = {0};
-    struct decode d = {.bytes = bytes, .n = n, .im = im, .stop = stop};
+    struct decode d = {.bytes = bytes, .n = n, .im = im, .wish = wish ? *wish : (struct image_wish){0}};
     *im = (struct image){0};
     if (decode(&d, &why) && turn(&d, &why))
         return true;

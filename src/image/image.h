@@ -4,7 +4,7 @@
  *
  * All bytes may be hostile.  Sizes are checked before anything is allocated, and whatever is wrong ends in one sentence.  Any thread may call these
  * functions.  Decoded pictures share the memory of the machine: a large one is decoded when the one before it has been freed or resized, so a thread
- * has one at a time.
+ * has one at a time.  Clients take turns, so that one with many pictures delays another one by a single picture.
  *
  *     struct image im;
  *     if (image_read(&im, path, &e) && image_fit(&im, &limits, &e))
@@ -44,10 +44,9 @@ enum { IMAGE_MAGIC = 12 };              /* first bytes that show the kind */
 /* Returns the kind that the first bytes show. */
 enum image_kind image_kind(const void *bytes, size_t n);
 
-/* Decodes a file, or bytes that messages call `name`.  False with the reason; then *im is {0}.  *stop: becomes true when nobody wants the picture any
- * more, which ends the work soon; stop may be NULL. */
+/* Decodes a file, or bytes that messages call `name`.  False with the reason; then *im is {0}.  `wish` may be NULL. */
 bool image_read(struct image *im, const char *path, struct err *e);
-bool image_decode(struct image *im, const void *bytes, size_t n, const char *name, const atomic_bool *stop, struct err *e);
+bool image_decode(struct image *im, const void *bytes, size_t n, const char *name, const struct image_wish *wish, struct err *e);
 void image_free(struct image *im);
 uint8_t *image_take(struct image *im);  /* frees all but the pixels, which become the caller's */
 

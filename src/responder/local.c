@@ -295,7 +295,7 @@ static void close_local(struct responder *r)
 static const struct responder_ops ops = {
     .request = local_request, .interrupt = local_interrupt, .end_thought = local_end_thought, .fds = fds, .drain = drain, .info = info,
     .machine = machine, .used = local_used, .count = count, .count_prompt = local_count_prompt, .encode = encode, .prompt = local_prompt,
-    .compile = local_compile,    .read_ahead = local_read_ahead, .save = save, .restore = restore, .keep = keep,
+    .compile = local_compile,    .look = local_look, .read_ahead = local_read_ahead, .save = save, .restore = restore, .keep = keep,
     .tokens = local_tokens, .says = local_says, .piece = piece, .check_biases = local_check_biases,
     .close = close_local,
 };

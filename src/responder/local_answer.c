@@ -492,6 +492,11 @@ int local_count_prompt(struct responder *r, const struct request *q, struct err 
     return n;
 }
 
+bool local_look(struct responder *r, struct media *m, const struct image_wish *wish, struct err *e)
+{
+    return views_look(local_views(own(r)), m, wish, e);
+}
+
 int local_used(const struct responder *r)
 {
     const struct local *l = (const struct local *)r;

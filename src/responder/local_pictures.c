@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 enum {
@@ -18,24 +19,27 @@ struct view {
     struct fingerprint file;
     enum { VIEW_WAITS, VIEW_WORKS, VIEW_THERE, VIEW_FAILED } state;
     struct buf name, bytes;             /* of the file, until it is decoded */
+    int w, h;                           /* sides of the upright picture, once it is there */
     struct picture picture;             /* without its place */
     struct pixels *pixels;
     struct err why;
-    bool large;                         /* it is not decoded beside another large one */
+    bool large;                         /* the threads do not decode it beside another large one */
+    bool looked_at;                     /* views_look() decodes it, and no thread of the worker */
     atomic_bool unwanted;               /* no prompt has it any more while it is decoded */
-    uint64_t used;
+    uint64_t used, round;
     int refs;                           /* prompts that have it, and the list of views */
 };
 
 /* ---- decoding ---- */
 
-/* Decodes and resizes a picture for the model.  False with the reason in to->why. */
-static bool look(struct view *to, const struct image_limits *limits)
+/* Decodes and resizes a picture for the model.  False with the reason. */
+static bool look(struct view *to, struct text file, const char *name, const struct image_wish *wish, const struct image_limits *limits, struct err *e)
 {
     struct image im = {0};
-    const char *name = to->name.len ? to->name.data : "the picture";
-    const bool ok = image_decode(&im, buf_str(&to->bytes), to->bytes.len, name, &to->unwanted, &to->why) && image_fit(&im, limits, &to->why);
-    if (ok) {
+    bool ok = image_decode(&im, file.p, file.n, name, wish, e);
+    to->w = im.w;
+    to->h = im.h;
+    if ((ok = ok && image_fit(&im, limits, e))) {
         const struct image_grid g = image_grid(&im);
         to->picture = (struct picture){.n = g.tokens, .h = g.h / 2, .w = g.w / 2, .hash = image_hash(&im)};
         to->pixels = pixels_new(im.rgb, im.h, im.w);
@@ -49,15 +53,15 @@ static size_t bytes_of(const struct view *v)
     return v->pixels ? (size_t)v->pixels->h * (size_t)v->pixels->w * 3 : 0;
 }
 
-/* Returns the picture that waits longest, but no second large one, beside which the small ones go on; NULL: there is none. */
+/* Returns the picture whose round comes next, but no second large one, beside which the small ones go on; NULL: there is none. */
 static struct view *next_of(const struct views *v)
 {
     struct view *next = NULL;
     bool busy = false;
     for (int i = 0; i < v->n; i++)
-        busy = busy || (v->all[i]->large && v->all[i]->state == VIEW_WORKS);
+        busy = busy || (v->all[i]->large && v->all[i]->state == VIEW_WORKS && !v->all[i]->looked_at);
     for (int i = 0; i < v->n; i++)
-        if (v->all[i]->state == VIEW_WAITS && !(busy && v->all[i]->large) && (!next || v->all[i]->used < next->used))
+        if (v->all[i]->state == VIEW_WAITS && !(busy && v->all[i]->large) && (!next || v->all[i]->round < next->round))
             next = v->all[i];
     return next;
 }
@@ -69,10 +73,13 @@ static int64_t decode_next(void *arg)
     struct view *next = next_of(v);
     if (!next)
         return WORKER_IDLE;
+    const struct image_wish wish = {.stop = &next->unwanted};
     next->state = VIEW_WORKS;
+    v->round = next->round;
     worker_wake(&v->worker);            /* there may be another one for the other thread */
     worker_unlock(&v->worker);
-    const bool ok = look(next, &v->limits);
+    const bool ok = look(next, (struct text){next->bytes.data, next->bytes.len}, next->name.len ? next->name.data : "the picture", &wish, &v->limits,
+                         &next->why);
     worker_lock(&v->worker);
     next->state = ok ? VIEW_THERE : VIEW_FAILED;
     v->bytes += bytes_of(next);
@@ -144,18 +151,38 @@ static void trim(struct views *v)
     }
 }
 
-/* Returns the view of a file, which waits for the thread if it is new. */
-static struct view *view_of(struct views *v, const struct media *m, struct fingerprint file)
+static struct fingerprint file_hash(const struct media *m)
+{
+    struct fingerprinter *f = fingerprint_begin();
+    fingerprint_add(f, m->bytes.p, m->bytes.n);
+    return fingerprint_end(f);
+}
+
+/* Returns the view of a file; NULL: there is none. */
+static struct view *find(const struct views *v, struct fingerprint file)
 {
     for (int i = 0; i < v->n; i++)
         if (v->all[i]->file.low == file.low && v->all[i]->file.high == file.high && !v->all[i]->unwanted)
             return v->all[i];
+    return NULL;
+}
+
+static struct view *new_view(struct views *v, struct fingerprint file)
+{
     struct view *one = memory_zeroed(1, sizeof *one);
-    *one = (struct view){.file = file, .refs = 1, .used = ++v->clock, .large = (int64_t)m->w * m->h > IMAGE_LARGE};
-    buf_add(&one->name, m->name.p ? m->name.p : "", m->name.n);
-    buf_add(&one->bytes, m->bytes.p, m->bytes.n);
+    *one = (struct view){.file = file, .refs = 1, .used = ++v->clock};
     v->all = memory_grow(v->all, v->n, &v->cap, sizeof(struct view *));
     return v->all[v->n++] = one;
+}
+
+/* Has the worker decode a picture.  The pictures of all prompts are decoded in rounds, one of each prompt. */
+static void await(struct view *one, const struct media *m, uint64_t round)
+{
+    one->state = VIEW_WAITS;
+    one->round = round;
+    one->large = (int64_t)m->w * m->h > IMAGE_LARGE;
+    buf_add(&one->name, m->name.p ? m->name.p : "", m->name.n);
+    buf_add(&one->bytes, m->bytes.p, m->bytes.n);
 }
 
 void views_close(struct views *v)
@@ -174,6 +201,65 @@ void views_close(struct views *v)
     close(v->fd);
     free(v->all);
     *v = (struct views){0};
+}
+
+/* ---- a look ahead of the prompt ---- */
+
+/* Ends a look whose picture is not there.  Prompts that got the view meanwhile have it decoded by the worker. */
+static void give_up(struct views *v, struct view *one, const struct media *m)
+{
+    one->looked_at = false;
+    if (one->refs > 2)
+        await(one, &(struct media){.bytes = m->bytes, .w = one->w, .h = one->h}, v->round);
+    for (int i = 0; one->refs == 2 && i < v->n; i++)
+        if (v->all[i] == one) {
+            drop(v, i);
+            break;
+        }
+}
+
+/* Waits until another thread has decoded a picture.  False: nobody wants it any more. */
+static bool await_other(struct views *v, const struct view *one, const struct image_wish *wish)
+{
+    enum { CHECK_NS = 20000000 };
+    while ((one->state == VIEW_WAITS || one->state == VIEW_WORKS) && !atomic_load(wish->stop))
+        worker_wait(&v->worker, clock_ns() + CHECK_NS);
+    return !atomic_load(wish->stop);
+}
+
+bool views_look(struct views *v, struct media *m, const struct image_wish *wish, struct err *e)
+{
+    const struct fingerprint file = file_hash(m);
+    worker_lock(&v->worker);
+    struct view *one = find(v, file);
+    bool ok;
+    if (one) {
+        one->refs++;
+        ok = await_other(v, one, wish) && one->state == VIEW_THERE;
+        if (!ok)
+            err_set(e, "%s", *one->why.msg ? one->why.msg : "it is not needed any more");
+    } else {
+        one = new_view(v, file);
+        one->refs++;
+        one->looked_at = true;
+        one->state = VIEW_WORKS;
+        worker_unlock(&v->worker);
+        ok = look(one, m->bytes, "it", wish, &v->limits, e);
+        worker_lock(&v->worker);
+        one->state = ok ? VIEW_THERE : VIEW_FAILED;
+        v->bytes += bytes_of(one);
+        if (!ok)
+            give_up(v, one, m);
+        eventfd_write(v->fd, 1);
+    }
+    m->w = one->w;
+    m->h = one->h;
+    one->used = ++v->clock;
+    release(one);
+    trim(v);
+    worker_wake(&v->worker);
+    worker_unlock(&v->worker);
+    return ok;
 }
 
 /* ---- the pictures of a prompt ---- */
@@ -212,9 +298,9 @@ static void add(struct sights *s, struct views *v, const struct media *m)
     struct view *one = NULL;
     int caps[2] = {s->cap, s->cap};
     if (v->worker.step) {
-        struct fingerprinter *f = fingerprint_begin();
-        fingerprint_add(f, m->bytes.p, m->bytes.n);
-        one = view_of(v, m, fingerprint_end(f));
+        const struct fingerprint file = file_hash(m);
+        if (!(one = find(v, file)))
+            await(one = new_view(v, file), m, v->round + (uint64_t)s->n);
         one->refs++;
         one->used = ++v->clock;
     }

@@ -21,6 +21,7 @@ struct views {
     int      n, cap;
     size_t   bytes;                     /* of all pixels */
     uint64_t clock;                     /* counts uses: the least recently used one goes */
+    uint64_t round;                     /* of the picture that was decoded last */
 };
 /* Starts the threads.  False with the reason.  Where another program decodes the files there is none: *v is {0} with limits, and counts alone. */
 bool views_open(struct views *v, struct image_limits limits, struct err *e);
@@ -28,6 +29,9 @@ void views_close(struct views *v);      /* does nothing if it was not opened */
 /* True, once, if a picture has been decoded since the last call, or there was a views_notice(). */
 bool views_changed(struct views *v);
 void views_notice(struct views *v);
+/* Decodes a picture on the calling thread, which fills its sides, and keeps it for a prompt that comes soon, while there is room.  False with the
+ * reason: it cannot be seen, or nobody wants it any more.  Any thread, while *v is open; wish->stop must be there. */
+bool views_look(struct views *v, struct media *m, const struct image_wish *wish, struct err *e);
 
 /* The pictures of a prompt, in order.  Valid as {0}. */
 struct sights {

@@ -100,6 +100,7 @@ struct local {
 enum request_result local_request(struct responder *r, const struct request *q, struct err *e);
 int  local_used(const struct responder *r);
 int  local_count_prompt(struct responder *r, const struct request *q, struct err *e);
+bool local_look(struct responder *r, struct media *m, const struct image_wish *wish, struct err *e);
 bool local_prompt(struct responder *r, const struct request *q, struct ids *out, int *snapshot_pos, struct err *e);
 void local_read_ahead(struct responder *r, const struct request *q);
 void local_interrupt(struct responder *r);

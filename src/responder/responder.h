@@ -25,6 +25,8 @@
 #include "base/ids.h"
 #include "base/message.h"
 
+struct image_wish;
+
 struct options;
 struct responder;
 
@@ -161,6 +163,9 @@ struct responder_ops {
      * caller's, for made_guide_release(), or NULL: there is nothing to compile here.  False with the reason: the request would be refused.  NULL: as
      * if there were nothing. */
     bool (*compile)(struct responder *r, const struct request *q, struct made_guide **to, struct err *e);
+    /* Decodes a picture of a request that will come, so that request() need not, and fills its sides.  From READY on any thread may call it; false
+     * with the reason as a sentence about "it".  NULL: the pictures are decoded elsewhere. */
+    bool (*look)(struct responder *r, struct media *m, const struct image_wish *wish, struct err *e);
     /* Reads this prompt while there is no request.  Its last message is the user's next one as far as it is typed, in whole words.  Whenever the
      * messages before it have changed, the first call has an empty last message. */
     void (*read_ahead)(struct responder *r, const struct request *q);

@@ -154,7 +154,8 @@ void readings_add(struct readings *l, const struct reading *given, const struct 
     struct reading *rd = memory_zeroed(1, sizeof *rd), **end = &l->first;
     *rd = *given;
     rd->notes = &l->notes;
-    rd->look = (struct look){.begins = begin_look, .arg = rd};
+    rd->look = (struct look){.client = (uint64_t)(exchange_key(rd->x) + 1), .r = rd->ready && rd->r->can.pictures ? rd->r : NULL,
+                             .begins = begin_look, .arg = rd};
     rd->o = options_copy(o);
     rd->job = rd->format ? new_job(NULL) : NULL;
     exchange_take_body(rd->x, &rd->body);

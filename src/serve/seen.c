@@ -4,6 +4,7 @@
 
 #include "base/base64.h"
 #include "image/image.h"
+#include "responder/responder.h"
 
 static struct text text_at(const struct pyjson *from, const char *key)
 {
@@ -62,12 +63,18 @@ bool seen_read(const struct pyjson *part, struct media *to, struct arena *mem, s
 /* Decodes a picture for its sides.  False with the reason. */
 static bool look_at(struct media *m, struct look *l, struct err *e)
 {
-    struct image im;
+    const struct image_wish wish = {&l->unwanted, l->client};
     struct err why = {{0}};
-    const bool ok = image_decode(&im, m->bytes.p, m->bytes.n, "it", &l->unwanted, &why);
-    m->w = im.w;
-    m->h = im.h;
-    image_free(&im);
+    bool ok;
+    if (l->r && l->r->ops->look) {
+        ok = l->r->ops->look(l->r, m, &wish, &why);
+    } else {
+        struct image im;
+        ok = image_decode(&im, m->bytes.p, m->bytes.n, "it", &wish, &why);
+        m->w = im.w;
+        m->h = im.h;
+        image_free(&im);
+    }
     return ok || err_set(e, "%.*s: this server does not support image input like this: %s", (int)m->name.n, m->name.p, why.msg);
 }
 

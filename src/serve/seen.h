@@ -11,12 +11,16 @@
 #include "base/memory.h"
 #include "text/pyjson.h"
 
+struct responder;
+
 /* Reads the bytes of its file into `mem`.  False with the reason.  Any thread. */
 bool seen_read(const struct pyjson *part, struct media *to, struct arena *mem, struct err *e);
 
 /* Who looks at the pictures of a body. */
 struct look {
     atomic_bool unwanted;               /* the client has gone, so that nothing is decoded any more */
+    uint64_t client;                    /* as in struct image_wish */
+    struct responder *r;                /* keeps what was decoded; NULL: none does yet */
     void (*begins)(void *arg);          /* called before the first picture is decoded, which may take long.  NULL: none may be, */
     void *arg;
     bool later;                         /* ... and there is one */

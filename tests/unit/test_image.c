@@ -18,6 +18,7 @@
 #include "image/image.h"
 #include "model/safetensors.h"
 #include "tests/tmpdir.h"
+#include "tests/unit/large.h"
 
 #define DATA "tests/data/pictures/"
 
@@ -200,15 +201,31 @@ static void test_image__a_written_png_reads_back_the_same(void **state)
 struct other {
     pthread_t thread;
     const struct buf *png;
+    uint64_t client;
     atomic_bool stop, ended;
     bool ok;
+    int place;                          /* how many were decoded before */
 };
+
+static atomic_int n_decoded, n_waiting;         /* threads that have decoded; that have waited for their turn */
+
+int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at);
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at)
+{
+    static _Thread_local bool waited;
+    n_waiting += !waited;
+    waited = true;
+    return __real_pthread_cond_timedwait(c, m, at);
+}
 
 static void *decode_other(void *arg)
 {
     struct other *t = arg;
     struct image im;
-    t->ok = image_decode(&im, t->png->data, t->png->len, "it", &t->stop, NULL);
+    t->ok = image_decode(&im, t->png->data, t->png->len, "it", &(struct image_wish){&t->stop, t->client}, NULL);
+    t->place = atomic_fetch_add(&n_decoded, 1);
     image_free(&im);
     atomic_store(&t->ended, true);
     return NULL;
@@ -242,6 +259,33 @@ static void test_image__large_pictures_are_decoded_one_at_a_time_until_nobody_wa
     buf_free(&small);
 }
 
+static void test_image__a_client_with_many_large_pictures_delays_another_one_by_one(void **state)
+{
+    (void)state;
+    static const uint64_t clients[] = {1, 1, 1, 1, 2, 2, 0};
+    static const int places[] = {0, 3, 5, 6, 1, 4, 2};
+    enum { N = sizeof clients / sizeof *clients };
+    struct other all[N] = {0};
+    struct buf gif = gif_of(SIDE, 0);
+    struct image im = hold();
+    n_decoded = n_waiting = 0;
+    for (int i = 0; i < N; i++) {
+        all[i].png = &gif;
+        all[i].client = clients[i];
+        assert_int_equal(pthread_create(&all[i].thread, NULL, decode_other, &all[i]), 0);
+        while (n_waiting <= i)
+            sched_yield();
+    }
+    image_free(&im);
+    for (int i = 0; i < N; i++) {
+        pthread_join(all[i].thread, NULL);
+        assert_true(all[i].ok);
+    }
+    for (int i = 0; i < N; i++)
+        assert_int_equal(all[i].place, places[i]);
+    buf_free(&gif);
+}
+
 static void test_image__what_nobody_wants_is_not_decoded_to_its_end(void **state)
 {
     (void)state;
@@ -254,7 +298,7 @@ static void test_image__what_nobody_wants_is_not_decoded_to_its_end(void **state
         snprintf(path, sizeof path, DATA "%s", names[i]);
         assert_true(file_read(&file, path, 1 << 20, &e));
         /* `plain` becomes true when there is room for the pixels: so it stops behind the header */
-        assert_false(image_decode(&im, file.data, file.len, "it", (const atomic_bool *)&im.plain, &e));
+        assert_false(image_decode(&im, file.data, file.len, "it", &(struct image_wish){.stop = (const atomic_bool *)&im.plain}, &e));
         assert_string_equal(e.msg, "it is not needed any more");
         buf_free(&file);
     }
@@ -323,6 +367,7 @@ int main(void)
         cmocka_unit_test(test_image__limits_come_from_the_image_part_of_the_models_files),
         cmocka_unit_test(test_image__a_written_png_reads_back_the_same),
         cmocka_unit_test(test_image__large_pictures_are_decoded_one_at_a_time_until_nobody_wants_them),
+        cmocka_unit_test(test_image__a_client_with_many_large_pictures_delays_another_one_by_one),
         cmocka_unit_test(test_image__what_nobody_wants_is_not_decoded_to_its_end),
         cmocka_unit_test(test_image__debug_image_writes_what_the_tower_gets),
         cmocka_unit_test(test_image__other_kinds_of_files_are_refused_by_name),

@@ -33,6 +33,17 @@ struct grammar *__wrap_form_grammar(const struct form *f, struct err *e);
 struct grammar *__real_grammar_of_calls(const struct grammar_calls *c, struct err *e);
 struct grammar *__wrap_grammar_of_calls(const struct grammar_calls *c, struct err *e);
 
+static atomic_int n_decoded;            /* pictures */
+
+bool __real_image_decode(struct image *im, const void *bytes, size_t n, const char *name, const struct image_wish *wish, struct err *e);
+bool __wrap_image_decode(struct image *im, const void *bytes, size_t n, const char *name, const struct image_wish *wish, struct err *e);
+
+bool __wrap_image_decode(struct image *im, const void *bytes, size_t n, const char *name, const struct image_wish *wish, struct err *e)
+{
+    n_decoded++;
+    return __real_image_decode(im, bytes, n, name, wish, e);
+}
+
 static void count_compiled(void)
 {
     n_compiled++;
@@ -168,6 +179,17 @@ static void test_seeing__nobody_waits_for_the_large_pictures_of_others(void **st
     buf_free(&asked);
 }
 
+static void test_seeing__a_picture_of_a_request_is_decoded_once(void **state)
+{
+    (void)state;
+    n_decoded = 0;
+    for (int i = 0; i < 2; i++) {       /* again in the next turn of its conversation */
+        assert_true(is_answered(ask_picture(SIDE, 1, 0)));
+        assert_true(is_answered(ask_picture(64, 1, LONG_BODY)));
+    }
+    assert_int_equal(n_decoded, 2);
+}
+
 static void test_seeing__tokens_of_a_picture_are_known_before_the_model_is_loaded(void **state)
 {
     (void)state;
@@ -247,6 +269,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_seeing__nobody_waits_for_the_large_pictures_of_others, open_server, close_server),
+        cmocka_unit_test_setup_teardown(test_seeing__a_picture_of_a_request_is_decoded_once, open_server, close_server),
         cmocka_unit_test_setup_teardown(test_seeing__tokens_of_a_picture_are_known_before_the_model_is_loaded, open_server, close_server),
         cmocka_unit_test_setup_teardown(test_seeing__pictures_of_clients_that_have_left_are_not_decoded, open_server, close_server),
         cmocka_unit_test_setup_teardown(test_seeing__forms_are_compiled_beside_the_thread_that_serves, open_server, close_server),
