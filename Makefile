@@ -27,7 +27,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-PKGS     := libpng libjpeg libwebp libwebpdemux libcurl libmicrohttpd libcrypto jansson libutf8proc libedit inih ncursesw md4c
+PKGS     := libpng libjpeg libwebp libcurl libmicrohttpd libcrypto jansson libutf8proc libedit inih ncursesw md4c
 CPPFLAGS += -D_GNU_SOURCE -Isrc -I. $(if $(filter 1,$(CUDA)),-DQ35_CUDA)
 # No contraction: a sum must not depend on the compiler's choice of fused multiply-add.
 WARN     := -Wall -Wextra $(if $(WERROR),-Werror) -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-missing-field-initializers -Wno-psabi

@@ -289,8 +289,8 @@ static void test_image__a_client_with_many_large_pictures_delays_another_one_by_
 static void test_image__what_nobody_wants_is_not_decoded_to_its_end(void **state)
 {
     (void)state;
-    static const char *const names[] = {"photo.jpg", "page.png", "still.webp"};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const names[] = {"photo.jpg", "page.png", "still.webp", "moving.webp"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[100];
         struct image im;
         struct buf file = {0};
