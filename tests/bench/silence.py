@@ -1,7 +1,8 @@
 """How long clients of `q35chat serve` wait for a byte while others' long prompts are read: behind two prompts of TOKENS tokens, streams in all dialects.
 Prints for each the time to the status line and headers, to the first byte of the body, the longest time without a byte, and whether it came to its end.
+Fails if headers took more than 100 ms, a stream was silent for more than 6 s, or one broke off.
 
-usage: silence.py URL KEY [TOKENS]           URL: of the server, or of a proxy in front of it
+usage: silence.py URL KEY [TOKENS]           URL: of the server, or of a proxy in front of it; TOKENS: 15000 if not given
 """
 import http.client
 import json
@@ -46,6 +47,13 @@ def together(list_of):
 
 long = [("long %d" % i, "/v1/chat/completions", {"messages": [{"role": "user", "content": "%d: " % i + "one two three four " * (tokens // 4)}],
                                                  "max_tokens": 8}, "[DONE]") for i in range(2)]
+print("behind two prompts of about %d tokens" % tokens)
 print("%-10s %6s %10s %10s %10s %6s %8s" % ("request", "status", "headers ms", "first ms", "silent s", "whole", "all s"))
-for name, status, head, first, gap, whole, took in sorted(together(long + requests)):
+rows = sorted(together(long + requests))
+for name, status, head, first, gap, whole, took in rows:
     print("%-10s %6d %10.1f %10.1f %10.2f %6s %8.1f" % (name, status, head * 1e3, first * 1e3, gap, whole, took))
+head, gap, whole = max(r[2] for r in rows), max(r[4] for r in rows), all(r[5] for r in rows) and len(rows) == len(long + requests)
+ok = head <= 0.1 and gap <= 6 and whole
+print("%s headers within %.1f ms, never silent for more than %.2f s, %s" % (
+    "ok" if ok else "not ok", head * 1e3, gap, "all whole" if whole else "not all whole"))
+sys.exit(not ok)
