@@ -132,6 +132,25 @@ static void begin(struct run *r)
         begin_steps(r);
 }
 
+/* Returns true if somebody waits for the next token of an answer. */
+static bool others_step(const struct decoder *d)
+{
+    bool steps = false;
+    for (int i = 0; i < d->n_runs; i++)
+        steps = steps || (d->runs[i]->stage == RUN_STEPS && !d->runs[i]->ended);
+    return steps;
+}
+
+static int rows_of_chunk(const struct run *r)
+{
+    const struct decoder *d = r->d;
+    const struct timeline *t = &r->q->tl;
+    const int stop = t->n_run < r->message_pos ? r->message_pos : r->p.snapshot_pos;
+    const int rows = decoder_chunk_rows(d, t->n_run, t->n, stop, d->n_runs > 1 ? PACE_OTHERS : PACE_NEXT);
+    const bool seen = spans_picture(r->p.spans, t->n_run, t->n_run + rows) && others_step(d);
+    return seen ? decoder_chunk_rows(d, t->n_run, t->n, stop, PACE_SEEN) : rows;
+}
+
 /* Reads the next chunk of the run's prompt, takes a snapshot where one is due, and begins the steps after the last chunk.  False on a device fault; a
  * refused picture ends only this run. */
 static bool read_chunk(struct run *r, struct err *fault)
@@ -139,8 +158,7 @@ static bool read_chunk(struct run *r, struct err *fault)
     struct decoder *d = r->d;
     struct sequence *q = r->q;
     struct timeline *t = &q->tl;
-    const int stop = t->n_run < r->message_pos ? r->message_pos : r->p.snapshot_pos;
-    const int rows = decoder_chunk_rows(d, t->n_run, t->n, stop, d->n_runs > 1 ? PACE_OTHERS : PACE_NEXT);
+    const int rows = rows_of_chunk(r);
     r->moved_ns = clock_ns();
     switch (decoder_read_chunk(d, q, r->p.spans, rows, &r->out->stats.n_pictures, &r->out->why, fault)) {
     case READ_CHUNK:   break;

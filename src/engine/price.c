@@ -221,13 +221,15 @@ bool price_remember(const struct price *p, const char *path, const char *key, st
 
 /* ---- chunks of prompts ---- */
 
+enum { SEEN_ROWS = 256 };               /* of a chunk of PACE_SEEN, at least: fewer read nearly all experts, too */
+
 void pace_init(struct pace *p, bool beside_host)
 {
     /* On a CPU a row costs the same in a chunk of any length.  Others may wait 100 ms; 40 of these are left for a busy machine. */
-    static const struct pace cpu = {.most_ms = {60, 60, 60}, .least_rows = 1, .telling_rows = 32};
+    static const struct pace cpu = {.most_ms = {60, 60, 60, 60}, .least_rows = 1, .telling_rows = 32};
     /* On a GB10 a call of the 122B model costs about 0.26 s and a row 0.3 ms (docs/log/2026-11.md): 4,000 rows in 1.5 s.  Chunks of 512
      * rows read nearly all experts, so shorter ones only cost more. */
-    static const struct pace gpu = {.most_ms = {1500, 350, 350}, .least_rows = 512, .telling_rows = 512};
+    static const struct pace gpu = {.most_ms = {1500, 350, 350, 60}, .least_rows = 512, .telling_rows = 512};
     *p = beside_host ? gpu : cpu;
 }
 
@@ -242,7 +244,7 @@ void pace_begin(struct pace *p, int few, double few_ms, int many, double many_ms
 {
     const double call = (few_ms * many - many_ms * few) / (many - few);
     p->call_ms = fmin(fmax(call, 0), fmin(few_ms, many_ms));
-    p->row_ms = time_of_row(p, many, many_ms);
+    p->row_ms = p->short_ms = time_of_row(p, many, many_ms);
 }
 
 /* In short chunks a row takes longer than in long ones, so a short chunk counts only if it lowers row_ms.  Otherwise one delay of the machine would
@@ -252,13 +254,18 @@ void pace_took(struct pace *p, int rows, double ms)
     const double row = time_of_row(p, rows, ms);
     if (rows >= p->telling_rows || ms > p->most_ms[PACE_NEXT] || row < p->row_ms)
         p->row_ms = row;
+    if (rows >= SEEN_ROWS && rows < p->telling_rows)
+        p->short_ms = (p->short_ms + row) / 2;
 }
 
 int pace_rows(const struct pace *p, enum pace_wait wait, int most)
 {
-    const double left = p->most_ms[wait] - p->call_ms;
-    if (p->row_ms * most <= left)
+    if (wait == PACE_SEEN && p->most_ms[wait] - p->call_ms < SEEN_ROWS * p->row_ms)
+        wait = PACE_OTHERS;
+    const double left = p->most_ms[wait] - p->call_ms, row_ms = wait == PACE_SEEN ? fmax(p->row_ms, p->short_ms) : p->row_ms;
+    if (row_ms * most <= left)
         return most;
-    const int in_time = left > 0 ? (int)(left / p->row_ms) : 0, least = p->least_rows < most ? p->least_rows : most;
+    const int in_time = left > 0 ? (int)(left / row_ms) : 0, least_rows = wait == PACE_SEEN ? SEEN_ROWS : p->least_rows;
+    const int least = least_rows < most ? least_rows : most;
     return in_time > least ? in_time : least;
 }

@@ -23,6 +23,14 @@ bool spans_valid(struct spans s)
     return true;
 }
 
+bool spans_picture(struct spans s, int from, int to)
+{
+    bool has = false;
+    for (int i = 0; i < s.n_pictures; i++)
+        has = has || (s.pictures[i].first < to && s.pictures[i].first + s.pictures[i].n > from);
+    return has;
+}
+
 struct spans spans_head(struct spans s, int n)
 {
     s.n = n;

@@ -40,6 +40,7 @@ static inline const struct pixels *spans_pixels(struct spans s, int i) { return 
 
 static inline struct spans spans_text(const int32_t *ids, int n) { return (struct spans){.ids = ids, .n = n}; }
 bool spans_valid(struct spans s);       /* true if `pictures` is as stated */
+bool spans_picture(struct spans s, int from, int to);   /* true if tokens from .. to-1 have some of a picture */
 struct spans spans_head(struct spans s, int n);         /* the first n tokens */
 int  spans_common(struct spans a, struct spans b);      /* length of the common prefix */
 

@@ -833,6 +833,52 @@ static void test_decode__answers_at_once_are_those_that_each_is_alone(void **sta
     dev->caps = caps;
 }
 
+static int longest;                     /* rows of a chunk */
+
+static void rows_take_less(int rows)
+{
+    now_ns += 1000000 + 200000ll * rows;
+    longest = rows > longest ? rows : longest;
+}
+
+/* A prompt of 380 tokens takes 77 ms, of pictures or text; an answer waits for the first of them that has pictures no longer than 60. */
+static void test_decode__a_chunk_with_a_picture_is_short_while_another_answer_is_made(void **state)
+{
+    (void)state;
+    static const struct { bool seen, beside; int rows; } rows[] = {{true, true, 256}, {false, true, 380}, {true, false, 380}};
+    const struct picture p = {.first = 300, .n = 60, .h = 6, .w = 10, .hash = {1, 2}};
+    const struct decoder_hooks hooks = {asker_stop, asker_prefill, asker_tokens, asker_done, NULL};
+    const struct dev_caps *caps = dev->caps;
+    const struct dev_caps both = {.several = true, .beside_host = true, .kv_dtypes = caps->kv_dtypes};
+    struct err e;
+    dev->caps = &both;
+    fake.on_rows = rows_take_less;
+    for (int i = 0; i < 3; i++) {
+        struct decoder *d = open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = CTX, .n_sequences = 2, .n_snapshots = 2});
+        struct asker all[2] = {{.under_way = true, .how = {.max_tokens = 300}, .heard = {.stop_after = -1}},
+                               {.under_way = true, .how = {.max_tokens = 1}, .heard = {.stop_after = -1}}};
+        static const int32_t ids[CTX];
+        const struct spans prompts[] = {spans_text(ids, 5), {.ids = ids, .n = 380, .pictures = &p, .n_pictures = rows[i].seen}};
+        for (int k = !rows[i].beside; k < 2; k++) {
+            struct decoder_hooks h = hooks;
+            h.arg = &all[k];
+            decoder_begin(d, &(struct prompt){.spans = prompts[k], .how = &all[k].how}, &h, &all[k].out);
+            while (!k && !all[0].heard.ids.n)
+                assert_true(decoder_turn(d, &e));
+        }
+        longest = 0;
+        while (d->n_runs)
+            assert_true(decoder_turn(d, &e));
+        assert_int_equal(longest, rows[i].rows);
+        assert_true(all[1].over);
+        for (int k = 0; k < 2; k++)
+            heard_free(&all[k].heard);
+        close_decoder(d);
+    }
+    fake.on_rows = rows_take_time;
+    dev->caps = caps;
+}
+
 /* A NaN in one row is nobody else's. */
 static void test_decode__an_answer_that_fails_ends_alone(void **state)
 {
@@ -1209,6 +1255,7 @@ int main(void)
         cmocka_unit_test(test_decode__an_edit_takes_no_place_of_another_conversation),
         cmocka_unit_test(test_decode__without_a_name_a_prompt_finds_what_it_continues),
         cmocka_unit_test(test_decode__answers_at_once_are_those_that_each_is_alone),
+        cmocka_unit_test(test_decode__a_chunk_with_a_picture_is_short_while_another_answer_is_made),
         cmocka_unit_test(test_decode__an_answer_that_fails_ends_alone),
         cmocka_unit_test(test_decode__what_cannot_be_opened_says_why),
         cmocka_unit_test(test_decode__bad_prompts_are_refused_and_nothing_is_lost),

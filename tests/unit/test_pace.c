@@ -92,6 +92,45 @@ static void test_pace__what_is_read_ahead_keeps_a_submit_waiting_for_less(void *
     assert_int_equal(pace_rows(&p, PACE_AHEAD, 256), 256);
 }
 
+/* A chunk of a GB10 takes longer than that however short it is. */
+static void test_pace__pictures_keep_answers_waiting_for_60_ms_where_that_can_be(void **state)
+{
+    (void)state;
+    struct pace p;
+    begin(&p, &gpus[2]);
+    near(pace_rows(&p, PACE_SEEN, MOST), 491);
+    assert_true(took(&gpus[2], pace_rows(&p, PACE_SEEN, MOST)) <= 60);
+    assert_int_equal(pace_rows(&p, PACE_OTHERS, MOST), MOST);
+    assert_int_equal(pace_rows(&p, PACE_SEEN, 128), 128);
+    for (int i = 0; i < 5; i += 1 + (i == 1)) {
+        begin(&p, &gpus[i]);
+        assert_int_equal(pace_rows(&p, PACE_SEEN, MOST), pace_rows(&p, PACE_OTHERS, MOST));
+    }
+}
+
+/* Rows of short chunks take longer than those of long ones.  One delay does not count for long, and leaves the long chunks as they are. */
+static void test_pace__short_chunks_of_pictures_follow_what_they_take(void **state)
+{
+    (void)state;
+    struct pace p;
+    int rows = 0;
+    begin(&p, &gpus[2]);
+    pace_took(&p, MOST, took(&gpus[2], MOST));
+    for (int i = 0; i < 10; i++) {
+        rows = pace_rows(&p, PACE_SEEN, MOST);
+        pace_took(&p, rows, 30 + 0.09 * rows);
+    }
+    assert_true(30 + 0.09 * rows < 61);
+    pace_took(&p, rows, 400);
+    assert_int_equal(pace_rows(&p, PACE_SEEN, MOST), 256);
+    for (int i = 0; i < 20; i++) {
+        rows = pace_rows(&p, PACE_SEEN, MOST);
+        pace_took(&p, rows, 30 + 0.07 * rows);
+    }
+    near(rows, 428);
+    assert_int_equal(pace_rows(&p, PACE_NEXT, MOST), MOST);
+}
+
 /* A call that once took long, as by another program's work, is not believed to be all that there is. */
 static void test_pace__a_slow_start_of_a_gpu_is_forgotten(void **state)
 {
@@ -147,6 +186,8 @@ int main(void)
         cmocka_unit_test(test_pace__a_short_prompt_leaves_the_chunks_of_a_gpu_long),
         cmocka_unit_test(test_pace__chunks_follow_what_the_last_one_took),
         cmocka_unit_test(test_pace__what_is_read_ahead_keeps_a_submit_waiting_for_less),
+        cmocka_unit_test(test_pace__pictures_keep_answers_waiting_for_60_ms_where_that_can_be),
+        cmocka_unit_test(test_pace__short_chunks_of_pictures_follow_what_they_take),
         cmocka_unit_test(test_pace__a_slow_start_of_a_gpu_is_forgotten),
         cmocka_unit_test(test_pace__a_cpu_takes_as_many_rows_as_fit_in_60_ms),
         cmocka_unit_test(test_pace__a_cpu_that_was_busy_gets_long_chunks_again),
