@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "config/limits.h"
 #include "option/endpoint.h"
+#include "option/flags.h"
 #include "responder/local.h"
 #include "responder/remote.h"
 #include "serve/control.h"
@@ -63,6 +64,22 @@ static bool is_same(const struct options *o, const struct control_state *s, cons
                  s->options.len ? s->options.data : "default options", buf_str(&key));
     buf_free(&key);
     return same;
+}
+
+/* Warns of options on the command line that a model is loaded with, and that are too late for one that is. */
+static void warn_too_late(const struct options *o)
+{
+    struct option_about about;
+    struct buf flags = {0};
+    for (enum option_id id = 0; options_about(id, &about); id++) {
+        if (!about.of_engine || about.of_attached || options_from(o, id) != FROM_COMMAND_LINE || !options_given(o, id))
+            continue;
+        buf_addf(&flags, "%s--%s", flags.len ? ", " : "", about.type == VALUE_SWITCH && !options_on(o, id) ? "no-" : "");
+        flags_add_dashed(&flags, about.key);
+    }
+    if (flags.len)
+        err_warn("another q35chat has loaded this model, which leaves %s without effect; --no-attach loads the model here as well", flags.data);
+    buf_free(&flags);
 }
 
 static struct responder *attach_to(const struct options *o, bool whole, const char *socket, const char *dir, struct err *e)
@@ -117,6 +134,8 @@ static struct responder *attach(const struct options *o, bool whole, enum contro
     if (real && is_same(o, &s, real) && speaks_our_protocol(&s, "it is loaded here as well")) {
         r = attach_to(o, whole, socket.data, real, e);
         *failed = !r;
+        if (r)
+            warn_too_late(o);
     }
     free(real);
     control_state_free(&s);

@@ -25,8 +25,11 @@ one --ctx 0 --kv "" --weights-in auto --snapshots 00
 is "... and a default is none" "$found $(served)" "0 4"
 timeout $patience "$q" --model "$small" --no-stdin -n 4 hello > "$tmp/out" 2>&1
 is "so does another model" "$? $(served)" "0 4"
+one --no-vision
+is "an option that comes too late for a loaded model is named" "$found $(served) $(cat "$tmp/err")" "0 5 q35chat: another q35chat has loaded this \
+model, which leaves --no-vision without effect; --no-attach loads the model here as well"
 one --logit-bias "Hello=-inf"
-is "a bias by text reaches the server" "$found $(served)" "0 5"
+is "a bias by text reaches the server" "$found $(served)" "0 6"
 lacks "... and counts" "$(cat "$tmp/out")" "Hello"
 one --logit-bias "two tokens=-inf"
 has "what the server refuses is told in its words" "$(cat "$tmp/err")" "tokens, expected one"
