@@ -154,6 +154,11 @@ static bool read_system(struct options *o, struct err *e)
     bool ok = attach_file(file + 1, &bytes, &text, NULL, e);
     while (text.len && text.data[text.len - 1] == '\n')
         text.data[--text.len] = 0;
+    const char *place = options_place(o, OPT_system);
+    if (!ok && place) {
+        const struct err why = *e;
+        err_set(e, "%s: %s", place, why.msg);
+    }
     ok = ok && options_set(o, OPT_system, buf_str(&text), options_from(o, OPT_system), e);
     buf_free(&text);
     return ok;

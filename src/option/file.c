@@ -11,6 +11,7 @@
 #include "option/paths.h"
 
 enum { SECTION = 49, LONGEST = 197 };   /* bytes that inih keeps of a section's name, and of a line */
+#define EXPECTED "expected key = value, " OPTION_SECTIONS ", or # comment"
 
 /* A config file on its way through inih, which cuts lines of 200 bytes or more.  inih gets such a line with another value; the handler, which it
  * calls before it reads the next line, uses the real value from here. */
@@ -21,7 +22,9 @@ struct reading {
     char section[SECTION + 1], key[64]; /* those of the entry before: the same key again means a continued line */
     struct buf whole;                   /* the value of a long line */
     bool is_long, failed, named;        /* named: unknown keys are errors */
-    struct buf value;
+    struct buf value;                   /* of the entry, all its lines */
+    int  value_line;                    /* the line where it begins */
+    bool continues;                     /* `value` has more lines than the options have */
     struct err why;
 };
 
@@ -75,6 +78,27 @@ static void shorten(struct reading *r, const char *s, size_t n, char *out, size_
     r->is_long = true;
 }
 
+/* Stores the value of an option or a section's key.  False with the reason. */
+static bool store(struct reading *r, struct err *e)
+{
+    r->continues = false;
+    if (*r->section)
+        return options_set_section(r->o, r->section, r->key, buf_str(&r->value), e);
+    const enum option_id id = (enum option_id)options_find(r->key);
+    if (!options_set(r->o, id, buf_str(&r->value), FROM_FILE, e))
+        return false;
+    options_set_place(r->o, id, r->path, r->value_line);
+    return true;
+}
+
+/* Stores the value whose last line has been read.  Its first line was stored before, so nothing in it is wrong. */
+static void end_value(struct reading *r)
+{
+    struct err e;
+    if (r->continues)
+        store(r, &e);
+}
+
 /* Makes the section at its head: inih reports it with its first entry only, and a section without entries is a mistake to be shown. */
 static void see_section(struct reading *r, struct text line)
 {
@@ -83,6 +107,7 @@ static void see_section(struct reading *r, struct text line)
     r->failed = r->failed || n > SECTION;
     if (n > SECTION)
         err_set(&r->why, "the name of this section has more than %d bytes", SECTION);
+    end_value(r);
     *r->key = 0;
     char title[SECTION + 1];
     snprintf(title, sizeof title, "%.*s", (int)(n <= SECTION ? n : 0), line.p + 1);
@@ -121,29 +146,35 @@ static bool unknown_name(struct reading *r, const struct err *what)
 }
 
 /* Takes one `key = value`.  Values of sections are checked when they are used. */
-static bool file_entry(struct reading *r, bool continued, const char *section, const char *key, const char *value)
+static bool file_entry(struct reading *r, bool continued, const char *value)
 {
-    struct err what;
-    const bool named = options_section(r->o, section);
+    struct err what = {0};
+    const bool named = options_section(r->o, r->section);
     struct option_about about = {.text = named};
-    int id = *section ? -1 : options_find(key);
+    int id = *r->section ? -1 : options_find(r->key);
     if (!named && id < 0) {
-        if (*section)
-            err_set(&what, "no section [%s], expected " OPTION_SECTIONS, section);
+        if (*r->section)
+            err_set(&what, "no section [%s], expected " OPTION_SECTIONS, r->section);
         else
-            options_unknown(key, &what);
+            options_unknown(r->key, &what);
         return continued || unknown_name(r, &what);
     }
     if (!named && options_about((enum option_id)id, &about) && about.flag_only)
-        return err_set(&r->why, "%s is for the command line only", key);
-    if (continued && about.text)
+        return err_set(&r->why, "%s is for the command line only", r->key);
+    continued = continued && about.text;
+    if (continued)
         buf_addc(&r->value, '\n');
     else
         buf_reset(&r->value);
     buf_adds(&r->value, value);
-    if (!named)
-        return options_set(r->o, (enum option_id)id, buf_str(&r->value), FROM_FILE, &r->why);
-    return options_set_section(r->o, section, key, buf_str(&r->value), &what) || unknown_name(r, &what);
+    r->continues = r->continues || continued;
+    r->value_line = continued ? r->value_line : r->line;
+    if (continued || store(r, &what))
+        return true;
+    if (named)
+        return unknown_name(r, &what);
+    r->why = what;
+    return false;
 }
 
 /* Called by inih for each value; sets the option.  Returns 0 on an error, as inih expects. */
@@ -152,10 +183,12 @@ static int file_handler(void *arg, const char *section, const char *key, const c
     struct reading *r = arg;
     if (r->failed)
         return 1;                       /* inih continues after an error; the first one is the one to report */
-    bool continued = !strcmp(r->section, section) && !strcmp(r->key, key);
+    bool continued = *key && !strcmp(r->section, section) && !strcmp(r->key, key);
+    if (!continued)
+        end_value(r);
     snprintf(r->section, sizeof r->section, "%s", section);
     snprintf(r->key, sizeof r->key, "%s", key);
-    r->failed = !file_entry(r, continued, section, key, r->is_long ? buf_str(&r->whole) : value);
+    r->failed = !*key ? !err_set(&r->why, EXPECTED) : !file_entry(r, continued, r->is_long ? buf_str(&r->whole) : value);
     return !r->failed;
 }
 
@@ -169,9 +202,10 @@ static bool read_text(struct options *o, struct buf *text, const char *path, boo
     if (!strncmp(r.rest, mark, strlen(mark)))
         r.rest += strlen(mark);
     int line = ini_parse_stream(next_line, &r, file_handler, &r);
+    end_value(&r);
     bool ours = r.failed && (!line || line == r.line), ok = !line && !ours;
     if (!ok)
-        err_set(e, "%s:%d: %s", path, ours ? r.line : line, ours ? r.why.msg : "expected key = value, " OPTION_SECTIONS ", or # comment");
+        err_set(e, "%s:%d: %s", path, ours ? r.line : line, ours ? r.why.msg : EXPECTED);
     buf_free(&r.value);
     buf_free(&r.whole);
     return ok;

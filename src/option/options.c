@@ -39,6 +39,7 @@ static const struct row rows[N_OPTIONS] = {
 struct value {
     const char *text;
     enum option_from from;
+    const char *place;                  /* FILE:LINE of a config file; NULL: elsewhere */
     const char **items;                 /* the values of a LIST */
     int n_items;
 };
@@ -282,7 +283,21 @@ bool options_set(struct options *o, enum option_id id, const char *text, enum op
     }
     v->text = text;
     v->from = from;
+    v->place = NULL;
     return true;
+}
+
+void options_set_place(struct options *o, enum option_id id, const char *path, int line)
+{
+    struct buf place = {0};
+    buf_addf(&place, "%s:%d", path, line);
+    o->values[id].place = arena_strdup(&o->mem, place.data);
+    buf_free(&place);
+}
+
+const char *options_place(const struct options *o, enum option_id id)
+{
+    return o->values[id].place;
 }
 
 struct options *options_copy(const struct options *o)
@@ -292,6 +307,7 @@ struct options *options_copy(const struct options *o)
         struct value *v = &copy->values[i];
         *v = o->values[i];
         v->text = v->text ? arena_strdup(&copy->mem, v->text) : NULL;
+        v->place = NULL;
         v->items = v->n_items ? memory_alloc((size_t)v->n_items * sizeof *v->items) : NULL;
         for (int k = 0; k < v->n_items; k++)
             v->items[k] = arena_strdup(&copy->mem, o->values[i].items[k]);

@@ -62,6 +62,7 @@ const char *options_key(enum option_id id);
 const char *options_choices(enum option_id id);         /* "a|b|c"; NULL: any value */
 bool options_given(const struct options *o, enum option_id id);         /* true if not the default */
 enum option_from options_from(const struct options *o, enum option_id id);
+const char *options_place(const struct options *o, enum option_id id);  /* "FILE:LINE" if a config file set the option, else NULL */
 const char *options_origin(const struct options *o, enum option_id id); /* "default", "config file", ... */
 const char *options_text(const struct options *o, enum option_id id);   /* never NULL */
 bool     options_on(const struct options *o, enum option_id id);
@@ -84,6 +85,7 @@ bool options_section(struct options *o, const char *title);             /* makes
 bool options_set_section(struct options *o, const char *title, const char *key, const char *value, struct err *e);
 typedef void option_section_fn(const char *title, const char *key, const char *value, void *arg);
 void options_each_section(const struct options *o, option_section_fn *fn, void *arg);   /* each title, with key NULL, then each value that is set */
+void options_set_place(struct options *o, enum option_id id, const char *path, int line);
 void options_warn(struct options *o, const char *path, int line, const char *what);
 bool options_unknown(const char *name, struct err *e);                  /* refuses the name, and suggests a similar one */
 

@@ -167,6 +167,49 @@ static void test_options__a_bad_file_is_named_with_its_line(void **state)
     assert_non_null(strstr(e.msg, "/nonexistent/file"));
 }
 
+static void test_options__a_line_without_a_key_is_an_error(void **state)
+{
+    static const char *const rows[][2] = {
+        {"= 1\n", ":1: expected key = value"}, {"think = off\n= 1\n", ":2: expected key = value"},
+        {"[tool a]\n= 1\n", ":2: expected key = value"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        e = (struct err){0};
+        options_close(o);
+        o = options_open();
+        if (file(rows[i][0]) || !strstr(e.msg, rows[i][1]))
+            fail_msg("row %zu: %s", i, e.msg);
+    }
+}
+
+static void test_options__a_value_may_have_many_lines(void **state)
+{
+    enum { LINES = 200000 };            /* with a copy of all lines at each line these are 100 GB */
+    struct buf text = {0};
+    (void)state;
+    buf_adds(&text, "system = a\n");
+    for (int i = 1; i < LINES; i++)
+        buf_adds(&text, " abc\n");
+    buf_adds(&text, "temperature = 2\n[tool t]\ncommand = x\n  y\n[tool u]\ncommand = z\n");
+    assert_true(file(text.data));
+    assert_int_equal(strlen(options_text(o, OPT_system)), 1 + 4 * (LINES - 1));
+    assert_string_equal(options_tool(o, 0)->command, "x\ny");
+    assert_string_equal(options_tool(o, 1)->command, "z");
+    buf_free(&text);
+}
+
+static void test_options__a_value_of_a_file_has_a_place(void **state)
+{
+    (void)state;
+    assert_true(file("think = off\nsystem = a\n  b\n"));
+    const char *place = options_place(o, OPT_system), *line = place ? strrchr(place, ':') : NULL;
+    assert_non_null(line);
+    assert_string_equal(line, ":2");
+    assert_true(args((char *[]){"q", "--system", "c", NULL}));
+    assert_null(options_place(o, OPT_system));
+}
+
 /* Reads this text as the usual config file. */
 static bool usual_file(const char *text)
 {
@@ -545,6 +588,9 @@ int main(void)
         TEST(tools_are_read_from_their_sections),
         TEST(what_is_printed_can_be_read_again),
         TEST(what_is_printed_of_a_file_is_printed_again),
+        TEST(a_line_without_a_key_is_an_error),
+        TEST(a_value_may_have_many_lines),
+        TEST(a_value_of_a_file_has_a_place),
         TEST(any_value_is_printed_as_it_is_or_as_a_comment),
         TEST(whatever_is_printed_is_read_again),
         TEST(the_example_is_a_config_file),
