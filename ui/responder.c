@@ -21,21 +21,30 @@
 #include "serve/socket.h"
 #include "ui/process.h"
 
-/* True if each word of `wanted` is among those of `there`. */
-static bool has_all(const char *there, const char *wanted)
+/* Appends the words KEY=VALUE of `wanted` that are not among those of `there`, and what is there instead of each. */
+static void add_differences(const char *there, const char *wanted, struct buf *missing, struct buf *instead)
 {
     struct buf in = {0}, word = {0};
-    bool all = true;
     buf_addf(&in, " %s ", there);
-    for (size_t n; all && *(wanted += strspn(wanted, " ")); wanted += n) {
+    for (size_t n; *(wanted += strspn(wanted, " ")); wanted += n) {
         n = strcspn(wanted, " ");
         buf_reset(&word);
         buf_addf(&word, " %.*s ", (int)n, wanted);
-        all = strstr(in.data, word.data) != NULL;
+        if (strstr(in.data, word.data))
+            continue;
+        const int key = (int)strcspn(wanted, "=");
+        const char *comma = missing->len ? ", " : "";
+        buf_addf(missing, "%s%.*s", comma, (int)n, wanted);
+        buf_reset(&word);
+        buf_addf(&word, " %.*s=", key, wanted);
+        const char *other = strstr(in.data, word.data);
+        if (other)
+            buf_addf(instead, "%s%.*s", comma, (int)strcspn(other + 1, " "), other + 1);
+        else
+            buf_addf(instead, "%sthe default of %.*s", comma, key, wanted);
     }
     buf_free(&in);
     buf_free(&word);
-    return all;
 }
 
 /* True if tokens are needed here.  A single answer that no conversation keeps begins sooner without a tokenizer. */
@@ -56,13 +65,15 @@ static bool speaks_our_protocol(const struct control_state *s, const char *inste
 /* True if that server has loaded the model that would be loaded here, with the options that were given; the others may differ. */
 static bool is_same(const struct options *o, const struct control_state *s, const char *dir)
 {
-    struct buf key = {0};
+    struct buf key = {0}, missing = {0}, instead = {0};
     control_engine_key(o, &key);
-    bool model = !strcmp(buf_str(&s->root), dir), same = model && has_all(buf_str(&s->options), buf_str(&key));
+    add_differences(buf_str(&s->options), buf_str(&key), &missing, &instead);
+    const bool model = !strcmp(buf_str(&s->root), dir), same = model && !missing.len;
     if (model && !same)
-        err_warn("another q35chat has loaded this model, with %s instead of %s: it is loaded here as well",
-                 s->options.len ? s->options.data : "default options", buf_str(&key));
+        err_warn("another q35chat has loaded this model, with %s instead of %s: it is loaded here as well", buf_str(&instead), buf_str(&missing));
     buf_free(&key);
+    buf_free(&missing);
+    buf_free(&instead);
     return same;
 }
 
