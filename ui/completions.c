@@ -45,6 +45,12 @@ static const char *dashed(const char *key)
     return flag;
 }
 
+/* Returns the sub-command that lists the names of this type with --names, or NULL. */
+static const char *names_command(enum value_type type)
+{
+    return type == VALUE_SESSION ? "session list" : type == VALUE_DELETED ? "session restore" : type == VALUE_MODEL ? "model list" : NULL;
+}
+
 /* A switch that is on by itself is offered both ways, for a config file may have turned it. */
 static bool has_no(const struct option_about *o)
 {
@@ -68,18 +74,12 @@ static void add_quoted(struct buf *out, const char *s, const char *special, cons
 
 static const char bash_head[] =
     "# bash completion for q35chat, made by: q35chat --print-completions bash\n\n"
-    "# Names may hold anything, so they are compared here and quoted: compgen -W would expand them.\n"
-    "_q35chat_sessions() {\n"
+    "# The names of stdin.  They may hold anything, so they are compared here and quoted: compgen -W would expand them.\n"
+    "_q35chat_names() {\n"
     "    local name\n"
     "    while IFS= read -r name; do\n"
     "        [[ $name != \"$1\"* ]] || COMPREPLY+=(\"$(printf %q \"$name\")\")\n"
-    "    done < <(\"${COMP_WORDS[0]}\" session ${2:-list} --names 2>/dev/null)\n"
-    "}\n\n"
-    "_q35chat_endpoints() {\n"
-    "    local name\n"
-    "    while IFS= read -r name; do\n"
-    "        [[ $name != \"$1\"* ]] || COMPREPLY+=(\"$(printf %q \"$name\")\")\n"
-    "    done < <(\"${COMP_WORDS[0]}\" --print-config 2>/dev/null | sed -n 's/^\\[endpoint \\(.*\\)\\]$/\\1/p')\n"
+    "    done\n"
     "}\n\n"
     "_q35chat_paths() {\n"
     "    local name\n"
@@ -111,12 +111,12 @@ static void bash_value(struct buf *out, const char *key, enum value_type type, c
     const char *words = choices(key, type, arg);
     if (*words)
         buf_addf(out, "words='%s' ;;\n", words);
-    else if (type == VALUE_SESSION)
-        buf_adds(out, "_q35chat_sessions \"$cur\"; return ;;\n");
-    else if (type == VALUE_DELETED)
-        buf_adds(out, "_q35chat_sessions \"$cur\" restore; return ;;\n");
     else if (type == VALUE_ENDPOINT)
-        buf_adds(out, "_q35chat_endpoints \"$cur\"; return ;;\n");
+        buf_adds(out, "_q35chat_names \"$cur\" < <(\"${COMP_WORDS[0]}\" --print-config 2>/dev/null | "
+                      "sed -n 's/^\\[endpoint \\(.*\\)\\]$/\\1/p'); return ;;\n");
+    else if (names_command(type))
+        buf_addf(out, "%s_q35chat_names \"$cur\" < <(\"${COMP_WORDS[0]}\" %s --names 2>/dev/null); return ;;\n",
+                 type == VALUE_MODEL ? "_q35chat_paths -d \"$cur\"; " : "", names_command(type));
     else if (type == VALUE_FILE || type == VALUE_DIRECTORY)
         buf_addf(out, "_q35chat_paths -%c \"$cur\"; return ;;\n", type == VALUE_FILE ? 'f' : 'd');
     else
@@ -181,10 +181,11 @@ static void bash(struct buf *out)
 
 static const char zsh_head[] =
     "#compdef q35chat\n# zsh completion for q35chat, made by: q35chat --print-completions zsh\n\n"
-    "_q35chat_sessions() {\n"
+    "_q35chat_names() {\n"
     "    local -a names\n"
-    "    names=(${(f)\"$(_call_program sessions ${(q)words[1]} session ${1:-list} --names 2>/dev/null)\"})\n"
-    "    _wanted sessions expl conversation compadd -a names\n"
+    "    names=(${(f)\"$(_call_program names ${(q)words[1]} $1 $2 --names 2>/dev/null)\"})\n"
+    "    _wanted names expl $1 compadd -a names\n"
+    "    [[ $1 != model ]] || _files -/\n"
     "}\n\n"
     "_q35chat_endpoints() {\n"
     "    local -a names\n"
@@ -197,10 +198,13 @@ static void zsh_text(struct buf *out, const char *s)
     add_quoted(out, s, ":[]\\", "'\\''");
 }
 
-static const char *zsh_action(enum value_type type)
+/* Appends the action of zsh for values of this type, " " where it has none. */
+static void zsh_action(struct buf *out, enum value_type type)
 {
-    return type == VALUE_DIRECTORY ? "_files -/" : type == VALUE_FILE  ? "_files" : type == VALUE_SESSION ? "_q35chat_sessions"
-         : type == VALUE_DELETED   ? "_q35chat_sessions restore" : type == VALUE_ENDPOINT ? "_q35chat_endpoints" : " ";
+    if (names_command(type))
+        buf_addf(out, "_q35chat_names %s", names_command(type));
+    else
+        buf_adds(out, type == VALUE_DIRECTORY ? "_files -/" : type == VALUE_FILE ? "_files" : type == VALUE_ENDPOINT ? "_q35chat_endpoints" : " ");
 }
 
 /* Appends how zsh completes a value of this type. */
@@ -209,10 +213,11 @@ static void zsh_value(struct buf *out, const char *key, enum value_type type, co
     const char *words = choices(key, type, arg);
     buf_adds(out, ":");
     zsh_text(out, *words ? dashed(key) : arg);
+    buf_addc(out, ':');
     if (*words)
-        buf_addf(out, ":(%s)", words);
+        buf_addf(out, "(%s)", words);
     else
-        buf_addf(out, ":%s", zsh_action(type));
+        zsh_action(out, type);
 }
 
 /* Appends an option of the chat, and its --no- form. */
@@ -250,7 +255,7 @@ static void zsh_command(struct buf *out, const struct sub_row *c)
         buf_adds(out, "' \\\n");
     }
     buf_adds(out, "                '--help[its options]'");
-    if (*choices(c->name, c->type, c->arguments) || *zsh_action(c->type) != ' ') {      /* words that are only described hide the options */
+    if (*choices(c->name, c->type, c->arguments) || c->type != VALUE_TEXT) {      /* words that are only described hide the options */
         buf_adds(out, " \\\n                '*");
         zsh_value(out, c->name, c->type, c->arguments);
         buf_addc(out, '\'');
@@ -302,10 +307,9 @@ static void zsh(struct buf *out)
 
 static const char fish_head[] =
     "# fish completion for q35chat, made by: q35chat --print-completions fish\n\n"
-    "function __q35chat_sessions\n"
+    "function __q35chat_names\n"
     "    set -l words (commandline -opc)\n"
-    "    set -q argv[1]; or set argv list\n"
-    "    $words[1] session $argv[1] --names 2>/dev/null\n"
+    "    $words[1] $argv --names 2>/dev/null\n"
     "end\n\n"
     "function __q35chat_endpoints\n"
     "    set -l words (commandline -opc)\n"
@@ -333,16 +337,28 @@ static void fish_text(struct buf *out, const char *s)
     add_quoted(out, s, "\\", "\\'");
 }
 
+/* Appends the commands by which fish finds values of this type, each in parentheses; none where it has none. */
+static void fish_finders(struct buf *out, enum value_type type)
+{
+    if (names_command(type))
+        buf_addf(out, "(__q35chat_names %s)%s", names_command(type), type == VALUE_MODEL ? " " : "");
+    if (type == VALUE_DIRECTORY || type == VALUE_MODEL)
+        buf_adds(out, "(__fish_complete_directories (commandline -ct))");
+    if (type == VALUE_ENDPOINT)
+        buf_adds(out, "(__q35chat_endpoints)");
+}
+
 /* Appends how fish completes a value of this type. */
 static void fish_value(struct buf *out, const char *key, enum value_type type, const char *arg)
 {
-    const char *words = choices(key, type, arg);
-    if (*words)
-        buf_addf(out, " -x -a '%s'", words);
+    struct buf found = {0};
+    buf_adds(&found, choices(key, type, arg));
+    fish_finders(&found, type);
+    if (found.len)
+        buf_addf(out, " -x -a '%s'", found.data);
     else
-        buf_adds(out, type == VALUE_DIRECTORY ? " -x -a '(__fish_complete_directories (commandline -ct))'" : type == VALUE_FILE ? " -r -F"
-                    : type == VALUE_SESSION ? " -x -a '(__q35chat_sessions)'" : type == VALUE_DELETED ? " -x -a '(__q35chat_sessions restore)'"
-                    : type == VALUE_ENDPOINT ? " -x -a '(__q35chat_endpoints)'" : " -x");
+        buf_adds(out, type == VALUE_FILE ? " -r -F" : " -x");
+    buf_free(&found);
 }
 
 /* Appends an option of the chat; `not` is "no-" for the form that switches it off, else "". */
@@ -361,16 +377,15 @@ static void fish_option(struct buf *out, const struct option_about *o, const cha
 /* Appends a sub-command, its words and its flags, for a name of its group. */
 static void fish_command(struct buf *out, const char *group, const struct sub_row *c)
 {
-    const char *words = choices(c->name, c->type, c->arguments);
+    struct buf found = {0};
+    buf_adds(&found, choices(c->name, c->type, c->arguments));
+    fish_finders(&found, c->type);
     buf_addf(out, "complete -c q35chat -n '__q35chat_at 2 %s' -a %s -d '", group, c->name);
     fish_text(out, c->help);
     buf_adds(out, "'\n");
-    if (*words)
-        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -a '%s'\n", group, c->name, words);
-    if (c->type == VALUE_SESSION || c->type == VALUE_DELETED || c->type == VALUE_DIRECTORY)
-        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -a '(%s)'\n", group, c->name,
-                 c->type == VALUE_SESSION ? "__q35chat_sessions"
-                 : c->type == VALUE_DELETED ? "__q35chat_sessions restore" : "__fish_complete_directories (commandline -ct)");
+    if (found.len)
+        buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -a '%s'\n", group, c->name, found.data);
+    buf_free(&found);
     for (const struct sub_row *f = NULL; (f = sub_next_flag(c, f));) {
         buf_addf(out, "complete -c q35chat -n '__q35chat_at 3 %s %s' -l %s", group, c->name, f->name);
         if (f->arguments)

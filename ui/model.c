@@ -87,14 +87,16 @@ int model_list(const struct args *a)
 {
     struct models m;
     struct buf out = {0};
-    bool json = args_on(a, "json");
+    const bool json = args_on(a, "json"), names = args_on(a, "names"), table = !json && !names;
     int width = 4;
     models_find(&m);
     int standard = models_standard(&m);
     for (int i = 0; i < m.n; i++)
         width = (int)strlen(m.items[i].name) > width ? (int)strlen(m.items[i].name) : width;
     for (int i = 0; i < m.n; i++)
-        if (json) {
+        if (names) {
+            buf_addf(&out, "%s\n", m.items[i].name);
+        } else if (json) {
             add_json(&m.items[i], i == standard, &out);
         } else {
             const struct models_item *it = &m.items[i];
@@ -105,9 +107,9 @@ int model_list(const struct args *a)
             buf_free(&size);
             buf_free(&state);
         }
-    if (!json && standard >= 0)
+    if (table && standard >= 0)
         buf_adds(&out, "* is the default.\n");
-    if (!json && (standard < 0 || m.items[standard].place == MODELS_DEMO))
+    if (table && (standard < 0 || m.items[standard].place == MODELS_DEMO))
         buf_adds(&out, "q35chat model get downloads Qwen3.5-122B-A10B, q35chat model get 35b the small one.\n");
     models_free(&m);
     int status = process_print(&out, !json, EXIT_ANSWERED);

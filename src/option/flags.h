@@ -10,7 +10,7 @@
 /* --- values --- */
 
 enum value_type {
-    VALUE_TEXT, VALUE_FILE, VALUE_DIRECTORY, VALUE_SESSION, VALUE_ENDPOINT, VALUE_DELETED,      /* any text; the kinds are for completion in shells */
+    VALUE_TEXT, VALUE_FILE, VALUE_DIRECTORY, VALUE_MODEL, VALUE_SESSION, VALUE_ENDPOINT, VALUE_DELETED,        /* any text; kinds for completion */
     VALUE_CHOICE,                       /* one of a|b|c */
     VALUE_WORDS,                        /* some of "a b c", with blanks between */
     VALUE_INT, VALUE_REAL,

@@ -10,7 +10,8 @@ for name in trip 'a $(touch ran) b'; do
     printf '{"q35chat":1,"model":"m"}\n{"role":"user","content":"Hello"}\n' > "$XDG_STATE_HOME/q35chat/sessions/$name.jsonl"
 done
 
-mkdir -p "$XDG_STATE_HOME/q35chat/trash"
+mkdir -p "$XDG_STATE_HOME/q35chat/trash" "$XDG_DATA_HOME/q35chat/models"
+ln -s "$small" "$XDG_DATA_HOME/q35chat/models/own-model"
 cp "$XDG_STATE_HOME/q35chat/sessions/trip.jsonl" "$XDG_STATE_HOME/q35chat/trash/gone.jsonl"
 
 mkdir -p "$XDG_CONFIG_HOME/q35chat"
@@ -19,6 +20,7 @@ printf '[endpoint cluster]\nurl = http://10.0.0.1:8000\n[endpoint home]\nurl = h
 q35chat session list --names > out 2> err
 is "names are listed, a line each" "$(sort out | tr '\n' ,)" 'a $(touch ran) b,trip,'
 is "... of those in the trash, too" "$(q35chat session restore --names)" gone
+is "... of models" "$(q35chat model list --names | grep own)" own-model
 for shell in bash zsh fish; do
     q35chat --print-completions $shell > $shell.script
     is "there is a script for $shell" "$? $(grep -c "print-completions $shell" $shell.script)" "0 1"
@@ -57,6 +59,8 @@ if command -v bash > /dev/null; then
     asks --schema sch; is "... a file of a schema" "$answer" "schema.json "
     asks -f sch; is "... and one to attach" "$answer" "schema.json "
     asks --model models/o; is "bash completes a model's directory" "$answer" "models/one "
+    asks -m own; is "... and its name" "$answer" "own-model "
+    asks model verify own; is "... for a sub-command, too" "$answer" "own-model "
     is "nothing is said beside it" "$(cat err)" ""
 fi
 if command -v fish > /dev/null; then
@@ -74,6 +78,7 @@ if command -v fish > /dev/null; then
     fishes 'q35chat session show t'; is "... behind a word too" "$answer" "trip "
     fishes 'q35chat session restore '; is "... those in the trash" "$answer" "gone "
     fishes 'q35chat --model models/o'; is "... a directory" "$answer" "models/one/ "
+    fishes 'q35chat -m own'; is "... the name of a model" "$answer" "own-model "
 fi
 if command -v zsh > /dev/null; then
     zsh -n zsh.script; is "zsh can read its script" $? 0
