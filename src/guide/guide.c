@@ -318,27 +318,31 @@ static inline void copy_state(struct grammar_state *to, const struct grammar_sta
         memcpy(to->key, from->key, from->n_key);
 }
 
-/* Returns the place that all bytes lo .. hi lead to and then, over `more` continuation bytes, all characters; 0 if they lead to several. */
-static uint32_t place_after(struct guide *g, const struct grammar_state *s, int lo, int hi, int more)
+/* True if the bytes lo .. hi, which continue a character that has begun as `begun`, and then any `more` bytes lead to that place; but for blanks. */
+static bool bytes_lead(struct guide *g, const struct grammar_state *s, int lo, int hi, int more, uint32_t begun, uint32_t to)
 {
-    uint32_t place = 0;
-    struct grammar_state next;
-    copy_state(&next, s);
+    uint32_t before = 0;                /* bytes that are followed by the same are looked at once, unless blanks are among these */
     for (int b = lo; b <= hi; b++) {
+        const uint32_t cp = begun << 6 | (uint32_t)(b & 0x3F);
+        struct grammar_state next;
+        if (!more && vocabulary_blank(cp))
+            continue;
         copy_state(&next, s);
-        if (!grammar_byte(g->grammar, &next, (uint8_t)b) || (place && next.place != place))
-            return 0;
-        place = next.place;
+        if (!grammar_byte(g->grammar, &next, (uint8_t)b) || (!more && next.place != to))
+            return false;
+        if (more && next.place != before && !bytes_lead(g, &next, 0x80, 0xBF, more - 1, cp, to))
+            return false;
+        before = next.place;
     }
-    return more ? place_after(g, &next, 0x80, 0xBF, more - 1) : place;
+    return true;
 }
 
-/* True if every character beyond ASCII leads to that place. */
+/* True if every character beyond ASCII leads to that place, but for blanks. */
 static bool characters_lead(struct guide *g, const struct grammar_state *s, uint32_t to)
 {
-    static const struct { uint8_t lead, last, lo, hi, more; } table[] = {
-        {0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xEC, 0x80, 0xBF, 1}, {0xED, 0xED, 0x80, 0x9F, 1},
-        {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2}, {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2},
+    static const struct { uint8_t lead, last, lo, hi, more, bits; } table[] = {
+        {0xC2, 0xDF, 0x80, 0xBF, 0, 0x1F}, {0xE0, 0xE0, 0xA0, 0xBF, 1, 0x0F}, {0xE1, 0xEC, 0x80, 0xBF, 1, 0x0F}, {0xED, 0xED, 0x80, 0x9F, 1, 0x0F},
+        {0xEE, 0xEF, 0x80, 0xBF, 1, 0x0F}, {0xF0, 0xF0, 0x90, 0xBF, 2, 0x07}, {0xF1, 0xF3, 0x80, 0xBF, 2, 0x07}, {0xF4, 0xF4, 0x80, 0x8F, 2, 0x07},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         uint32_t before = 0;            /* leads that are followed by the same are looked at once */
@@ -347,7 +351,7 @@ static bool characters_lead(struct guide *g, const struct grammar_state *s, uint
             copy_state(&next, s);
             if (!grammar_byte(g->grammar, &next, (uint8_t)lead))
                 return false;
-            if (next.place != before && place_after(g, &next, table[i].lo, table[i].hi, table[i].more) != to)
+            if (next.place != before && !bytes_lead(g, &next, table[i].lo, table[i].hi, table[i].more, (uint32_t)(lead & table[i].bits), to))
                 return false;
             before = next.place;
         }

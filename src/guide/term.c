@@ -1374,6 +1374,16 @@ uint32_t term_next(struct terms *t, uint32_t a, uint8_t byte, struct text key)
     return at(t, a)->row ? t->row[at(t, a)->row - 1][byte] : next_looked_up(t, a, byte);
 }
 
+bool term_is_open(const struct terms *t, uint32_t a)
+{
+    while (at(t, a)->kind == CAT)
+        a = at(t, a)->b;
+    const struct node *n = at(t, a);
+    if (n->kind == ALT || n->kind == AND)
+        return term_is_open(t, n->a) && term_is_open(t, n->b);
+    return n->kind == REPEAT && n->a == t->any_char && (int32_t)n->c == TERM_INFINITE;
+}
+
 bool term_may_end(const struct terms *t, uint32_t a) { return at(t, a)->flags & MAY_END; }
 bool term_begins_key(const struct terms *t, uint32_t a) { return at(t, a)->flags & KEY_BEGINS; }
 bool term_in_key(const struct terms *t, uint32_t a) { return at(t, a)->flags & IN_KEY; }

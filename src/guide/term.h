@@ -83,6 +83,8 @@ bool term_matches(struct terms *t, uint32_t a, struct text bytes);
 /* The derivative.  `key` is used for a taker only. */
 uint32_t term_next(struct terms *t, uint32_t a, uint8_t byte, struct text key);
 bool term_may_end(const struct terms *t, uint32_t a);
+/* True if the term's form says that any text may follow each of its strings. */
+bool term_is_open(const struct terms *t, uint32_t a);
 bool term_begins_key(const struct terms *t, uint32_t a);        /* the next byte is the first of a free key */
 bool term_in_key(const struct terms *t, uint32_t a);            /* a free key is being written or was just closed */
 /* Inside of a JSON string, between two characters: how many characters of any kind may follow, after which nothing but its closing quote may, at

@@ -262,16 +262,16 @@ static uint32_t short_keys(struct values *v, uint32_t keys)
 static void build_groups(struct values *v, const struct shape *h, struct object *o, uint32_t names)
 {
     struct patterns p = {0};
-    const bool bound = names != scalar_any_text(v);
+    uint32_t others = scalar_any_text(v);       /* names that are no members */
     collect_patterns(v, h, &p);
     struct text *known = memory_alloc((size_t)(o->n + 1) * sizeof *known);
     for (int i = 0; i < o->n; i++)
         known[i] = o->member[i].name;
     if (o->n)
-        names = term_and(v->t, names, term_not(v->t, term_one_of(v->t, known, o->n)));
+        others = term_and(v->t, others, term_not(v->t, term_one_of(v->t, known, o->n)));
     for (const struct fact *f = h->facts; f; f = f->next)
         if (f->kind == FACT_ABSENT)
-            names = term_and(v->t, names, term_not(v->t, term_literal(v->t, f->name)));
+            others = term_and(v->t, others, term_not(v->t, term_literal(v->t, f->name)));
     free(known);
     o->group = arena_array(v->arena, (size_t)1 << p.n, sizeof *o->group);
     for (unsigned set = 0; set < 1u << p.n; set++) {
@@ -280,9 +280,17 @@ static void build_groups(struct values *v, const struct shape *h, struct object 
         uint32_t keys = names;
         if (n < 0)
             continue;
+        bool open = term_is_open(v->t, names);
+        for (int k = 0; k < p.n; k++) {
+            open &= term_is_open(v->t, p.term[k]);
+            keys = set >> k & 1 ? term_and(v->t, keys, p.term[k]) : keys;
+        }
+        if (open && keys != scalar_any_text(v))         /* it matches in time, and then ends wherever it likes */
+            keys = term_cat(v->t, short_keys(v, keys), scalar_any_text(v));
         for (int k = 0; k < p.n; k++)
-            keys = term_and(v->t, keys, set >> k & 1 ? p.term[k] : term_not(v->t, p.term[k]));
-        if (p.n || bound)
+            keys = set >> k & 1 ? keys : term_and(v->t, keys, term_not(v->t, p.term[k]));
+        keys = term_and(v->t, keys, others);
+        if (!open)
             keys = short_keys(v, keys);
         const int most = o->min < N_KEYS ? o->min : N_KEYS;
         const int n_keys = most > 1 ? term_count(v->t, keys, VALUES_KEY_MAX, most) : 1;

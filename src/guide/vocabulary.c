@@ -90,17 +90,24 @@ static void trie_free(struct trie *t)
 
 /* ---- slices ---- */
 
-/* True if the bytes are whole characters, those of ASCII among the free ones. */
+bool vocabulary_blank(uint32_t cp)
+{
+    return cp == 0xA0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F ||
+           cp == 0x3000 || cp == 0xFEFF;
+}
+
+/* True if the bytes are whole characters, those of ASCII among the free ones, and no blanks beyond ASCII. */
 static bool is_free(const uint64_t free_bytes[2], const char *p, uint32_t n)
 {
     if (n > SLICE_MAX)
         return false;
-    for (uint32_t i = 0; i < n; i++) {
+    bool ok = true;
+    for (uint32_t i = 0, cp; i < n && ok;) {
         const uint8_t b = (uint8_t)p[i];
-        if (b < 128 && !(free_bytes[b / 64] >> (b % 64) & 1))
-            return false;
+        i += b < 128 ? 1 : (uint32_t)utf8_decode(p + i, n - i, &cp, &ok);
+        ok &= b < 128 ? free_bytes[b / 64] >> (b % 64) & 1 : !vocabulary_blank(cp);
     }
-    return utf8_valid(p, n);
+    return ok;
 }
 
 /* Returns id, bytes and characters of a token, and its bytes from the last character beyond ASCII on. */

@@ -56,7 +56,7 @@ struct slice_token {
 };
 
 struct slice {
-    uint64_t free[2];                   /* ASCII bytes that the place repeats; characters beyond ASCII count as free, too */
+    uint64_t free[2];                   /* ASCII bytes that the place repeats; characters beyond ASCII count as free, too, but for blanks */
     uint32_t *bits;                     /* [guide_words] ids made of these alone */
     struct slice_token *tokens;         /* [n_ids] the same, one by one */
     int n_ids;
@@ -81,6 +81,9 @@ struct guide_vocabulary {
     struct slices *slices;
 };
 
+/* True for a blank of Unicode beyond ASCII or the end of a line or paragraph there: what . and \S of a pattern leave out.  No ready mask has a token
+ * with one. */
+bool vocabulary_blank(uint32_t cp);
 /* The slice of the inside of JSON strings. */
 const struct slice *vocabulary_strings(struct guide_vocabulary *v);
 /* Returns the slice of that set of ASCII bytes, which is made when it is first asked for; NULL where there are too many sets.  On any

@@ -317,6 +317,9 @@ static void test_schema__a_key_of_a_pattern_can_end_wherever_it_is(void **state)
         "{\"type\": \"object\", \"patternProperties\": {\"b$\": true}, \"additionalProperties\": false, \"minProperties\": 1}",
         "{\"type\": \"object\", \"patternProperties\": {\"x.y\": true, \"^a+$\": true}, \"additionalProperties\": false, \"minProperties\": 2}",
         "{\"type\": \"object\", \"propertyNames\": {\"pattern\": \"[^a]{3}$\"}, \"minProperties\": 1}",
+        "{\"type\": \"object\", \"patternProperties\": {\"b{3}\": true}, \"additionalProperties\": false, \"minProperties\": 1}",
+        "{\"type\": \"object\", \"patternProperties\": {\"x.{9}y\": true, \"a\": false}, \"properties\": {\"xxx\": true}, \"minProperties\": 2}",
+        "{\"type\": \"object\", \"propertyNames\": {\"minLength\": 17}, \"minProperties\": 1}",
         "{\"type\": \"object\", \"propertyNames\": {\"pattern\": \"^[\\u4e00-\\u9fff]{30,36}$\"}, \"minProperties\": 1}",
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
