@@ -398,8 +398,10 @@ static int repeated(struct parse *p)
     const struct part inner = p->part[part];
     if (min > N_COUNT || max > N_COUNT || (max != TERM_INFINITE && max < min))
         return fail(p, max > N_COUNT || min > N_COUNT ? "a count above 100000" : "a range of counts that ends before it begins");
-    if (inner.looks || (inner.anchors && (max != 1 || !group)))
-        return fail(p, "an anchor or look-ahead in a repetition");
+    if (inner.looks)
+        return fail(p, "a look-ahead in a repetition");
+    if (inner.anchors && !group)
+        return fail(p, "a repetition of an anchor");
     return make(p, (struct part){.kind = TIMES, .a = part, .min = min, .max = max, .anchors = inner.anchors, .empty = inner.empty});
 }
 
@@ -436,22 +438,50 @@ static int either(struct parse *p)
 
 /* --- Terms --- */
 
+static uint32_t texts(struct parse *p, int i, bool starts, bool ends);
+
+/* Returns the texts of two parts with an anchor in them: the first stands at the end of the text only where the second is empty, the second at its
+ * beginning only where the first is. */
+static uint32_t anchored_pair(struct parse *p, int a, int b, bool starts, bool ends)
+{
+    const uint32_t first = texts(p, a, starts, false), second = texts(p, b, false, ends);
+    const uint32_t at_end = ends ? texts(p, a, starts, true) : first, at_start = starts ? texts(p, b, true, ends) : second;
+    uint32_t list[] = {
+        term_cat(p->t, first, second), term_may_end(p->t, second) ? at_end : TERM_NONE, term_may_end(p->t, first) ? at_start : TERM_NONE,
+        term_may_end(p->t, at_end) && term_may_end(p->t, at_start) ? TERM_EMPTY : TERM_NONE,
+    };
+    return term_alts(p->t, list, 4);
+}
+
+/* Returns the texts of a repetition with an anchor in it: the first one may stand at the beginning of the text, the last one at its end. */
+static uint32_t anchored_times(struct parse *p, const struct part *x, bool starts, bool ends)
+{
+    const uint32_t within = texts(p, x->a, false, false), first = starts ? texts(p, x->a, true, false) : within;
+    const uint32_t last = ends ? texts(p, x->a, false, true) : within, only = starts && ends ? texts(p, x->a, true, true) : starts ? first : last;
+    const uint32_t others = term_repeat(p->t, within, x->min > 2 ? x->min - 2 : 0, x->max == TERM_INFINITE ? x->max : x->max > 2 ? x->max - 2 : 0);
+    uint32_t list[] = {
+        x->min == 0 ? TERM_EMPTY : TERM_NONE, x->max && (x->min <= 1 || term_may_end(p->t, only)) ? only : TERM_NONE,
+        x->max == TERM_INFINITE || x->max > 1 ? term_cat(p->t, first, term_cat(p->t, others, last)) : TERM_NONE,
+    };
+    return term_alts(p->t, list, 3);
+}
+
 /* Returns the texts of a part that stands at the beginning of the text or not, and at its end or not. */
 static uint32_t texts(struct parse *p, int i, bool starts, bool ends)
 {
     const struct part x = p->part[i];
+    terms_spend(p->t, 1);
+    if (terms_full(p->t))
+        return TERM_NONE;
     switch (x.kind) {
     case CHARS:   return x.term;
     case NOTHING: return TERM_EMPTY;
     case START:   return starts ? TERM_EMPTY : TERM_NONE;
     case END:     return ends ? TERM_EMPTY : TERM_NONE;
     case OR:      return term_alt(p->t, texts(p, x.a, starts, ends), texts(p, x.b, starts, ends));
-    case TIMES: {
-        const uint32_t inner = texts(p, x.a, starts, ends);
-        return term_repeat(p->t, inner, x.min, x.max);
-    }
+    case TIMES:   return x.anchors ? anchored_times(p, &x, starts, ends) : term_repeat(p->t, texts(p, x.a, false, false), x.min, x.max);
     case THEN:
-        return term_cat(p->t, texts(p, x.a, starts, ends && p->part[x.b].empty), texts(p, x.b, starts && p->part[x.a].empty, ends));
+        return x.anchors ? anchored_pair(p, x.a, x.b, starts, ends) : term_cat(p->t, texts(p, x.a, false, false), texts(p, x.b, false, false));
     case AHEAD: case NOT_AHEAD: break;
     }
     return (uint32_t)fail(p, "a look-ahead in a group");

@@ -1,5 +1,5 @@
-/* Regular expressions of ECMA-262 as terms over UTF-8.  Not accepted: \b, \B, look-behind, back references, \p{...}, look-ahead but at the
- * beginning of a part that reaches to the end of the text, and anchors in a repetition. */
+/* Regular expressions of ECMA-262 as terms over UTF-8.  Not accepted: \b, \B, look-behind, back references, \p{...}, and look-ahead but at the
+ * beginning of a part that reaches to the end of the text. */
 #pragma once
 
 #include "base/err.h"
