@@ -58,8 +58,9 @@ struct format {
 
 extern const struct format format_openai, format_plain, format_tokens, format_messages, format_responses, format_ollama, format_generate;
 
-/* The reply of /v1/messages/count_tokens. */
+/* The replies of /v1/messages/count_tokens and /v1/responses/input_tokens. */
 bool messages_count(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e);
+bool responses_count(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e);
 
 /* Pieces that formats share, of format_openai.c. */
 void openai_string(struct buf *out, const char *key, struct text value);        /* "KEY": "VALUE" */

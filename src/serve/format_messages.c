@@ -310,10 +310,9 @@ static bool read_body(struct question *q, struct text body, const struct options
 bool messages_count(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e)
 {
     struct question q;
-    const bool ok = read_request(&q, body, o, true, e) && seen_look(q.request.messages, q.request.n_messages, l, e);
-    const int n = ok && question_prefix(&q, r, e) ? r->ops->count_prompt(r, &q.request, e) : -1;
+    const int n = read_request(&q, body, o, true, e) ? question_count(&q, r, l, e) : -1;
     if (n >= 0)
-        buf_addf(out, "{\"input_tokens\": %d}", n + q.prefix.n);
+        buf_addf(out, "{\"input_tokens\": %d}", n);
     question_free(&q);
     return n >= 0;
 }

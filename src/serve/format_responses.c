@@ -269,6 +269,16 @@ static bool read_request(struct question *q, struct text body, const struct opti
     return rewrite_read(&w, top, q, o) && question_types(top, types, sizeof types / sizeof *types, 1, e);
 }
 
+bool responses_count(struct responder *r, struct text body, const struct options *o, struct look *l, struct buf *out, struct err *e)
+{
+    struct question q;
+    const int n = read_request(&q, body, o, e) ? question_count(&q, r, l, e) : -1;
+    if (n >= 0)
+        buf_addf(out, "{\"object\": \"response.input_tokens\", \"input_tokens\": %d}", n);
+    question_free(&q);
+    return n >= 0;
+}
+
 /* ---- items ---- */
 
 enum kind { ITEM_NONE, ITEM_REASONING, ITEM_MESSAGE, ITEM_CALL, ITEM_CUSTOM };

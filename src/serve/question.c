@@ -676,6 +676,14 @@ bool question_prefix(struct question *q, struct responder *r, struct err *e)
     return true;
 }
 
+int question_count(struct question *q, struct responder *r, struct look *l, struct err *e)
+{
+    if (!seen_look(q->request.messages, q->request.n_messages, l, e) || !question_prefix(q, r, e))
+        return -1;
+    const int n = r->ops->count_prompt(r, &q->request, e);
+    return n < 0 ? n : n + q->prefix.n;
+}
+
 void question_free(struct question *q)
 {
     made_guide_release(q->request.guide);

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "option/options.h"
 #include "responder/responder.h"
+#include "serve/seen.h"
 #include "text/pyjson.h"
 
 enum { QUESTION_MAX_STOPS = 16, QUESTION_PARAM = 64 };
@@ -87,6 +88,8 @@ bool question_flag(const struct pyjson *top, const char *key, bool *to, struct e
 /* Makes the tokens of an answer that is to be continued, unless they are there; on any thread.  Only then is it known whether the prompt ends in a
  * thought. */
 bool question_prefix(struct question *q, struct responder *r, struct err *e);
+/* Returns the tokens of the prompt, with those of an answer that is to be continued; negative with the reason.  On any thread. */
+int question_count(struct question *q, struct responder *r, struct look *l, struct err *e);
 void question_free(struct question *q);
 /* Returns the field of the body that a refusal is about, for programs; NULL: not known.  message: its sentence, which begins with the field if there
  * is one.  code: its word for programs, or NULL. */

@@ -64,7 +64,8 @@ static bool may_ask(struct server *s, struct exchange *x, const char *path)
         return exchange_trust(x, key);
     if (!strcmp(path, "/health"))
         return true;
-    exchange_error(x, 401, "the key is missing or wrong: it is in the server's key file, and goes into the header Authorization: Bearer KEY");
+    exchange_refuse(x, &(struct refusal){401, "the key is missing or wrong: it is in the server's key file, and goes into the header "
+                    "Authorization: Bearer KEY", .code = "invalid_api_key"}, 0);
     return false;
 }
 
@@ -401,6 +402,7 @@ static const struct route {
     {"POST", "/v1/chat/completions", .format = &format_openai},
     {"POST", "/v1/completions",      .format = &format_plain},
     {"POST", "/v1/responses",        .format = &format_responses},
+    {"POST", "/v1/responses/input_tokens", .reply = responses_count, .errors = &format_responses},
     {"POST", "/v1/messages",         .format = &format_messages},
     {"POST", "/v1/messages/count_tokens", .reply = messages_count, .errors = &format_messages},
     {"POST", "/v1/embeddings",       .send = refuse_embeddings},

@@ -309,7 +309,7 @@ static const struct { const char *method, *path, *body; int reply; } asks[] = {
     SAYS_MARK},
     {"POST", "/v1/messages", "{" USER ", \"max_tokens\": 99, \"stream\": true, \"tools\": [{\"name\": \"f\", \"input_schema\": {}}], "
      "\"system\": [{\"type\": \"text\", \"text\": \"s\"}], \"stop_sequences\": [\"zz\"]}", SAYS_MARK},
-    {"POST", "/v1/messages/count_tokens", "{" USER "}", ANY_REPLY},
+    {"POST", "/v1/messages/count_tokens", "{" USER "}", ANY_REPLY}, {"POST", "/v1/responses/input_tokens", "{\"input\": \"x\"}", ANY_REPLY},
     {"POST", "/api/chat", "{" USER "}", SAYS_MARK},
     {"POST", "/api/chat", "{" USER ", \"stream\": false, \"options\": {\"num_predict\": 99}, "
      "\"tools\": [{\"function\": {\"name\": \"f\"}}]}", SAYS_MARK},

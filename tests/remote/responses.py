@@ -15,9 +15,9 @@ def check(ok, what):
         print("not ok", what)
         sys.exit(1)
 
-def post(body, status=200):
+def post(body, status=200, path="/v1/responses"):
     c = http.client.HTTPConnection(host, timeout=60)
-    c.request("POST", "/v1/responses", json.dumps(body), {"Authorization": "Bearer " + key, "Content-Type": "application/json"})
+    c.request("POST", path, json.dumps(body), {"Authorization": "Bearer " + key, "Content-Type": "application/json"})
     r = c.getresponse()
     text = r.read().decode()
     check(r.status == status, f"status {r.status}, expected {status}: {text[:300]}")
@@ -50,6 +50,9 @@ def events(body):
 # A text, whole and as a stream.
 r = json.loads(post({"model": "", "input": "What is the capital of France?", "reasoning": {"effort": "none"}}))
 check(r["status"] == "completed" and "Paris" in r["output"][0]["content"][0]["text"], "a text: %r" % r["output"])
+count = json.loads(post({"input": "What is the capital of France?", "reasoning": {"effort": "none"}}, path="/v1/responses/input_tokens"))
+check(count == {"object": "response.input_tokens", "input_tokens": r["usage"]["input_tokens"]}, "tokens are counted: %r" % count)
+check("input is missing" in post({}, 400, "/v1/responses/input_tokens"), "a count is refused")
 check(r["usage"]["total_tokens"] == r["usage"]["input_tokens"] + r["usage"]["output_tokens"], "usage")
 last, items = events({"model": "", "input": HEAD + [{"role": "user", "content": "Who are you?"}], "reasoning": {"summary": "auto"}, "store": False,
                       "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k", "tools": [{"type": "web_search"}]})
