@@ -294,8 +294,12 @@ static bool read_request(struct question *q, struct text body, const struct opti
     w.n_fields = sizeof fields / sizeof *fields;
     if (!question_object(&top, body, &q->mem, e) || !question_refuse(&top, refused, sizeof refused / sizeof *refused, 1, e))
         return false;
-    if (!counts && !pyjson_given(&top, "max_tokens"))
+    const struct pyjson *most = pyjson_given(&top, "max_tokens");
+    if (!counts && !most)
         return err_set(e, "max_tokens is missing, expected the most tokens of the answer");
+    q->reads_only = most && most->kind == PY_INT && text_is(most->text, "0");
+    if (q->reads_only)
+        rewrite_set(&w, &w.to, "max_tokens", (struct pyjson){.kind = PY_INT, .text = text_of("1")});
     q->hides_reasoning = rewrite_is(pyjson_given(&top, "thinking"), "display", "omitted");
     const bool ok = rewrite(&w, &top) && rewrite_read(&w, &top, q, o) && question_types(&top, types, sizeof types / sizeof *types, 1, e);
     q->wants_progress = true;           /* its counts are in the first event */

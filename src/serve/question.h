@@ -37,6 +37,7 @@ struct question {
     const struct pyjson *client;        /* the body as the client wrote it, for formats whose replies repeat it (format_responses.c), or NULL */
     bool keeps_reasoning;               /* the client wants reasoning in a form that it can send back (format_responses.c) */
     bool hides_reasoning;               /* the client wants no text of the reasoning (format_messages.c) */
+    bool reads_only;                    /* the client wants the prompt read for later, and no answer: one token is made, and not sent */
     bool one_call;                      /* the answer ends after its first call */
     const char *left_out;               /* names of tools that the model does not get, with commas, or NULL */
     bool words;                         /* the prompt gets words for the form of the answer, if it lacks them */

@@ -11,7 +11,7 @@
 
 int response_n_tokens(const struct response *r, const struct stats *s)
 {
-    return response_is_over(r) ? r->n_made : s->n_tokens;
+    return r->question->reads_only ? 0 : response_is_over(r) ? r->n_made : s->n_tokens;
 }
 
 double response_log(float prob)
@@ -181,7 +181,7 @@ bool response_news(struct response *r, const struct news *it)
     const struct format *f = r->format;
     if (response_is_over(r))
         return false;
-    if (it->replayed)                   /* the client has that already */
+    if (it->replayed || (r->question->reads_only && it->kind != NEWS_READING))  /* the client has that already, or does not want it */
         return true;
     if (it->kind == NEWS_READING && r->question->streams && r->question->wants_progress) {
         f->progress(r, it);
@@ -230,7 +230,7 @@ void response_done(struct response *r, const struct news *it)
         return;
     }
     release_text(r);
-    r->cut_by = response_is_over(r) ? NULL : it->end == END_LENGTH ? "limit" : it->end == END_CONTEXT ? "context"
+    r->cut_by = response_is_over(r) ? NULL : it->end == END_LENGTH || r->question->reads_only ? "limit" : it->end == END_CONTEXT ? "context"
               : it->end == END_INTERRUPTED ? "interrupt" : r->broken ? "model" : NULL;
     const enum response_finish finish = r->cut_by ? RESPONSE_LENGTH : r->stopper.hit ? RESPONSE_STOPPED
                                       : r->calls.n ? RESPONSE_CALLS : RESPONSE_ENDED;

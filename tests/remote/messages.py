@@ -75,6 +75,12 @@ assert cut.stop_reason == "max_tokens", cut
 count = client.messages.count_tokens(model=model, messages=talk, tools=tools, system="Be brief.")
 assert count.input_tokens == first.usage.input_tokens + first.usage.cache_read_input_tokens + 2, (count, first.usage)      # the thought's beginning
 
+# Without an answer the prompt is read for the next request.
+early = {**ask, "messages": [{"role": "user", "content": "Count: " + "one two three " * 40}]}
+for read in (client.messages.create(**{**early, "max_tokens": 0}), streamed(**{**early, "max_tokens": 0})[0]):
+    assert read.content == [] and read.stop_reason == "max_tokens" and read.usage.output_tokens == 0 and read.usage.input_tokens < 150, read
+assert client.messages.create(**{**early, "max_tokens": 1}).usage.input_tokens < 6
+
 # An answer at the end of the conversation is continued, and its tokens are counted.
 begun = ask["messages"] + [{"role": "assistant", "content": "6 * 7 ="}]
 assert client.messages.create(**{**ask, "messages": begun}).content[0].text == streamed(messages=begun)[0].content[0].text == " 42."
