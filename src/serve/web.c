@@ -261,28 +261,31 @@ static void drop_rest(struct rest *r)
         end_rest(r);
 }
 
-/* Keeps a copy of the connection until its client has sent the rest of its request; libmicrohttpd closes its own, since its caller returns MHD_NO. */
-static void keep_rest(struct client *c)
+/* Keeps the connection of a client that was refused until the rest of its request has come; fd is its own, or negative. */
+static void keep_rest(struct web *w, int fd)
 {
-    struct web *w = c->web;
     struct rest *r = &w->rests[w->next_rest++ % MAX_RESTS];
+    if (fd < 0)
+        return;
     end_rest(r);
-    *r = (struct rest){{WATCH_REST, fcntl(c->watch.fd, F_DUPFD_CLOEXEC, 0)}, clock_ns(), REST_BYTES};
-    shutdown(c->watch.fd, SHUT_WR);
-    move_to(c, SHARE_NONE);
-    c->since_ns = 0;
-    if (r->watch.fd >= 0)
-        watch(w, &r->watch, EPOLLIN);
-    else
-        r->since_ns = 0;
+    *r = (struct rest){{WATCH_REST, fd}, clock_ns(), REST_BYTES};
+    shutdown(fd, SHUT_WR);
+    watch(w, &r->watch, EPOLLIN);
 }
 
-/* Refuses a request that is arriving. */
-static enum MHD_Result refuse_and_drop(struct client *c, int status, const char *why)
+/* Leaves a client whose request is arriving and was replied to.  Its handler returns this to libmicrohttpd, which closes the connection there. */
+static enum MHD_Result leave(struct client *c)
+{
+    keep_rest(c->web, fcntl(c->watch.fd, F_DUPFD_CLOEXEC, 0));
+    move_to(c, SHARE_NONE);
+    c->since_ns = 0;
+    return MHD_NO;
+}
+
+static enum MHD_Result refuse_and_leave(struct client *c, int status, const char *why)
 {
     send_why(c->web, c->watch.fd, c->x, status, why);
-    keep_rest(c);
-    return MHD_NO;
+    return leave(c);
 }
 
 /* True if the client can be closed for another: it is idle, or has not shown a key. */
@@ -581,7 +584,7 @@ static bool read_length(struct exchange *x, size_t *bytes)
     else if (l.n_codings && l.n)
         exchange_error(x, 400, "the request has both Content-Length and Transfer-Encoding");
     else if (l.blank)                   /* libmicrohttpd would read the body as the next request */
-        refuse_and_drop(x->client, 400, "the name of a header field has a blank");
+        refuse_and_leave(x->client, 400, "the name of a header field has a blank");
     else if (l.n_hosts > 1)             /* a program in front of this one may have checked the other */
         exchange_error(x, 400, "the request has more than one Host header");
     else if (l.differ || (l.first && (!digits || l.first[digits])))
@@ -627,8 +630,7 @@ static enum MHD_Result refuse(struct exchange *x)
     if (!x->has_body)
         return respond(x);
     send_reply(x->client->watch.fd, x);
-    keep_rest(x->client);
-    return MHD_NO;
+    return leave(x->client);
 }
 
 /* Begins an exchange when the head of a request has arrived, and refuses it at once if the head is wrong. */
@@ -657,9 +659,9 @@ static enum MHD_Result take_body(struct exchange *x, const char *bytes, size_t *
 {
     const size_t len = x->body.len + *n;
     if (len > x->most)
-        return refuse_and_drop(x->client, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than a request can have here");
+        return refuse_and_leave(x->client, MHD_HTTP_CONTENT_TOO_LARGE, "the body is larger than a request can have here");
     if (len > x->reserved && !reserve(x, len - x->reserved))
-        return refuse_and_drop(x->client, MHD_HTTP_SERVICE_UNAVAILABLE, no_memory);
+        return refuse_and_leave(x->client, MHD_HTTP_SERVICE_UNAVAILABLE, no_memory);
     buf_add(&x->body, bytes, *n);
     *n = 0;
     return MHD_YES;
@@ -765,7 +767,7 @@ static bool is_own_user(int fd)
     return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) && peer.uid == geteuid();
 }
 
-/* Accepts a connection, or closes it: of another user, or with 503 if there are too many. */
+/* Accepts a connection; closes that of another user, and refuses it with 503 if there are too many. */
 static void take_client(struct web *w, int fd, const struct sockaddr *from, socklen_t size)
 {
     const bool local = is_unix(fd);
@@ -773,7 +775,7 @@ static void take_client(struct web *w, int fd, const struct sockaddr *from, sock
         close(fd);
     } else if (!make_place(w, local ? SHARE_LOCAL : SHARE_OPEN)) {
         send_why(w, fd, NULL, 503, shares[local ? SHARE_LOCAL : SHARE_OPEN].full);
-        close(fd);
+        keep_rest(w, fd);
     } else {                            /* closes it where there are too many */
         MHD_add_connection(w->daemon, fd, from, size);
     }
