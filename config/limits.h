@@ -19,4 +19,4 @@ enum {
 
 /* Version of the protocol between two q35chats (docs/serve-reference.md).  Raise it when a program from before a change and one from after it would
  * misunderstand each other: a path, a key that one of them needs, or what a key means.  Keys that the other one may ignore leave it as it is. */
-enum { RELAY_PROTOCOL = 4 };
+enum { RELAY_PROTOCOL = 5 };

@@ -77,6 +77,14 @@ static void add_sampling(struct buf *out, const struct sampling *s)
     buf_addc(out, '}');
 }
 
+static void add_pictures(struct buf *out, const struct source *s)
+{
+    if (!s->pictures.len)
+        return;
+    buf_adds(out, ", \"pictures\": ");
+    buf_add(out, s->pictures.data, s->pictures.len);
+}
+
 /* Sends a prompt of ids to the other q35chat; returns the serial of its answer. */
 static uint32_t submit(struct source *s, uint64_t conversation, struct spans prompt, int snapshot_pos, const struct sampling *how)
 {
@@ -96,10 +104,7 @@ static uint32_t submit(struct source *s, uint64_t conversation, struct spans pro
         buf_addf(&body, ", \"rests\": %s, \"guide\": ", how->guide_rests ? "true" : "false");
         buf_add(&body, s->wish.data, s->wish.len);
     }
-    if (s->pictures.len) {
-        buf_adds(&body, ", \"pictures\": ");
-        buf_add(&body, s->pictures.data, s->pictures.len);
-    }
+    add_pictures(&body, s);
     add_ids(&body, prompt);
     buf_addc(&body, '}');
     asker_ask(f->answers, f->serial, "/q35chat/answer", &body, 0);
@@ -123,6 +128,7 @@ static void read_ahead(struct source *s, uint64_t conversation, struct spans pro
 {
     struct buf body = {0};
     buf_addf(&body, "{\"conversation\": %llu, \"snapshot_pos\": %d", (unsigned long long)conversation, snapshot_pos);
+    add_pictures(&body, s);
     add_ids(&body, prompt);
     buf_addc(&body, '}');
     asker_ask(own(s)->others, TAG_OTHER, "/q35chat/ahead", &body, PROMPTLY_S);

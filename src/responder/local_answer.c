@@ -511,8 +511,8 @@ static void read_early(struct local *l)
     l->early.awaits = state == SIGHTS_AWAITED;
     if (state != SIGHTS_THERE)
         return;
-    if (l->source->files) {             /* as far as there is no picture */
-        int n = 0;
+    if (l->source->files) {             /* without files, as far as there is no picture */
+        int n = l->source->pictures.len ? l->early.ids.n : 0;
         while (n < l->early.ids.n && l->early.ids.data[n] != l->pad)
             n++;
         l->source->ops->read_ahead(l->source, l->early.conversation, spans_text(l->early.ids.data, n), least(n, l->early.snapshot_pos));
@@ -525,29 +525,43 @@ static void read_early(struct local *l)
     placed_free(&p);
 }
 
+/* Begins to read ahead these tokens and the pictures of the request.  Their files go along to another program, unless they are too much for each
+ * pause of the user. */
+static void begin_early(struct local *l, const struct request *q, const struct ids *ids, int snapshot_pos)
+{
+    enum { MOST_BYTES = 6 << 20 };
+    size_t bytes = 0;
+    for (int i = 0; i < q->n_messages; i++)
+        for (int k = 0; k < q->messages[i].n_media && q->messages[i].pictures; k++)
+            bytes += q->messages[i].pictures[k].bytes.n;
+    buf_reset(&l->source->pictures);
+    if (l->source->files && bytes && bytes <= MOST_BYTES)
+        list_files(q, &l->source->pictures);
+    l->early.ids.n = 0;
+    ids_append(&l->early.ids, ids->data, ids->n);
+    l->early.conversation = q->conversation;
+    l->early.snapshot_pos = snapshot_pos;
+    read_early(l);
+}
+
 void local_read_ahead(struct responder *r, const struct request *q)
 {
     struct local *l = own(r);
     l->early.awaits = false;
-    if (q->plain) {
-        l->source->ops->read_ahead(l->source, q->conversation, spans_text(q->plain->data, q->plain->n), q->snapshot_pos);
-        return;
-    }
     if (!can_see(l, q, NULL) || !sights_take(&l->early.sights, local_views(l), q->messages, q->n_messages, NULL))
         return;
+    if (q->plain) {
+        begin_early(l, q, q->plain, q->snapshot_pos);
+        return;
+    }
     struct conversation c = conversation_of(q);
     const struct message *last = &q->messages[q->n_messages - 1];
     c.generation_prompt = c.thinking = false;
     struct ids ids = {0};
     /* the snapshot is made before the typed words, which may change */
     const struct ids *beginning = last->content.n ? &ids : &l->head;
-    if (last->content.n ? prompt_typed(&l->head, last, l->tok, &ids) : prompt_beginning(&c, l->tok, &l->head)) {
-        l->early.ids.n = 0;
-        ids_append(&l->early.ids, beginning->data, beginning->n);
-        l->early.conversation = q->conversation;
-        l->early.snapshot_pos = l->head.n;
-        read_early(l);
-    }
+    if (last->content.n ? prompt_typed(&l->head, last, l->tok, &ids) : prompt_beginning(&c, l->tok, &l->head))
+        begin_early(l, q, beginning, l->head.n);
     ids_free(&ids);
 }
 

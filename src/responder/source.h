@@ -29,7 +29,7 @@ struct source {
     bool gone;                          /* the other program has ended, and no event will come */
     bool pixels;                        /* its prompts may have pictures, if the model sees them */
     bool files;                         /* ... as `pictures`, and prompts have one pad for each; else as pixels in their spans */
-    struct buf pictures;                /* JSON of the files for the next answers, as /q35chat/answer takes it; empty: there are none */
+    struct buf pictures;                /* JSON of the files for the next prompts, as /q35chat/answer takes it; empty: there are none */
     const char *note;                   /* a sentence for the user, once; NULL: no note */
     struct buf wish;                    /* JSON of what guides the next answers (local_guide.c); empty: they are not guided */
 };

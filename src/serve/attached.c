@@ -384,8 +384,10 @@ bool attached_ahead(struct server *s, struct exchange *x, struct outcome *to)
 {
     struct pyjson top;
     struct question q = {.request = {.plain = &q.ids}};
+    if (!s->ready || s->held || lanes_running(s) || s->state != SERVER_RUNS)
+        return true;
     const bool ok = question_object(&top, exchange_body(x), &q.mem, &to->e) && attached_read_prompt(&q, &top, &to->e);
-    if (ok && s->ready && !s->held && !lanes_running(s) && s->state == SERVER_RUNS)
+    if (ok)
         s->r->ops->read_ahead(s->r, &q.request);
     question_free(&q);
     return ok;

@@ -21,7 +21,7 @@
 #include "tests/tmpdir.h"
 #include "tests/unit/large.h"
 
-enum { N_CLIENTS = 6, LONG_BODY = 40000 };
+enum { N_CLIENTS = 6, LONG_BODY = 40000, WORDS = 128 };
 
 /* ---- forms are compiled ---- */
 
@@ -265,6 +265,79 @@ static void test_seeing__forms_are_compiled_beside_the_thread_that_serves(void *
     buf_free(&tools);
 }
 
+/* ---- an attached chat ---- */
+
+/* News of a responder. */
+struct reported { bool ready, done; int n_ahead; };
+
+static void report(const struct news *it, void *arg)
+{
+    struct reported *to = arg;
+    to->ready = to->ready || it->kind == NEWS_READY;
+    if (it->kind == NEWS_DONE) {
+        to->done = true;
+        to->n_ahead = it->stats->n_ahead;
+    }
+}
+
+static void run_both(struct responder *attached, const bool *until, int ms)
+{
+    const int64_t begun = clock_ns();
+    while (!*until && clock_ms_since(begun) < ms) {
+        run();
+        attached->ops->drain(attached);
+    }
+}
+
+/* Has a message, a picture before words, read ahead for so long, then asks.  Returns the tokens of the prompt that were read ahead. */
+static int ask_after(struct responder *attached, struct reported *to, int side, int ms)
+{
+    static const bool never;
+    size_t at = 0;
+    struct buf gif = gif_of(side, 0), words = {0};
+    const struct media m = {text_of("it"), {gif.data, gif.len}, side, side};
+    buf_adds(&words, MEDIA_IMAGE "What is");
+    for (int i = 0; i < WORDS; i++)
+        buf_adds(&words, " this");
+    struct message typed = {.role = ROLE_USER, .content = text_of("")};
+    struct request q = {.conversation = (uint64_t)side, .messages = &typed, .n_messages = 1, .sampling = {.max_tokens = 1}};
+    struct err e = {0};
+    attached->ops->read_ahead(attached, &q);
+    typed = (struct message){.role = ROLE_USER, .content = {words.data, words.len}, .media = &at, .pictures = &m, .n_media = 1};
+    attached->ops->read_ahead(attached, &q);
+    run_both(attached, &never, ms);
+    to->done = false;
+    if (attached->ops->request(attached, &q, &e) != REQUEST_TAKEN)
+        fail_msg("%s", e.msg);
+    run_both(attached, &to->done, MOST_MS);
+    assert_true(to->done);
+    buf_free(&words);
+    buf_free(&gif);
+    return to->n_ahead;
+}
+
+static void test_seeing__pictures_of_an_attached_chat_are_read_ahead_and_decoded_once(void **state)
+{
+    (void)state;
+    enum { TRIES = 7 };
+    struct reported got = {0};
+    struct err e = {0};
+    struct responder *attached = local_attach(path, "tests/data/vision/v0", false, &e);
+    if (!attached)
+        fail_msg("%s", e.msg);
+    attached->fn = report;
+    attached->arg = &got;
+    run_both(attached, &got.ready, MOST_MS);
+    assert_true(attached->can.pictures);
+    n_decoded = 0;
+    int tries = 0, n = 0;
+    for (; tries < TRIES && n < WORDS; tries++)
+        n = ask_after(attached, &got, 512 + 32 * tries, 50 << tries);
+    assert_true(n >= WORDS);
+    assert_int_equal(n_decoded, tries);
+    attached->ops->close(attached);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +345,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_seeing__a_picture_of_a_request_is_decoded_once, open_server, close_server),
         cmocka_unit_test_setup_teardown(test_seeing__tokens_of_a_picture_are_known_before_the_model_is_loaded, open_server, close_server),
         cmocka_unit_test_setup_teardown(test_seeing__pictures_of_clients_that_have_left_are_not_decoded, open_server, close_server),
+        cmocka_unit_test_setup_teardown(test_seeing__pictures_of_an_attached_chat_are_read_ahead_and_decoded_once, open_server, close_server),
         cmocka_unit_test_setup_teardown(test_seeing__forms_are_compiled_beside_the_thread_that_serves, open_server, close_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
