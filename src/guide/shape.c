@@ -426,8 +426,11 @@ static bool apply(struct shapes *s, struct branch *b, const struct pyjson *schem
     case UNIQUE:
         if (v->kind == PY_TRUE && (b->types & TYPE_ARRAY)) {
             const struct pyjson *most = pyjson_get(schema, "maxItems");
-            if (!most || most->kind != PY_INT || !(text_is(most->text, "0") || text_is(most->text, "1")))
-                shapes_refuse(s, schema, "uniqueItems", "");
+            const bool few = most && most->kind == PY_INT && (text_is(most->text, "0") || text_is(most->text, "1"));
+            if (!few && s->probing)
+                s->unsure = true;
+            else if (!few)
+                add(s, b, (struct fact){FACT_UNIQUE, .schema = schema});
         }
         break;
     case MEMBERS: return apply_members(s, b, schema, k->name, v);

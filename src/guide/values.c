@@ -81,16 +81,52 @@ static int item_clauses(struct values *v, const struct shape *h, size_t i, struc
     return n;
 }
 
+/* Lists the values of an item by their terms, so that each comes once, or refuses the keyword: they are too many, or not known one by one. */
+static void list_unique(struct values *v, struct array *a, const struct fact *unique, const struct clause *clause, int n)
+{
+    struct shape *shapes = NULL;
+    a->unique = arena_array(v->arena, N_UNIQUE, sizeof *a->unique);
+    bool ok = !a->n_prefix && a->contains < 0 && n > 0 && shapes_of(&v->shapes, clause, n, &shapes);
+    for (const struct shape *h = shapes; h && ok; h = h->next) {
+        const struct fact *f = h->facts;
+        while (f && (f->kind != FACT_ENUM || f->negated))
+            f = f->next;
+        ok = f;
+        for (size_t i = 0; ok && i < (f->n ? f->value->n : 1); i++) {
+            const struct pyjson *one = f->n ? &f->value->items[i] : f->value;
+            const uint32_t term = scalar_value(v, one);
+            bool known = false, holds = true;
+            for (int k = 0; k < a->n_unique; k++)
+                known |= !term_is_none(v->t, term_and(v->t, a->unique[k], term));       /* as 1 and 1.0 are */
+            for (int k = 0; k < n; k++)
+                holds &= clause_holds(v->shapes.doc, &clause[k], one);
+            if (known || !holds)
+                continue;
+            ok = a->n_unique < N_UNIQUE && one->kind != PY_LIST && one->kind != PY_DICT;
+            if (ok)
+                a->unique[a->n_unique++] = term;
+        }
+    }
+    if (ok && a->n_unique) {
+        a->max = a->max < a->n_unique ? a->max : a->n_unique;
+        return;
+    }
+    a->n_unique = 0;
+    if (!v->shapes.failed && a->max > 1)
+        shapes_refuse(&v->shapes, unique->schema, "uniqueItems", "");
+}
+
 /* Collects the facts about an array: counts, prefix, items, contains.  NULL if no array can have them. */
 static struct array *build_array(struct values *v, const struct shape *h)
 {
     struct array *a = arena_alloc(v->arena, sizeof *a);
     *a = (struct array){.max = MANY, .contains = -1, .rest = -1};
-    const struct fact *contains = NULL;
+    const struct fact *contains = NULL, *unique = NULL;
     size_t n_prefix = 0;
     for (const struct fact *f = h->facts; f; f = f->next) {
         if (f->kind == FACT_MIN_ITEMS && f->n > a->min)
             a->min = f->n;
+        unique = f->kind == FACT_UNIQUE ? f : unique;
         if (f->kind == FACT_MAX_ITEMS && f->n < a->max)
             a->max = f->n;
         if (f->kind == FACT_CONTAINS) {
@@ -114,6 +150,8 @@ static struct array *build_array(struct values *v, const struct shape *h)
         const int n = item_clauses(v, h, i, list);
         if (n < 0) {
             a->max = a->max < (int)i ? a->max : (int)i;
+            if (unique && a->max > 1)
+                shapes_refuse(&v->shapes, unique->schema, "uniqueItems", "");
             break;
         }
         if (i == n_prefix)
@@ -124,6 +162,8 @@ static struct array *build_array(struct values *v, const struct shape *h)
             list[n] = contains->clause;
             a->contains = contains->clause.schema->kind == PY_DICT ? rule_of(v, list, n + 1) : a->rest;
         }
+        if (unique && i == n_prefix)
+            list_unique(v, a, unique, list, n);
     }
     if (contains && (n_prefix || contains->clause.schema->kind == PY_FALSE))
         shapes_refuse(&v->shapes, contains->schema, "contains", "beside the items of a tuple");

@@ -127,8 +127,6 @@ uint32_t scalar_numbers(struct values *v, const struct shape *h)
     return term_live(v->t, all);
 }
 
-static uint32_t value_term(struct values *v, const struct pyjson *one);
-
 /* Returns the term of one list or object, with blanks where they are allowed. */
 static uint32_t container_term(struct values *v, const struct pyjson *one)
 {
@@ -136,7 +134,7 @@ static uint32_t container_term(struct values *v, const struct pyjson *one)
     uint32_t id = literal(v, dict ? "}" : "]");
     for (size_t i = one->n; i-- > 0;) {
         const uint32_t behind = i + 1 < one->n ? literal(v, ",") : scalar_space(v);
-        id = term_cat(v->t, value_term(v, &one->items[i]), term_cat(v->t, behind, id));
+        id = term_cat(v->t, scalar_value(v, &one->items[i]), term_cat(v->t, behind, id));
         if (dict) {
             struct buf key = {0};
             pyjson_quote(one->keys[i], &key);
@@ -149,8 +147,7 @@ static uint32_t container_term(struct values *v, const struct pyjson *one)
     return term_cat(v->t, literal(v, dict ? "{" : "["), id);
 }
 
-/* Returns the term of one value. */
-static uint32_t value_term(struct values *v, const struct pyjson *one)
+uint32_t scalar_value(struct values *v, const struct pyjson *one)
 {
     switch (one->kind) {
     case PY_NONE:  return literal(v, "null");
@@ -191,7 +188,7 @@ bool scalar_listed(struct values *v, const struct rule *r, const struct shape *h
         else if (holds && v->plain && (one->kind == PY_INT || one->kind == PY_FLOAT))
             number[n_numbers++] = one->text;
         else if (holds)
-            id[n_ids++] = value_term(v, one);
+            id[n_ids++] = scalar_value(v, one);
     }
     *texts = n_texts ? term_one_of(v->t, text, n_texts) : TERM_NONE;
     if (n_texts)

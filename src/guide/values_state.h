@@ -6,7 +6,7 @@
 #include "guide/shape.h"
 
 enum {
-    N_CLAUSES = 64, N_GROUPS = 6, N_KEYS = 1024,
+    N_CLAUSES = 64, N_GROUPS = 6, N_KEYS = 1024, N_UNIQUE = 16,
     N_INDENT = 64,              /* blanks that a line may begin with */
     MANY = 1 << 30,
 };
@@ -25,6 +25,8 @@ struct object {
 struct array {
     int          *prefix;       /* rules */
     int           n_prefix, rest, min, max, contains;   /* contains: a rule, -1 if there is none */
+    uint32_t     *unique;       /* [n_unique] terms of all values of an item, each of which may come once; n_unique 0: there is no such bound */
+    int           n_unique;
     int           number;       /* 1 + index in values.array, 0 if it has none */
     struct array *next;
 };
@@ -67,6 +69,7 @@ uint32_t scalar_blank(struct values *v);                /* nothing, or one blank
 uint32_t scalar_space(struct values *v);                /* the same, or a new line with its indentation */
 uint32_t scalar_quoted(struct values *v, uint32_t texts);
 uint32_t scalar_any_text(struct values *v);
+uint32_t scalar_value(struct values *v, const struct pyjson *one);      /* one value, which may be an array or object */
 /* The decoded texts of the strings of a shape.  A pattern that cannot be used is refused. */
 uint32_t scalar_strings(struct values *v, const struct shape *h);
 uint32_t scalar_numbers(struct values *v, const struct shape *h);

@@ -165,9 +165,26 @@ static uint32_t expand_between(struct values *v, uint32_t at)
 static uint32_t array_term(struct values *v, uint32_t array, int count, bool found)
 {
     const struct array *a = v->array[array];
+    if (a->n_unique)
+        return lazy(v, VALUES_ARRAY, array, (uint32_t)count << 1 | found);
     int most = a->max < MANY ? a->max : a->min;
     most = most < a->n_prefix ? a->n_prefix : most < 1 ? 1 : most;
     return lazy(v, VALUES_ARRAY, array, (uint32_t)(count < most ? count : most) << 1 | found);
+}
+
+/* Returns what may follow in an array whose items differ, after those of a set. */
+static uint32_t expand_unique(struct values *v, uint32_t array, uint32_t set)
+{
+    const struct array *a = v->array[array];
+    const int count = __builtin_popcount(set);
+    const uint32_t before = count ? term_cat(v->t, literal(v, ","), scalar_space(v)) : scalar_space(v);
+    uint32_t list[N_UNIQUE + 1];
+    int n = 0;
+    for (int i = 0; i < a->n_unique && count < a->max; i++)
+        if (!(set >> i & 1))
+            list[n++] = term_cat(v->t, before, term_cat(v->t, a->unique[i], array_term(v, array, (int)(set | 1u << i), true)));
+    list[n++] = count >= a->min ? term_cat(v->t, scalar_space(v), literal(v, "]")) : TERM_NONE;
+    return term_alts(v->t, list, n);
 }
 
 /* Returns what may follow in an array after `place` >> 1 items; bit 0: an item that "contains" asks for is among them. */
@@ -176,6 +193,8 @@ static uint32_t expand_array(struct values *v, uint32_t array, uint32_t place)
     const struct array *a = v->array[array];
     const int count = (int)(place >> 1);
     const bool found = place & 1;
+    if (a->n_unique)
+        return expand_unique(v, array, place >> 1);
     const uint32_t before = count ? term_cat(v->t, literal(v, ","), scalar_space(v)) : scalar_space(v);
     uint32_t list[3] = {0};
     if (count >= a->min && found)

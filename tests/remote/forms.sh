@@ -38,7 +38,8 @@ is "... which a cut answer has not" "$found $(member parsed) $(member finish)" "
 ask --no-think --json --stop '":' --schema "$schema" "Otto is 7"
 is "... nor one that a stop string ended" "$found $(member parsed) $(member finish)" "1 None stop_text"
 has "... which is said" "$err $(member invalid)" "the answer is not what the schema wants: not valid JSON"
-loose='{"type": "object", "properties": {"k": {"type": "array", "items": {"enum": [1]}, "minItems": 2, "maxItems": 2, "uniqueItems": true}},
+loose='{"type": "object", "properties": {"k": {"type": "array", "items": {"type": "string", "pattern": "^a$"},
+        "minItems": 2, "maxItems": 2, "uniqueItems": true}},
         "required": ["k"], "additionalProperties": false}'
 ask --no-think --json --schema "$loose" "x"
 has "a keyword that cannot be enforced is refused by its place" "$found $err" '2 q35chat: --schema: #/properties/k: "uniqueItems"'
