@@ -248,14 +248,33 @@ static void read_thinking(struct rewriter *w, const struct pyjson *top)
         rewrite_set(w, &w->to, "thinking", thinking ? *thinking : (struct pyjson){.kind = PY_FALSE});
 }
 
-/* Has an answer at the end continued, as the makers of the format define it.  One that ends in calls, or has no text, is history. */
-static void read_prefill(struct rewriter *w)
+/* Cuts the blanks at the end of a content: a model continues words, and begins with the blank itself.  True if a text is left. */
+static bool cut_end(struct pyjson *content)
 {
-    const size_t n = w->messages.n;
-    const struct pyjson *last = n > 1 ? &w->messages.items[n - 1] : NULL, *content = pyjson_given(last, "content");
-    const bool text = content && (content->kind == PY_STR ? content->text.n > 0 : content->n > 0);
-    if (rewrite_is(last, "role", "assistant") && text && !pyjson_given(last, "tool_calls"))
-        rewrite_set(w, &w->to, "continue_final_message", (struct pyjson){.kind = PY_TRUE});
+    while (content->kind == PY_LIST && content->n) {
+        if (content->items[content->n - 1].kind != PY_STR || cut_end(&content->items[content->n - 1]))
+            return true;
+        content->n--;
+    }
+    while (content->kind == PY_STR && content->text.n && strchr(" \t\r\n", content->text.p[content->text.n - 1]))
+        content->text.n--;
+    return content->kind == PY_STR && content->text.n;
+}
+
+/* Has an answer at the end continued, as the makers of the format define it.  One that ends in calls, has no text, or cannot become the call that the
+ * client wants, is history. */
+static void read_prefill(struct rewriter *w, const struct pyjson *choice)
+{
+    struct pyjson *last = w->messages.n > 1 ? &w->messages.items[w->messages.n - 1] : NULL;
+    const struct pyjson *content = pyjson_given(last, "content");
+    struct pyjson cut = content ? *content : (struct pyjson){0}, *first = cut.kind == PY_LIST && cut.n ? cut.items : &cut;
+    if (!rewrite_is(last, "role", "assistant") || pyjson_given(last, "tool_calls") || is_type(choice, "any") || is_type(choice, "tool") ||
+        !content || !cut_end(&cut))
+        return;
+    while (first->kind == PY_STR && first->text.n && strchr(" \t\r\n", *first->text.p))      /* the template has its own before an answer */
+        first->text = (struct text){first->text.p + 1, first->text.n - 1};
+    rewrite_set(w, last, "content", cut);
+    rewrite_set(w, &w->to, "continue_final_message", (struct pyjson){.kind = PY_TRUE});
 }
 
 /* Rewrites the request as one for chat completions. */
@@ -269,7 +288,7 @@ static bool rewrite(struct rewriter *w, const struct pyjson *top)
         w->place = arena_printf(w->mem, "message %zu", i + 1);
         ok = read_message(w, &messages->items[i]);
     }
-    read_prefill(w);
+    read_prefill(w, pyjson_given(top, "tool_choice"));
     read_thinking(w, top);
     if (is_type(format, "json_schema"))
         rewrite_schema(w, "output_config.format.schema", pyjson_given(format, "schema"), NULL);

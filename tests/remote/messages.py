@@ -84,6 +84,11 @@ assert client.messages.create(**{**early, "max_tokens": 1}).usage.input_tokens <
 # An answer at the end of the conversation is continued, and its tokens are counted.
 begun = ask["messages"] + [{"role": "assistant", "content": "6 * 7 ="}]
 assert client.messages.create(**{**ask, "messages": begun}).content[0].text == streamed(messages=begun)[0].content[0].text == " 42."
+for text in ("6 * 7 = \n", "\n 6 * 7 =", [{"type": "text", "text": " 6 * 7 ="}], [{"type": "text", "text": "6 * 7"}, {"type": "text", "text": " = "}, {"type": "text", "text": " "}]):
+    assert client.messages.create(**{**ask, "messages": begun[:1] + [{"role": "assistant", "content": text}]}).content[0].text == " 42.", text
+assert client.messages.create(**{**ask, "messages": begun[:1] + [{"role": "assistant", "content": " "}]}).content[0].text
+called = client.messages.create(**{**ask, "messages": begun, "tool_choice": {"type": "any"}, "tools": tools[:2]})
+assert called.stop_reason in ("tool_use", "max_tokens"), called
 counts = [client.messages.count_tokens(model=model, messages=m).input_tokens for m in (ask["messages"], begun)]
 assert counts[1] == counts[0] + 5, counts
 
