@@ -30,11 +30,6 @@
 
 /* `q35chat model list`: what is on this machine. */
 
-static json_t *text_json(const char *s)
-{
-    return json_text(s, strlen(s));
-}
-
 /* Appends a model as a line of JSON; `standard` marks the one that is taken by default. */
 static void add_json(const struct models_item *it, bool standard, struct buf *out)
 {
@@ -42,10 +37,10 @@ static void add_json(const struct models_item *it, bool standard, struct buf *ou
     struct memory_plan plan;
     struct err e = {0};
     json_t *j = memory_got(json_object());
-    json_object_set_new(j, "name", text_json(it->name));
-    json_object_set_new(j, "dir", text_json(it->dir));
+    json_object_set_new(j, "name", json_text_of(it->name));
+    json_object_set_new(j, "dir", json_text_of(it->dir));
     json_object_set_new(j, "place", json_string(places[it->place]));
-    json_object_set_new(j, "model", text_json(it->geometry));
+    json_object_set_new(j, "model", json_text_of(it->geometry));
     json_object_set_new(j, "bytes", json_integer((json_int_t)it->bytes));
     json_object_set_new(j, "complete", json_boolean(it->complete));
     json_object_set_new(j, "default", json_boolean(standard));
@@ -59,7 +54,7 @@ static void add_json(const struct models_item *it, bool standard, struct buf *ou
         }
     }
     if (it->missing || *e.msg)
-        json_object_set_new(j, "why", text_json(it->missing ? it->missing : e.msg));
+        json_object_set_new(j, "why", json_text_of(it->missing ? it->missing : e.msg));
     json_print(out, j, JSON_COMPACT);
     json_decref(j);
     buf_addc(out, '\n');

@@ -236,27 +236,6 @@ void reply_run(struct reply *a)
 
 /* --- one object -------------------------------------------------------------------------------------------------- */
 
-/* Prints a line, and frees it. */
-static void put_line(struct reply *a, struct buf *line)
-{
-    buf_addc(line, '\n');
-    reply_write(a, line->data, line->len);
-    buf_free(line);
-}
-
-static void put_json(struct reply *a, json_t *j)
-{
-    struct buf text = {0};
-    json_print(&text, j, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    json_decref(j);
-    put_line(a, &text);
-}
-
-static json_t *text_json(const char *s)
-{
-    return json_text(s, strlen(s));
-}
-
 /* Adds end, figures, model and version to the object of an answer. */
 static void add_figures(json_t *j, const struct chat *c, const struct chat_event *done)
 {
@@ -280,7 +259,7 @@ static void add_pictures(json_t *j, struct chat *c)
             const struct chat_file f = chat_file(c, i, k);
             json_t *picture = NULL;
             if (f.w)
-                picture = json_pack("{s:o, s:i, s:i, s:i}", "path", text_json(f.path), "width", f.w, "height", f.h, "tokens", f.tokens);
+                picture = json_pack("{s:o, s:i, s:i, s:i}", "path", json_text_of(f.path), "width", f.w, "height", f.h, "tokens", f.tokens);
             if (picture && f.estimated)
                 json_object_set_new(picture, "estimated", json_true());
             if (picture)
@@ -316,28 +295,36 @@ json_t *reply_object(struct reply *a, const struct chat_event *done)
     json_object_set_new(j, "reasoning", json_text(buf_str(&a->reasoning), a->reasoning.len));
     json_object_set_new(j, "tool_calls", json_deep_copy(a->calls));
     if (done->unformed)
-        json_object_set_new(j, "invalid", text_json(done->unformed));
+        json_object_set_new(j, "invalid", json_text_of(done->unformed));
     add_pictures(j, a->chat);
     add_figures(j, a->chat, done);
     return j;
 }
 
+/* Prints an object as a line, and frees it.  done: it ends the answer, and has what was parsed of it; NULL: it does not. */
+static void put_json(struct reply *a, json_t *j, const struct chat_event *done)
+{
+    struct buf text = {0};
+    json_print(&text, j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    if (done)
+        reply_add_parsed(a, done, &text);
+    json_decref(j);
+    buf_addc(&text, '\n');
+    reply_write(a, text.data, text.len);
+    buf_free(&text);
+}
+
 /* Prints the answer as one JSON object. */
 static void json_done(struct reply *a, const struct chat_event *ev, int status)
 {
-    struct buf text = {0};
-    json_t *j = reply_object(a, ev);
     (void)status;
-    json_print(&text, j, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    reply_add_parsed(a, ev, &text);
-    json_decref(j);
-    put_line(a, &text);
+    put_json(a, reply_object(a, ev), ev);
 }
 
 static void json_failed(struct reply *a, const char *why, int status)
 {
     (void)status;
-    put_json(a, json_pack("{s:s, s:s, s:o}", "finish", "error", "version", Q35_VERSION, "error", text_json(why)));
+    put_json(a, json_pack("{s:s, s:s, s:o}", "finish", "error", "version", Q35_VERSION, "error", json_text_of(why)), NULL);
 }
 
 const struct reply_form reply_json = {.done = json_done, .failed = json_failed};
@@ -356,12 +343,12 @@ static void jsonl_begin(struct reply *a)
 {
     json_t *j = event(a, "start");
     json_object_set_new(j, "version", json_string(Q35_VERSION));
-    json_object_set_new(j, "model_dir", text_json(a->chat ? chat_model_dir(a->chat) : options_text(a->o, OPT_model)));
+    json_object_set_new(j, "model_dir", json_text_of(a->chat ? chat_model_dir(a->chat) : options_text(a->o, OPT_model)));
     if (options_given(a->o, OPT_seed))
         json_object_set_new(j, "seed", json_integer((json_int_t)options_seed(a->o)));
     if (a->chat && chat_saved_as(a->chat))
-        json_object_set_new(j, "session", text_json(chat_saved_as(a->chat)));
-    put_json(a, j);
+        json_object_set_new(j, "session", json_text_of(chat_saved_as(a->chat)));
+    put_json(a, j, NULL);
 }
 
 /* Prints an event as a line of JSON. False: the cursor is never within text, since lines are complete. */
@@ -391,13 +378,13 @@ static bool jsonl_event(struct reply *a, const struct chat_event *ev)
         break;
     case CHAT_CALL:
     case CHAT_APPROVE:
-        json_object_set_new(j, "name", text_json(ev->name));
+        json_object_set_new(j, "name", json_text_of(ev->name));
         json_object_set_new(j, "arguments", json_of_arguments(ev->text, ev->n));
         if (ev->truncated)
             json_object_set_new(j, "truncated", json_true());
         break;
     case CHAT_TOOL_RESULT:
-        json_object_set_new(j, "name", text_json(ev->name));
+        json_object_set_new(j, "name", json_text_of(ev->name));
         json_object_set_new(j, "text", json_text(ev->text, ev->n));
         if (ev->denied)
             json_object_set_new(j, "denied", json_true());
@@ -406,7 +393,7 @@ static bool jsonl_event(struct reply *a, const struct chat_event *ev)
         json_object_set_new(j, "text", json_text(ev->text, ev->n));
         break;
     }
-    put_json(a, j);
+    put_json(a, j, NULL);
     return false;
 }
 
@@ -414,8 +401,8 @@ static void put_error(struct reply *a, const char *why, int status)
 {
     json_t *j = event(a, "error");
     json_object_set_new(j, "code", json_integer(status));
-    json_object_set_new(j, "message", text_json(why));
-    put_json(a, j);
+    json_object_set_new(j, "message", json_text_of(why));
+    put_json(a, j, NULL);
 }
 
 /* Prints the last line of --jsonl, after the error if the answer failed. */
@@ -424,15 +411,11 @@ static void jsonl_done(struct reply *a, const struct chat_event *ev, int status)
     if (end_failed(ev->end))
         put_error(a, ev->text, status);
     json_t *j = event(a, "end");
-    struct buf text = {0};
     add_figures(j, a->chat, ev);
     if (ev->unformed)
-        json_object_set_new(j, "invalid", text_json(ev->unformed));
+        json_object_set_new(j, "invalid", json_text_of(ev->unformed));
     json_object_set_new(j, "exit", json_integer(status));
-    json_print(&text, j, JSON_COMPACT | JSON_REAL_PRECISION(10));
-    reply_add_parsed(a, ev, &text);
-    json_decref(j);
-    put_line(a, &text);
+    put_json(a, j, ev);
 }
 
 static void jsonl_failed(struct reply *a, const char *why, int status)
@@ -440,9 +423,9 @@ static void jsonl_failed(struct reply *a, const char *why, int status)
     put_error(a, why, status);
     json_t *j = event(a, "end");
     json_object_set_new(j, "finish", json_string(end_word(END_FAILED)));
-    json_object_set_new(j, "error", text_json(why));
+    json_object_set_new(j, "error", json_text_of(why));
     json_object_set_new(j, "exit", json_integer(status));
-    put_json(a, j);
+    put_json(a, j, NULL);
 }
 
 const struct reply_form reply_jsonl = {.begin = jsonl_begin, .event = jsonl_event, .done = jsonl_done, .failed = jsonl_failed};

@@ -17,25 +17,20 @@
 
 /* --- list ------------------------------------------------------------------------------------------------------- */
 
-static json_t *text_json(const char *s)
-{
-    return json_text(s, strlen(s));             /* file names can hold any bytes */
-}
-
 /* Appends a JSON object on a line, as jq expects. */
 static void add_json(const struct sessions_item *item, struct buf *out)
 {
     json_t *j = json_object();
-    json_object_set_new(j, "name", text_json(item->name));
-    json_object_set_new(j, "title", text_json(item->title));
-    json_object_set_new(j, "path", text_json(item->path));
-    json_object_set_new(j, "model", text_json(item->model));
+    json_object_set_new(j, "name", json_text_of(item->name));
+    json_object_set_new(j, "title", json_text_of(item->title));
+    json_object_set_new(j, "path", json_text_of(item->path));
+    json_object_set_new(j, "model", json_text_of(item->model));
     json_object_set_new(j, "changed", json_integer((json_int_t)item->changed_s));
     json_object_set_new(j, "bytes", json_integer((json_int_t)item->bytes));
     json_object_set_new(j, "checkpoint_bytes", json_integer((json_int_t)item->checkpoint_bytes));
     json_object_set_new(j, "turns", json_integer(item->n_turns));
     if (item->hit)
-        json_object_set_new(j, "hit", text_json(item->hit));
+        json_object_set_new(j, "hit", json_text_of(item->hit));
     json_print(out, j, JSON_COMPACT);
     json_decref(j);
     buf_addc(out, '\n');

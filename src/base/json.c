@@ -2,6 +2,7 @@
 
 #include <jansson.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/memory.h"
@@ -60,6 +61,11 @@ struct json_t *json_text(const char *s, size_t n)
     json_t *j = memory_got(json_stringn_nocheck(buf_str(&valid), valid.len));
     buf_free(&valid);
     return j;
+}
+
+struct json_t *json_text_of(const char *s)
+{
+    return json_text(s, strlen(s));
 }
 
 void json_quote(struct buf *out, const char *s, size_t n)

@@ -16,3 +16,4 @@ void json_quote(struct buf *out, const char *s, size_t n);
 void json_escape(struct buf *out, const char *json, size_t n);
 /* Returns s as a JSON string for a document; bytes that are not UTF-8 become U+FFFD.  The caller owns it. */
 struct json_t *json_text(const char *s, size_t n);
+struct json_t *json_text_of(const char *s);             /* the same for a C string */

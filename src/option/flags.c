@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/least.h"
 #include "base/memory.h"
 
 /* --- values ------------------------------------------------------------------------------------------------------ */
@@ -119,12 +120,6 @@ bool value_check(enum value_type type, const char *name, const char *s, const ch
 
 enum { LONGEST_NAME = 48 };
 
-static int min3(int a, int b, int c)
-{
-    int m = a < b ? a : b;
-    return m < c ? m : c;
-}
-
 /* Returns the edit distance, computed one row of the table at a time; a swap of neighbours counts as two edits. */
 static int distance(const char *a, const char *b)
 {
@@ -139,7 +134,7 @@ static int distance(const char *a, const char *b)
         row[0] = i;
         for (int j = 1; j <= m; j++) {
             int above = row[j];
-            row[j] = min3(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            row[j] = least(least(above, row[j - 1]) + 1, diagonal + (a[i - 1] != b[j - 1]));
             diagonal = above;
         }
     }

@@ -9,14 +9,14 @@
 
 #include "base/file.h"
 
-/* Appends $XDG_NAME, or $HOME/otherwise.  A relative XDG path is ignored, as the specification demands. */
-static bool xdg(struct buf *path, const char *name, const char *otherwise)
+/* Appends $XDG_NAME/q35chat, or $HOME/otherwise/q35chat, and `rest`.  A relative XDG path is ignored, as the specification demands. */
+static bool xdg(struct buf *path, const char *name, const char *otherwise, const char *rest)
 {
     const char *dir = getenv(name), *home = getenv("HOME");
     if (dir && *dir == '/')
-        buf_adds(path, dir);
+        buf_addf(path, "%s/q35chat%s", dir, rest);
     else if (home && *home == '/')
-        buf_addf(path, "%s/%s", home, otherwise);
+        buf_addf(path, "%s/%s/q35chat%s", home, otherwise, rest);
     else
         return false;
     return true;
@@ -24,36 +24,35 @@ static bool xdg(struct buf *path, const char *name, const char *otherwise)
 
 bool paths_config(struct buf *path)
 {
-    if (!xdg(path, "XDG_CONFIG_HOME", ".config"))
-        return false;
-    buf_adds(path, "/q35chat/q35chat.conf");
-    return true;
+    return xdg(path, "XDG_CONFIG_HOME", ".config", "/q35chat.conf");
 }
 
 bool paths_config_beside(const char *name, struct buf *path, struct err *e)
 {
     buf_reset(path);
-    if (!xdg(path, "XDG_CONFIG_HOME", ".config"))
+    if (!xdg(path, "XDG_CONFIG_HOME", ".config", "/"))
         return err_set(e, "no place for %s: neither XDG_CONFIG_HOME nor HOME is set", name);
-    buf_addf(path, "/q35chat/%s", name);
+    buf_adds(path, name);
     return file_make_parents(path->data, e);
 }
 
 bool paths_state(struct buf *path, const char *name, struct err *e)
 {
     buf_reset(path);
-    if (!xdg(path, "XDG_STATE_HOME", ".local/state"))
+    if (!xdg(path, "XDG_STATE_HOME", ".local/state", "/"))
         return err_set(e, "no place to keep %s: neither XDG_STATE_HOME nor HOME is set", name);
-    buf_addf(path, "/q35chat/%s", name);
+    buf_adds(path, name);
     return file_make_parents(path->data, e);
 }
 
 bool paths_machine(struct buf *path)
 {
-    if (!xdg(path, "XDG_STATE_HOME", ".local/state"))
-        return false;
-    buf_adds(path, "/q35chat");
-    return true;
+    return xdg(path, "XDG_STATE_HOME", ".local/state", "");
+}
+
+bool paths_models(struct buf *path)
+{
+    return xdg(path, "XDG_DATA_HOME", ".local/share", "/models");
 }
 
 void paths_runtime(struct buf *path, const char *name)
@@ -71,14 +70,6 @@ void paths_runtime(struct buf *path, const char *name)
         buf_reset(path);
         buf_addf(path, "/tmp/q35chat-%u/%s", user, name);
     }
-}
-
-bool paths_models(struct buf *path)
-{
-    if (!xdg(path, "XDG_DATA_HOME", ".local/share"))
-        return false;
-    buf_adds(path, "/q35chat/models");
-    return true;
 }
 
 void paths_expand(struct buf *out, const char *path)

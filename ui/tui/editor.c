@@ -100,10 +100,7 @@ static struct change *joined(struct draft *d, size_t at, size_t removed, size_t 
 /* Appends a step of undo; steps that were undone are lost. */
 static struct change *add_change(struct draft *d, size_t at, enum step step)
 {
-    if (d->n_done == d->cap_changes) {
-        d->cap_changes = d->cap_changes ? 2 * d->cap_changes : 64;
-        d->changes = memory_resized(d->changes, (size_t)d->cap_changes * sizeof *d->changes);
-    }
+    d->changes = memory_grow(d->changes, d->n_done, &d->cap_changes, sizeof *d->changes);
     struct change *c = &d->changes[d->n_done++];
     d->n_changes = d->n_done;
     *c = (struct change){.at = at, .before = d->cursor, .step = step};
@@ -292,11 +289,8 @@ static size_t next_row(const struct rows *r, const struct draft *d, size_t start
 
 static void reserve(struct rows *r, int n)
 {
-    if (n <= r->cap)
-        return;
     while (r->cap < n)
-        r->cap = r->cap ? 2 * r->cap : 64;
-    r->start = memory_resized(r->start, (size_t)r->cap * sizeof *r->start);
+        r->start = memory_grow(r->start, r->cap, &r->cap, sizeof *r->start);
 }
 
 /* True if a unit ends at `to` when one walks from the start of a row. */
@@ -748,10 +742,7 @@ void editor_chip(struct editor *e, const char *label, const char *s, size_t n)
 {
     struct buf reference = {0}, clean = {0};
     draft_clean(&clean, s, n);
-    if (e->draft.n_chips == e->draft.cap_chips) {
-        e->draft.cap_chips = e->draft.cap_chips ? 2 * e->draft.cap_chips : 8;
-        e->draft.chips = memory_resized(e->draft.chips, (size_t)e->draft.cap_chips * sizeof *e->draft.chips);
-    }
+    e->draft.chips = memory_grow(e->draft.chips, e->draft.n_chips, &e->draft.cap_chips, sizeof *e->draft.chips);
     struct chip *chip = &e->draft.chips[e->draft.n_chips];
     *chip = (struct chip){.label = memory_strdup(label)};
     buf_add(&chip->text, buf_str(&clean), clean.len);

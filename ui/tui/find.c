@@ -94,10 +94,7 @@ void hits_update(struct hits *h, const struct find *f, const char *text, size_t 
         if (o == UNDECIDED)
             break;
         if (o == YES) {
-            if (h->n == h->cap) {
-                h->cap = h->cap ? 2 * h->cap : 8;
-                h->at = memory_resized(h->at, (size_t)h->cap * sizeof *h->at);
-            }
+            h->at = memory_grow(h->at, h->n, &h->cap, sizeof *h->at);
             h->at[h->n++] = (struct hit){i, took};
         }
         i += o == YES ? took : 1;

@@ -421,18 +421,25 @@ int pane_cursor(struct pane *p)
     return place.item >= 0 && place.item < p->items.n && in_view(p, spot_of(p, place), &row) ? row : 0;
 }
 
-bool pane_at(struct pane *p, int row, int col, int *item, size_t *at)
+/* Returns the item at a row of the area, and makes *row its own row, negative in the gap above it.  -1: there is none. */
+static int item_at_row(struct pane *p, int *row)
 {
     struct spot s = top_spot(p);
-    row += s.row;
-    for (int i = s.item; i < p->items.n && row >= 0; i++) {
-        int rows = items_rows(&p->items, i), gap = items_gap(&p->items, i);
-        *item = i;
-        if (row < rows)
-            return row >= gap && item_at(&p->items.at[i], row - gap, col, at);
-        row -= rows;
+    *row += s.row;
+    for (int i = s.item, rows; i < p->items.n && *row >= 0; i++, *row -= rows) {
+        rows = items_rows(&p->items, i);
+        if (*row < rows) {
+            *row -= items_gap(&p->items, i);
+            return i;
+        }
     }
-    return false;
+    return -1;
+}
+
+bool pane_at(struct pane *p, int row, int col, int *item, size_t *at)
+{
+    *item = item_at_row(p, &row);
+    return *item >= 0 && row >= 0 && item_at(&p->items.at[*item], row, col, at);
 }
 
 struct pane_place pane_place(struct pane *p)
@@ -566,16 +573,11 @@ bool pane_choose_fold(struct pane *p, int direction)
 
 int pane_fold_at(struct pane *p, int row)
 {
-    struct spot s = top_spot(p);
-    row += s.row;
-    for (int i = s.item; i < p->items.n && row >= 0; i++) {
-        const struct item *it = &p->items.at[i];
-        int rows = items_rows(&p->items, i), at = row - items_gap(&p->items, i);
-        if (row < rows)
-            return at >= 0 && (at < it->n_head || at >= it->n_head + it->n_body) && pane_folds(p, i) ? i : -1;
-        row -= rows;
-    }
-    return -1;
+    const int i = item_at_row(p, &row);
+    if (i < 0 || row < 0)
+        return -1;
+    const struct item *it = &p->items.at[i];
+    return (row < it->n_head || row >= it->n_head + it->n_body) && pane_folds(p, i) ? i : -1;
 }
 
 void pane_toggle_fold(struct pane *p, int item)

@@ -405,10 +405,7 @@ static void add_target(struct render *r, const MD_ATTRIBUTE *url, const MD_ATTRI
 /* Opens a quote or list item; returns its box. */
 static struct box *push_box(struct render *r)
 {
-    if (r->n_boxes == r->cap_boxes) {
-        r->cap_boxes = r->cap_boxes ? r->cap_boxes * 2 : 8;
-        r->boxes = memory_resized(r->boxes, (size_t)r->cap_boxes * sizeof *r->boxes);
-    }
+    r->boxes = memory_grow(r->boxes, r->n_boxes, &r->cap_boxes, sizeof *r->boxes);
     struct box *b = &r->boxes[r->n_boxes++];
     *b = (struct box){.fresh = true, .columns = 2, .source = LINES_NO_SOURCE};
     return b;
@@ -416,10 +413,7 @@ static struct box *push_box(struct render *r)
 
 static void push_list(struct render *r, struct list l)
 {
-    if (r->n_lists == r->cap_lists) {
-        r->cap_lists = r->cap_lists ? r->cap_lists * 2 : 8;
-        r->lists = memory_resized(r->lists, (size_t)r->cap_lists * sizeof *r->lists);
-    }
+    r->lists = memory_grow(r->lists, r->n_lists, &r->cap_lists, sizeof *r->lists);
     r->lists[r->n_lists++] = l;
 }
 

@@ -468,10 +468,7 @@ void table_begin(struct table *t, int n_cols)
 
 void table_cell(struct table *t, enum table_align align)
 {
-    if (t->n_cells == t->cap_cells) {
-        t->cap_cells = t->cap_cells ? t->cap_cells * 2 : 32;
-        t->cells = memory_resized(t->cells, (size_t)t->cap_cells * sizeof *t->cells);
-    }
+    t->cells = memory_grow(t->cells, t->n_cells, &t->cap_cells, sizeof *t->cells);
     t->align[t->n_cells % t->n_cols] = (unsigned char)align;
     t->cells[t->n_cells++] = (struct table_cell){t->text.n, 0};
 }
