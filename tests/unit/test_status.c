@@ -26,13 +26,14 @@ static const char *line(const struct status *s, int cols)
 
 static const struct status answering = {
     .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .drafts = {{100, 71}}, .per_step = 2.4, .ctx_used = 3100,
-    .ctx_total = 131072, .sampling = "T 0.6", .memory_used = 84.1 * (1 << 30), .memory_total = 119.0 * (1 << 30), .celsius = 71,
-    .watts = 41, .recipe = "INT4, INT8 head, KV turbo4", .session = "hashmap", .hint = "^C stop\t^C",
+    .ctx_total = 131072, .sampling = "T 0.6",
+    .machine = {.memory_used = 84.1 * (1 << 30), .memory_total = 119.0 * (1 << 30), .celsius = 71, .watts = 41},
+    .recipe = "INT4, INT8 head, KV turbo4", .session = "hashmap", .hint = "^C stop\t^C",
 }, reading = {
     .state = "reading", .timed = true, .state_s = 5, .percent = 80, .read_tok_s = 1900, .ctx_used = 62000, .ctx_total = 131072,
     .session = "review", .hint = "^C stop\t^C",
 }, loading = {
-    .state = "loading", .note = "ready in about 17 s", .session = "untitled", .queued = 1,
+    .state = "loading", .session = "untitled", .queued = 1,
 }, named = {
     .state = "answering", .timed = true, .state_s = 13, .tok_s = 46.2, .drafts = {{100, 71}}, .ctx_used = 3100, .ctx_estimated = true,
     .ctx_total = 131072, .session = "A title of some length", .hint = "^C stop\t^C", .signs = "NO-THINK",
@@ -44,7 +45,7 @@ static const struct status answering = {
 }, crowded = {
     .state = "waiting for approval", .timed = true, .state_s = 3725, .tok_s = 46.1, .drafts = {{9, 3}}, .ctx_used = 130000,
     .ctx_total = 131072, .session = "Why is a hash map O(1) on average?", .hint = "y a p e n or Esc", .queued = 2, .below = 1237,
-    .search = "hit 3 of 12", .signs = "RAW NO-SAVE YOLO", .throttled = "hot", .percent = 12, .note = "a note",
+    .search = "hit 3 of 12", .signs = "RAW NO-SAVE YOLO", .machine.throttled = "hot", .percent = 12,
 };
 
 static const struct status traffic = {
@@ -74,8 +75,8 @@ static const struct row { const struct status *s; int cols; const char *line; } 
     {&scrolled, 80,   " view  ctx 403/8k 4%  -- 1,237 more lines, End to follow --     F1 keys, q back\n"},
     {&scrolled, 40,   " view  4%  1,237 below           q back\n"},
     {&reading, 80,    " reading 0:05  80%  1.9k tok/s  ctx 62.0k/128k 47%              review  ^C stop\n"},
-    {&loading, 80,    " loading  ready in about 17 s                 untitled  1 queued (Alt-Up edits)\n"},
-    {&loading, 40,    " loading  ready in about 17 s  1 queued\n"},
+    {&loading, 80,    " loading                                      untitled  1 queued (Alt-Up edits)\n"},
+    {&loading, 40,    " loading                       1 queued\n"},
     {&crowded, 40,    " waiting for approval  RAW NO-SAVE YOLO\n"},
     {&crowded, 20,    "   RAW NO-SAVE YOLO\n"},
     {&(struct status){0}, 30, "\n"},
@@ -181,11 +182,11 @@ static void test_status__a_title_is_cut_before_it_goes(void **state)
     (void)state;
     struct status s = {.state = "idle", .session = "Why is a hash map O(1)?"};
     assert_string_equal(line(&s, 60), " idle                               Why is a hash map O(1)?\n");
-    s.note = "123456789012345678901234567890123";
+    s.search = "123456789012345678901234567890123";
     assert_string_equal(line(&s, 60), " idle  123456789012345678901234567890123  Why is a hash ...\n");
-    s.note = "12345678901234567890123456789012345678";
+    s.search = "12345678901234567890123456789012345678";
     assert_string_equal(line(&s, 60), " idle  12345678901234567890123456789012345678  Why is a ...\n");
-    s.note = "123456789012345678901234567890123456789";
+    s.search = "123456789012345678901234567890123456789";
     assert_string_equal(line(&s, 60), " idle  123456789012345678901234567890123456789\n");
 }
 

@@ -103,8 +103,6 @@ int figures_timeout(const struct figures *f, const struct host *h)
     return soonest > 0 ? (int)soonest : 0;
 }
 
-/* --- summary ------------------------------------------------------------------------------------------------------ */
-
 /* --- status ----------------------------------------------------------------------------------------------------- */
 
 /* True if the draft is a message, not a command. */
@@ -267,13 +265,9 @@ void summary_status(struct summary *sum, struct status *s)
     s->cost = cost(sum);
     s->recipe = chat_info(sum->host->chat) ? chat_info(sum->host->chat)->formats : NULL;
     s->slow = chat_info(sum->host->chat) && chat_info(sum->host->chat)->slow;
-    s->memory_used = sum->figures->machine.memory_used;
-    s->memory_total = sum->figures->machine.memory_total;
-    if (!host_busy(sum->host) && !sum->host->looks.panel)      /* the machine is not sampled now, so its figures are old */
-        return;
-    s->celsius = sum->figures->machine.celsius;
-    s->throttled = sum->figures->machine.throttled;
-    s->watts = sum->figures->machine.watts;
+    s->machine = sum->figures->machine;
+    if (!host_busy(sum->host) && !sum->host->looks.panel)      /* the machine is not sampled now: all but its memory is old */
+        s->machine = (struct machine_figures){.memory_used = s->machine.memory_used, .memory_total = s->machine.memory_total};
 }
 
 /* --- panel ------------------------------------------------------------------------------------------------------ */
@@ -363,13 +357,7 @@ void summary_panel(struct summary *sum, struct panel *p)
     p->turn_s = busy ? (double)(sum->host->ms - sum->host->phase.since_ms) / 1000 : t->wall_ms / 1000;
     p->turn_tokens = t->n_tokens;
     p->joules = busy ? 0 : t->joules;
-    p->memory_used = sum->figures->machine.memory_used;
-    p->memory_total = sum->figures->machine.memory_total;
-    p->celsius = sum->figures->machine.celsius;
-    p->watts = sum->figures->machine.watts;
-    p->throttled = sum->figures->machine.throttled;
-    p->snapshots = sum->figures->machine.snapshots;
-    p->snapshots_max = sum->figures->machine.snapshots_max;
+    p->machine = f->machine;
     p->disk = options_off(sum->host->o, OPT_save) ? "not kept"
             : chat_unsaved(sum->host->chat) ? "NOT SAVED" : chat_saved_as(sum->host->chat) ? "saved" : NULL;
 }

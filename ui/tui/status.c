@@ -50,12 +50,6 @@ static struct saying *say(struct row *r, int priority)
     return s;
 }
 
-static void say_text(struct row *r, int priority, const char *text)
-{
-    if (text && *text)
-        buf_adds(&say(r, priority)->text, text);
-}
-
 /* Begins an item that the option `status` may leave out. */
 static struct saying *say_part(struct row *r, int priority, enum part part)
 {
@@ -88,7 +82,6 @@ static void say_state(struct row *r, const struct status *s)
     }
     if (s->percent > 0)
         buf_addf(&say(r, 2)->text, "%d%%", s->percent);
-    say_text(r, 2, s->note);
 }
 
 /* Adds speed, acceptance, tokens a step and traffic. */
@@ -137,16 +130,17 @@ static void say_context(struct row *r, const struct status *s, int columns)
 /* Adds cost, sampling, memory, warnings, temperature, power and formats. */
 static void say_machine(struct row *r, const struct status *s, int columns)
 {
-    double gib = 1 << 30;
+    const struct machine_figures *m = &s->machine;
+    const double gib = 1 << 30;
     if (s->cost && *s->cost)
         say_long_and_short(say_part(r, 6, PART_turn), s->cost);
     buf_adds(&say_part(r, 7, PART_sampling)->text, s->sampling ? s->sampling : "");
-    if (s->memory_used > 0 && s->memory_total > 0)
-        buf_addf(&say_part(r, 8, PART_memory)->text, "%.1f/%.0f GiB", s->memory_used / gib, s->memory_total / gib);
-    if (s->throttled && *s->throttled) {
+    if (m->memory_used > 0 && m->memory_total > 0)
+        buf_addf(&say_part(r, 8, PART_memory)->text, "%.1f/%.0f GiB", m->memory_used / gib, m->memory_total / gib);
+    if (*m->throttled) {
         struct saying *it = say(r, 2);
         it->look.style = STYLE_status_warn;
-        buf_addf(&it->text, "throttled: %s", s->throttled);
+        buf_addf(&it->text, "throttled: %s", m->throttled);
         buf_adds(&it->less, "throttled");
     }
     if (s->slow) {
@@ -155,10 +149,10 @@ static void say_machine(struct row *r, const struct status *s, int columns)
         buf_adds(&it->text, "slow memory: /stats");
         buf_adds(&it->less, "slow memory");
     }
-    if (s->celsius > 0)
-        buf_addf(&say_part(r, 9, PART_machine)->text, "%d C", s->celsius);
-    if (s->watts > 0)
-        buf_addf(&say_part(r, 10, PART_machine)->text, "%.0f W", s->watts);
+    if (m->celsius > 0)
+        buf_addf(&say_part(r, 9, PART_machine)->text, "%d C", m->celsius);
+    if (m->watts > 0)
+        buf_addf(&say_part(r, 10, PART_machine)->text, "%.0f W", m->watts);
     if (s->recipe && *s->recipe && columns >= WIDE) {
         struct saying *it = say_part(r, 11, PART_formats);
         const char *comma = strrchr(s->recipe, ',');
@@ -178,7 +172,8 @@ static void say_view(struct row *r, const struct status *s)
         number_count(&it->less, s->below);
         buf_adds(&it->less, " below");
     }
-    say_text(r, 1, s->search);
+    if (s->search)
+        buf_adds(&say(r, 1)->text, s->search);
 }
 
 /* Adds the items at the right: title, signs, queue, hint. */
@@ -429,7 +424,6 @@ static void draw_session(struct pen *p, const struct panel *d)
     if (d->session && *d->session)
         heading_alone(p);
     named_row(p, "model", d->model);
-    named_row(p, "persona", d->persona);
     named_row(p, "samples", d->sampling);
     named_row(p, "think", d->think);
     named_row(p, "branch", d->branch);
@@ -600,20 +594,21 @@ static void draw_steps(struct pen *p, const struct panel *d)
 static void draw_machine(struct pen *p, const struct panel *d)
 {
     struct buf text = {0};
-    double gib = 1 << 30;
+    const struct machine_figures *m = &d->machine;
+    const double gib = 1 << 30;
     section(p, "MACHINE");
-    if (d->memory_used > 0 && d->memory_total > 0)
-        buf_addf(&text, "%.1f of %.0f GiB", d->memory_used / gib, d->memory_total / gib);
+    if (m->memory_used > 0 && m->memory_total > 0)
+        buf_addf(&text, "%.1f of %.0f GiB", m->memory_used / gib, m->memory_total / gib);
     named_row(p, "memory", buf_str(&text));
     buf_reset(&text);
-    if (d->celsius > 0)
-        buf_addf(&text, "%d C", d->celsius);
-    if (d->watts > 0)
-        buf_addf(&text, "%s%.0f W%s", text.len ? "   " : "", d->watts, d->estimated ? " (est)" : "");
+    if (m->celsius > 0)
+        buf_addf(&text, "%d C", m->celsius);
+    if (m->watts > 0)
+        buf_addf(&text, "%s%.0f W", text.len ? "   " : "", m->watts);
     named_row(p, "GPU", buf_str(&text));
-    if (d->throttled && *d->throttled) {
+    if (*m->throttled) {
         buf_reset(&text);
-        buf_addf(&text, "throttled: %s", d->throttled);
+        buf_addf(&text, "throttled: %s", m->throttled);
         text_row(p, warn, text.data);
     }
     named_row(p, "disk", d->disk);
@@ -637,35 +632,23 @@ static void draw_turn(struct pen *p, const struct panel *d)
     buf_reset(&text);
     if (d->joules > 0) {
         number_joules(&text, d->joules);
-        buf_addf(&text, "%s   %.2f Wh", d->estimated ? " (est)" : "", d->joules / 3600);
+        buf_addf(&text, "   %.2f Wh", d->joules / 3600);
         text_row(p, plain, text.data);
     }
     buf_free(&text);
 }
 
-/* Draws the section about snapshots. */
-static void draw_snapshots(struct pen *p, const struct panel *d)
+/* Draws how many snapshots the engine has. */
+static void draw_snapshots(struct pen *p, const struct machine_figures *m)
 {
-    struct buf figures = {0}, text = {0};
+    struct buf figures = {0};
+    if (m->snapshots_max <= 0)
+        return;
     section(p, "SNAPSHOTS");
-    if (d->snapshots_max > 0)
-        buf_addf(&figures, "%d of %d", d->snapshots, d->snapshots_max);
-    p->figures = buf_str(&figures);
-    for (int i = d->n_kept > 3 ? d->n_kept - 3 : 0; i < d->n_kept; i++)
-        buf_addf(&text, "%s%s", text.len ? ", " : "", d->kept[i]);
-    if (text.len)
-        text_row(p, plain, text.data);
-    buf_reset(&text);
-    if (d->undo_known) {
-        buf_adds(&text, "undo this turn: ");
-        number_tokens(&text, d->undo_refill);
-        buf_adds(&text, " tok to read");
-        text_row(p, plain, text.data);
-    } else if (figures.len && p->section) {
-        heading_alone(p);
-    }
+    buf_addf(&figures, "%d of %d", m->snapshots, m->snapshots_max);
+    p->figures = figures.data;
+    heading_alone(p);
     buf_free(&figures);
-    buf_free(&text);
 }
 
 /* Draws all sections, with at most `parts` rows for the context; returns the rows that they take. */
@@ -684,7 +667,7 @@ static int draw_all(const struct panel *d, struct cells *c, struct area a, int p
     draw_steps(&p, d);
     draw_machine(&p, d);
     draw_turn(&p, d);
-    draw_snapshots(&p, d);
+    draw_snapshots(&p, &d->machine);
     return p.row;
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "answer/machine.h"
 #include "answer/stats.h"
 #include "base/buf.h"
 #include "ui/tui/cells.h"
@@ -17,7 +18,6 @@ struct status {
     const char *state;          /* 1  "answering", "reading", "loading", "stopping", "waiting for approval", "inspect 18/64" */
     bool   timed;               /*    the state is shown with its time */
     int    state_s;             /*    seconds since the state began */
-    const char *note;           /* 2  about the state: "ready in about 17 s" */
     int    percent;             /* 2  of the reading or loading; shown when > 0 */
     int    ctx_used, ctx_total; /* 2  tokens: of the next prompt, of the whole context.  Yellow from 75 %, red from 90 % */
     bool   ctx_estimated;       /*    "~" before it */
@@ -30,11 +30,8 @@ struct status {
     double gb_token;            /* 8  memory traffic of the steps, in GB per token */
     const char *sampling;       /* 7  "temperature 0.6", "coding, temperature 0.6" */
     const char *cost;           /* 6  of the last turn, long and short: "read 383 in 1.3 s, 24 tok in 0.2 s, 5 J\t24 tok in 0.2 s" */
-    double memory_used, memory_total;           /* 8  bytes */
-    int    celsius;             /* 9 */
-    const char *throttled;      /* 2  why clocks are lowered */
+    struct machine_figures machine;     /* memory 8, temperature 9, power 10, why clocks are lowered 2 */
     bool   slow;                /* 2  memory is read more slowly than it should be */
-    double watts;               /* 10 */
     const char *recipe;         /* 11 from 110 columns on: formats, that of the KV cache last, "INT4, INT8 head, KV bf16"; if too long, only the
                                  * last */
     int    queued;              /* 1  messages in the queue */
@@ -62,7 +59,7 @@ struct panel_pair { double now, turn; };
 /* Valid as {0}: zeros and NULL are not known. */
 struct panel {
     /* SESSION */
-    const char *session, *model, *persona, *think, *branch, *sampling, *recipe;         /* recipe: formats, separated by commas */
+    const char *session, *model, *think, *branch, *sampling, *recipe;         /* recipe: formats, separated by commas */
     /* CONTEXT: tokens of the next prompt */
     int ctx_used, ctx_total;
     bool ctx_estimated;
@@ -75,22 +72,12 @@ struct panel {
     const float *steps;         /* ms of the last steps, the newest last: the spark line */
     int n_steps;
     /* MACHINE */
-    double memory_used, memory_total;   /* bytes */
-    int celsius;
-    double watts;
-    const char *throttled;
+    struct machine_figures machine;     /* with the snapshots */
     const char *disk;           /* "log saved 1 s ago" */
     /* THIS TURN */
     double turn_s;
     int turn_tokens;
     double joules;
-    bool estimated;             /* watts and joules are estimates */
-    /* SNAPSHOTS */
-    int snapshots, snapshots_max;
-    const char *const *kept;    /* their names: "t1 end" */
-    int n_kept;
-    bool undo_known;
-    int  undo_refill;           /* if undo_known: tokens to read again after an undo */
 };
 
 /* Columns of the panel on a screen of `screen` columns: it grows into those that text of `measure` columns leaves. */
