@@ -198,7 +198,7 @@ int glyph_columns(const char *s, size_t n)
     return columns;
 }
 
-size_t glyph_fit(const char *s, size_t n, int columns, int *took)
+size_t glyph_fit(const char *s, size_t n, int columns)
 {
     int used = 0;
     size_t i = 0;
@@ -210,8 +210,6 @@ size_t glyph_fit(const char *s, size_t n, int columns, int *took)
         used += g.width;
         i += k;
     }
-    if (took)
-        *took = used;
     return i;
 }
 

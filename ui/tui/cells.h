@@ -37,8 +37,8 @@ int    glyph_most_columns(const struct glyph *g);
 /* Reads the first glyph of s[0..n), n > 0; returns its length in bytes. */
 size_t glyph_next(const char *s, size_t n, struct glyph *g);
 int    glyph_columns(const char *s, size_t n);          /* columns of a whole text */
-/* Returns the length of the longest prefix of s[0..n) with at most `columns` columns; *took (may be NULL): its columns. */
-size_t glyph_fit(const char *s, size_t n, int columns, int *took);
+/* Returns the length of the longest prefix of s[0..n) with at most `columns` columns. */
+size_t glyph_fit(const char *s, size_t n, int columns);
 
 /* --- cells --------------------------------------------------------------------------------------------------------- */
 

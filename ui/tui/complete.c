@@ -391,7 +391,7 @@ static const char *value_of(struct suggest *s, const char *word)
     enum { MOST = 24 };
     int id = s->options ? options_find(word) : -1;
     const char *text = id >= 0 ? options_text(s->options, (enum option_id)id) : "";
-    size_t n = glyph_fit(text, strcspn(text, "\n"), MOST, NULL);
+    size_t n = glyph_fit(text, strcspn(text, "\n"), MOST);
     return id < 0 ? NULL : arena_printf(&s->mem, "%.*s%s", (int)n, text, text[n] ? "..." : "");
 }
 

@@ -282,7 +282,7 @@ static size_t add_frame(struct item *it, int columns, int indent, const char *si
     int taken = glyph_columns(sign, strlen(sign)), room = columns - indent - taken, wide = columns_of(&right);
     size_t n = left.n;
     if (wide > room) {
-        right.n = glyph_fit(right.text, right.n, room > 0 ? room : 0, NULL);
+        right.n = glyph_fit(right.text, right.n, room > 0 ? room : 0);
         wide = columns_of(&right);
     }
     struct line *line = lines_begin(&it->frame, left.source == LINES_NO_SOURCE ? 0 : left.source);
@@ -291,7 +291,7 @@ static size_t add_frame(struct item *it, int columns, int indent, const char *si
         room -= wide + (left.n ? 2 : 0);
     bool dots = left.more || columns_of(&left) > room;
     if (dots && columns_of(&left) > room - 3)
-        n = glyph_fit(left.text, left.n, room > 3 ? room - 3 : 0, NULL);
+        n = glyph_fit(left.text, left.n, room > 3 ? room - 3 : 0);
     lines_add(&it->frame, left.look, sign, strlen(sign), LINES_NO_SOURCE);
     lines_add(&it->frame, left.look, left.text, n, left.source);
     taken += glyph_columns(left.text, n);

@@ -101,12 +101,13 @@ void progress_bar(struct buf *out, const struct progress *p, int columns)
     buf_addc(out, ']');
 }
 
-/* Draws a word and a bar of at most `most` columns; returns the column after it. */
-static int draw_bar(const struct progress *p, struct cells *c, struct area a, const char *what, int most)
+/* Draws a word and a bar; returns the column after it. */
+static int draw_bar(const struct progress *p, struct cells *c, struct area a, const char *what)
 {
+    enum { MOST = 26 };                 /* columns of the bar */
     struct look plain = {STYLE_text, 0}, dim = {STYLE_dim, 0};
     struct buf bar = {0};
-    int part_of = a.cols < 60 ? 4 : 3, columns = a.cols / part_of < most ? a.cols / part_of : most;
+    int part_of = a.cols < 60 ? 4 : 3, columns = a.cols / part_of < MOST ? a.cols / part_of : MOST;
     int col = cells_puts(c, a, 0, a.cols >= 60 ? 2 : 0, plain, what);
     if (columns < 8)
         return col;
@@ -150,7 +151,7 @@ void progress_draw_prompt(const struct progress *p, int64_t ms, struct cells *c,
 {
     struct buf first[2] = {0}, second[2] = {0};
     double rate = progress_rate(p);
-    int col = draw_bar(p, c, a, a.cols >= 60 ? "reading   " : "reading ", 26);
+    int col = draw_bar(p, c, a, a.cols >= 60 ? "reading   " : "reading ");
     number_tokens(&first[0], (double)p->done);
     buf_adds(&first[0], " of ");
     number_tokens(&first[0], (double)p->total);
@@ -185,7 +186,7 @@ void progress_bytes_s(struct buf *out, const struct progress *p)
 void progress_draw_load(const struct progress *p, int64_t ms, struct cells *c, struct area a)
 {
     struct buf first[3] = {0}, second[2] = {0};
-    int col = draw_bar(p, c, a, a.cols >= 60 ? "weights  " : "weights ", 26);
+    int col = draw_bar(p, c, a, a.cols >= 60 ? "weights  " : "weights ");
     if (p->total) {
         buf_addf(&first[0], "%3d%%", progress_percent(p));
         progress_bytes(&first[1], p);

@@ -216,11 +216,11 @@ static void draw_row(const struct popup *p, int i, struct stops stops, struct ce
     int wide = row->note ? columns_of(row->note) : 0, col = row->head ? 1 : stops.text, room = a.cols - 1 - wide - 2 - col;
     room = row->more && room > 4 * LEAST_NOTE ? room / 2 : room;
     bool cut = row->cut && room > LEAST_NOTE && columns_of(row->text) > room;
-    size_t n = cut ? glyph_fit(row->text, strlen(row->text), room - 3, NULL) : strlen(row->text);
+    size_t n = cut ? glyph_fit(row->text, strlen(row->text), room - 3) : strlen(row->text);
     col = cells_put(c, line, 0, col, look, row->text, n);
     col = (cut ? cells_puts(c, line, 0, col, look, "...") : col) + 2;
     if (row->more && a.cols - 1 - wide - 2 - col >= LEAST_NOTE)
-        cells_put(c, line, 0, col, note, row->more, glyph_fit(row->more, strlen(row->more), a.cols - 1 - wide - 2 - col, NULL));
+        cells_put(c, line, 0, col, note, row->more, glyph_fit(row->more, strlen(row->more), a.cols - 1 - wide - 2 - col));
     if (stops.note > col && a.cols - 1 - stops.note >= LEAST_NOTE)
         col = stops.note;
     int spare = a.cols - 1 - col;

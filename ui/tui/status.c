@@ -275,10 +275,10 @@ static void fit(struct row *r, int columns)
 static int put(struct cells *c, struct area a, int col, const struct saying *s, int columns)
 {
     const char *text = buf_str(form(s));
-    size_t n = glyph_fit(text, form(s)->len, columns, NULL);
+    size_t n = glyph_fit(text, form(s)->len, columns);
     bool whole = n == form(s)->len || columns < 4, block = s->look.style != STYLE_figures;
     if (!whole)
-        n = glyph_fit(text, form(s)->len, columns - 3, NULL);
+        n = glyph_fit(text, form(s)->len, columns - 3);
     if (block)
         cells_puts(c, a, 0, col - 1, s->look, " ");
     col = cells_put(c, a, 0, col, s->look, text, n);
@@ -364,7 +364,7 @@ static void heading_alone(struct pen *p)
         size_t all = strlen(p->figures);
         int room = p->a.cols - col - 2;
         bool cut = glyph_columns(p->figures, all) > room;
-        col = cells_put(p->c, p->a, p->row, col + 2, plain, p->figures, cut ? glyph_fit(p->figures, all, room - 3, NULL) : all);
+        col = cells_put(p->c, p->a, p->row, col + 2, plain, p->figures, cut ? glyph_fit(p->figures, all, room - 3) : all);
         if (cut)
             cells_puts(p->c, p->a, p->row, col, plain, "...");
     }
