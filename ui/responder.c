@@ -21,6 +21,16 @@
 #include "serve/socket.h"
 #include "ui/process.h"
 
+/* True if the first n bytes of `value` are the default of the option whose name is the first n_key bytes of `key`. */
+static bool is_default(const char *key, int n_key, const char *value, size_t n)
+{
+    struct option_about about;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", n_key, key);
+    const int id = options_find(name);
+    return id >= 0 && options_about((enum option_id)id, &about) && strlen(about.standard) == n && !strncmp(about.standard, value, n);
+}
+
 /* Appends the words KEY=VALUE of `wanted` that are not among those of `there`, and what is there instead of each. */
 static void add_differences(const char *there, const char *wanted, struct buf *missing, struct buf *instead)
 {
@@ -32,16 +42,18 @@ static void add_differences(const char *there, const char *wanted, struct buf *m
         buf_addf(&word, " %.*s ", (int)n, wanted);
         if (strstr(in.data, word.data))
             continue;
-        const int key = (int)strcspn(wanted, "=");
+        const size_t key = strcspn(wanted, "=");
         const char *comma = missing->len ? ", " : "";
-        buf_addf(missing, "%s%.*s", comma, (int)n, wanted);
         buf_reset(&word);
-        buf_addf(&word, " %.*s=", key, wanted);
+        buf_addf(&word, " %.*s=", (int)key, wanted);
         const char *other = strstr(in.data, word.data);
+        if (!other && is_default(wanted, (int)key, wanted + key + 1, n - key - 1))
+            continue;
+        buf_addf(missing, "%s%.*s", comma, (int)n, wanted);
         if (other)
             buf_addf(instead, "%s%.*s", comma, (int)strcspn(other + 1, " "), other + 1);
         else
-            buf_addf(instead, "%sthe default of %.*s", comma, key, wanted);
+            buf_addf(instead, "%sthe default of %.*s", comma, (int)key, wanted);
     }
     buf_free(&in);
     buf_free(&word);

@@ -169,7 +169,7 @@ static bool raise_version(struct checkpoint *c, struct err *e)
 
 /* --- opening ------------------------------------------------------------------------------------------------------- */
 
-/* Reads the first page and checks magic, version, checksum and that the file belongs to this model and KV recipe. */
+/* Reads the first page and checks magic, version, checksum and that the file belongs to this model and its settings. */
 static bool read_header(struct checkpoint *c, struct err *e)
 {
     struct header h;
@@ -181,7 +181,7 @@ static bool read_header(struct checkpoint *c, struct err *e)
     if (h.checksum != checksum(&h, offsetof(struct header, checksum)))
         return damaged(c, "the checksum of its first page is wrong", e);
     if (h.identity.low != c->identity.low || h.identity.high != c->identity.high)
-        return err_set(e, "%s is of another model or KV recipe", c->path);
+        return err_set(e, "%s is of another model, KV recipe or --prompt-math", c->path);
     return true;
 }
 

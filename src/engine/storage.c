@@ -370,6 +370,10 @@ static struct fingerprint identity(struct storage *s)
     fingerprint_add(f, m->kv->name, strlen(m->kv->name) + 1);
     fingerprint_add(f, m->backend, strlen(m->backend) + 1);
     fingerprint_add(f, numbers, sizeof numbers);
+    if (m->math != PROMPT_EXACT) {      /* rounded prompts; exact ones have the hash that they had before there were others */
+        const int32_t math = (int32_t)m->math;
+        fingerprint_add(f, &math, sizeof math);
+    }
     if (m->cfg.yarn_factor != 1)        /* keys of another rotation */
         fingerprint_add(f, &m->cfg.yarn_factor, sizeof m->cfg.yarn_factor);
     s->identified = true;

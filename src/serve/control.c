@@ -210,12 +210,18 @@ static bool is_number(enum value_type type)
     return type == VALUE_INT || type == VALUE_SIZE || type == VALUE_REAL;
 }
 
-/* Appends a value so that equal values have equal texts, 4k and 4096; appends nothing for the default. */
+/* True if the default leaves the value to the program. */
+static bool is_automatic(const char *standard)
+{
+    return !*standard || !strcmp(standard, "auto");
+}
+
+/* Appends a value so that equal values have equal texts, 4k and 4096; appends nothing for a default that leaves the value to the program. */
 static void add_option(const struct option_about *about, const char *text, struct buf *out)
 {
     if (is_number(about->type) && value_number(about->type, text) != value_number(about->type, about->standard))
         buf_addf(out, "%.10g", value_number(about->type, text));
-    else if (!is_number(about->type) && strcmp(text, about->standard))
+    else if (!is_number(about->type) && (strcmp(text, about->standard) || !is_automatic(about->standard)))
         buf_adds(out, text);
 }
 

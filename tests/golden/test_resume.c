@@ -56,11 +56,13 @@ static int n_long;                      /* tokens of the long talk; 0: the other
 static const struct picture seen = {.first = 60, .n = 48, .h = 6, .w = 8, .hash = {1, 2}};
 static int n_seen;
 
+static const char *prompt_math;         /* of the engines that begin */
+
 static void begin(struct talk *t, const char *kv, int depth)
 {
     struct err e = {0};
     const struct engine_options o = {.model_dir = "assets/demo", .backend = backend(), .kv = kv, .n_threads = 2, .n_ctx = n_long + CTX,
-                                     .draft_depth = depth, .no_vision = true,         /* pictures without pixels */
+                                     .draft_depth = depth, .math = prompt_math, .no_vision = true,    /* pictures without pixels */
                                      .chunk = n_long ? LONG_CHUNK : 64};      /* however busy the machine is: the cuts decide the last bits */
     *t = (struct talk){.g = engine_open(&o, &e)};
     if (!t->g)
@@ -346,10 +348,34 @@ static void test_resume__a_damaged_file_is_reported_and_deleted_and_changes_noth
     begin(&t, "tq4", 2);                /* of another recipe */
     engine_restore(t.g, 0, path);
     answer(&t, ids, 200, 190, 0);
-    assert_non_null(strstr(t.why, "another model or KV recipe"));
+    assert_non_null(strstr(t.why, "another model, KV recipe or --prompt-math"));
     assert_int_equal(access(path, F_OK), -1);
     end(&t);
     ids_free(&wanted);
+}
+
+static void test_resume__a_file_of_exact_prompts_is_none_of_rounded_ones_and_the_reverse(void **state)
+{
+    struct talk t;
+    int32_t ids[300];
+    (void)state;
+    make_prompt(ids, 300);
+    for (int i = 0; i < 2; i++) {
+        prompt_math = i ? "int8" : "exact";
+        begin(&t, exact(), 0);
+        answer(&t, ids, 200, 190, 0);
+        save(&t);
+        end(&t);
+        prompt_math = i ? "exact" : "int8";
+        begin(&t, exact(), 0);
+        engine_restore(t.g, 0, path);
+        answer(&t, ids, 200, 190, 0);
+        assert_int_equal(t.restored, 0);
+        assert_int_equal(t.stats.n_cached, 0);
+        assert_non_null(strstr(t.why, "another model, KV recipe or --prompt-math"));
+        end(&t);
+    }
+    prompt_math = NULL;
 }
 
 static void test_resume__a_failed_write_is_reported_and_the_conversation_continues(void **state)
@@ -403,6 +429,7 @@ int main(void)
         test(test_resume__a_turn_writes_what_it_added),
         test(test_resume__a_slow_disk_holds_up_nobody),
         test(test_resume__a_damaged_file_is_reported_and_deleted_and_changes_nothing),
+        test(test_resume__a_file_of_exact_prompts_is_none_of_rounded_ones_and_the_reverse),
         test(test_resume__a_failed_write_is_reported_and_the_conversation_continues),
     };
     const struct CMUnitTest long_tests[] = {test(test_resume__so_does_one_of_many_thousand_tokens)};

@@ -25,13 +25,17 @@ one --ctx 32k
 is "... which are compared by their values: 32k is 32768" "$found $(served)" "0 3"
 one --ctx 0 --kv "" --weights-in auto --snapshots 00
 is "... and a default is none" "$found $(served)" "0 4"
+one --prompt-math exact
+is "... also one that has a name" "$found $(served)" "0 5"
+one --prompt-math int8
+is "... and another choice is not" "$found $(served)" "0 5"
 timeout $patience "$q" --model "$small" --no-stdin -n 4 hello > "$tmp/out" 2>&1
-is "so does another model" "$? $(served)" "0 4"
+is "so does another model" "$? $(served)" "0 5"
 one --no-vision
-is "an option that comes too late for a loaded model is named" "$found $(served) $(cat "$tmp/err")" "0 5 q35chat: another q35chat has loaded this \
+is "an option that comes too late for a loaded model is named" "$found $(served) $(cat "$tmp/err")" "0 6 q35chat: another q35chat has loaded this \
 model, which leaves --no-vision without effect; --no-attach loads the model here as well"
 one --logit-bias "Hello=-inf"
-is "a bias by text reaches the server" "$found $(served)" "0 6"
+is "a bias by text reaches the server" "$found $(served)" "0 7"
 lacks "... and counts" "$(cat "$tmp/out")" "Hello"
 one --logit-bias "two tokens=-inf"
 has "what the server refuses is told in its words" "$(cat "$tmp/err")" "tokens, expected one"
@@ -100,6 +104,14 @@ Q35CHAT_API_KEY=$(cat "$key") timeout $patience "$q" --endpoint http://127.0.0.1
 is "a chat comes over TCP, too" $? 0
 "$q" serve --model "$demo" --listen nonsense > "$tmp/out" 2>&1
 is "an address that is none is wrong usage, also beside a server" "$? $(grep -c "the address is 'nonsense'" "$tmp/out")" "2 1"
+"$q" serve stop
+wait $server
+begin "$demo" --prompt-math int8
+one --prompt-math exact
+has "exact prompts are not read by a server whose prompts are rounded" "$(served) $(cat "$tmp/err")" \
+    "0 q35chat: another q35chat has loaded this model, with prompt_math=int8 instead of prompt_math=exact: it is loaded here as well"
+one
+is "... those of nobody who says so are" "$found $(served)" "0 1"
 "$q" serve stop
 wait $server
 "$q" serve --model "$demo" --listen 0.0.0.0:$port > "$tmp/out" 2>&1
