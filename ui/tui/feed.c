@@ -169,7 +169,8 @@ static void show_picture(struct feed *f, int item, int message, int k)
         pane_picture(f->pane, item, t->number, t->w, t->h);
 }
 
-void feed_pictures(struct feed *f)
+/* Shows the small copies of pictures that are there. */
+static void show_pictures(struct feed *f)
 {
     for (int i = 0, k = 0; f->chat && i < f->pane->items.n; i++) {
         const struct item *it = &f->pane->items.at[i];
@@ -432,7 +433,7 @@ void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
         }
         break;
     case CHAT_TOOL_RESULT: on_result(f, ev, ms); break;
-    case CHAT_THUMB:       feed_pictures(f); break;
+    case CHAT_THUMB:       show_pictures(f); break;
     case CHAT_NOTE:        feed_say(f, ITEM_NOTE, "%s", ev->text); break;
     case CHAT_DONE:        on_done(f, ev, ms); break;
     case CHAT_FATAL:       on_fatal(f, ev, ms); break;

@@ -12,7 +12,7 @@ struct feed {
     struct pane    *pane;
     struct chat    *chat;               /* NULL until it is open */
     struct options *o;
-    bool graphics;                      /* the terminal shows pictures; feed_pictures() follows a change */
+    bool graphics;                      /* the terminal shows pictures */
 
     /* inside */
     int     message;                    /* index of the message that events belong to (chat_message()) */
@@ -34,7 +34,6 @@ void feed_sync(struct feed *f);
 void feed_turn(struct feed *f);
 /* Shows an event that came at `ms`. */
 void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms);
-void feed_pictures(struct feed *f);                     /* shows the small copies of pictures that are there */
 void feed_recount(struct feed *f);                      /* the tokenizer is loaded: replaces estimated numbers of tokens */
 void feed_tick(struct feed *f, int64_t ms);             /* updates how long the reasoning under way has taken */
 void feed_decided(struct feed *f, bool taken);          /* the summary that waited was taken or not */
