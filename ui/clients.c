@@ -11,24 +11,11 @@ static const struct client { const char *name, *title, *lines; } clients[] = {
 };
 enum { N_CLIENTS = sizeof clients / sizeof *clients };
 
-/* Appends a text as one word of a shell. */
-static void add_word(struct buf *out, const char *s)
-{
-    if (*s && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=-") == strlen(s)) {
-        buf_adds(out, s);
-        return;
-    }
-    buf_addc(out, '\'');
-    for (; *s; s++)
-        *s == '\'' ? buf_adds(out, "'\\''") : buf_addc(out, *s);
-    buf_addc(out, '\'');
-}
-
 /* Appends a word that is the first key of the file: the last word of its first line that is no comment. */
 static void add_key(struct buf *out, const char *file)
 {
     buf_adds(out, "\"$(awk '!/^#/ && NF {print $NF; exit}' ");
-    add_word(out, file);
+    process_word(out, file);
     buf_adds(out, ")\"");
 }
 

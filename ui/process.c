@@ -49,6 +49,19 @@ int process_flush(int status)
     return process_fail(EXIT_FAILED, e.msg);
 }
 
+void process_word(struct buf *out, const char *s)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/+:,@";
+    if (*s && s[strspn(s, plain)] == 0) {
+        buf_adds(out, s);
+        return;
+    }
+    buf_addc(out, '\'');
+    for (; *s; s++)
+        buf_adds(out, *s == '\'' ? "'\\''" : (char[]){*s, 0});
+    buf_addc(out, '\'');
+}
+
 int process_print(const struct buf *text, bool safe, int status)
 {
     struct buf shown = {0};

@@ -38,6 +38,7 @@ void process_warn(const char *lines);                   /* the same for each lin
 int  process_fail(int status, const char *text);        /* the same; returns `status` */
 /* Prints a text on stdout, without control characters if `safe`.  Returns `status`; EXIT_FAILED, after a message, if it cannot be written. */
 int  process_print(const struct buf *text, bool safe, int status);
+void process_word(struct buf *out, const char *s);      /* appends a text as one word of a shell, quoted where that is needed */
 int  process_flush(int status);                         /* flushes stdout; returns as process_print() does */
 
 /* --- signals --------------------------------------------------------------------------------------------------------- */

@@ -248,17 +248,8 @@ bool prompt_submit(struct chat *c, const struct opening *first, struct err *e)
 /* Appends a blank and the word, quoted for a shell. */
 static void add_word(const char *s, void *arg)
 {
-    struct buf *out = arg;
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/+:,@";
-    buf_addc(out, ' ');
-    if (*s && s[strspn(s, plain)] == 0) {
-        buf_adds(out, s);
-        return;
-    }
-    buf_addc(out, '\'');
-    for (; *s; s++)
-        buf_adds(out, *s == '\'' ? "'\\''" : (char[]){*s, 0});
-    buf_addc(out, '\'');
+    buf_addc(arg, ' ');
+    process_word(arg, s);
 }
 
 /* True if -r alone would choose another model: the file names another one, none, or a server in a file that is not trusted with it. */
