@@ -316,7 +316,7 @@ cat > in <<'END'
 END
 ask --no-think -n 4 --batch < in
 is "a line whose form is none is refused" "$rc $(grep -c '"error":.*"exit":2}$' out)" "1 13"
-is "... in a sentence that names it" "$(sed -n 's/.*"error":"\([a-z]*\)[ ,].*/\1/p' out | uniq -c | tr -s ' \n' ' ')" \
+is "... in a sentence that names it" "$(sed -n 's/.*"error":"\([a-z]*\)[ ,:].*/\1/p' out | uniq -c | tr -s ' \n' ' ')" \
     " 4 schema 4 choices 4 pattern 1 schema "
 has "... and off is none, so that another may stand beside it" "$(sed -n 14p out)" '"answer":"b"'
 has "... and schema_loose counts wherever it stands" "$(sed -n 15p out)" '"parsed":['
