@@ -62,7 +62,8 @@ static bool read_question(struct reading *rd)
         return false;
     if (q->asks_nothing)
         return true;
-    if (!look(rd) || !make_guide(rd))
+    /* The form first: THREADS bounds what compiles, but not what decodes. */
+    if (!make_guide(rd) || !look(rd))
         return false;
     recall_apply(rd->recall, q);
     return make_tokens(rd);

@@ -128,10 +128,11 @@ static int ask(const char *where, const struct buf *body)
     return fd;
 }
 
-static int ask_picture(int side, int more, int n_padding)
+/* field: another one of the request, with its comma. */
+static int ask_picture_with(const char *field, int side, int more, int n_padding)
 {
     struct buf body = {0}, gif = gif_of(side, more);
-    buf_adds(&body, "{\"max_tokens\": 1, \"messages\": [{\"role\": \"user\", \"content\": [{\"image_url\": \"data:image/gif;base64,");
+    buf_addf(&body, "{\"max_tokens\": 1, %s\"messages\": [{\"role\": \"user\", \"content\": [{\"image_url\": \"data:image/gif;base64,", field);
     base64_add(&body, (struct text){gif.data, gif.len});
     buf_addf(&body, "\"}, {\"text\": \"What?\"}]}]%*s}", n_padding, "");
     const int fd = ask("/v1/chat/completions", &body);
@@ -139,6 +140,8 @@ static int ask_picture(int side, int more, int n_padding)
     buf_free(&gif);
     return fd;
 }
+
+static int ask_picture(int side, int more, int n_padding) { return ask_picture_with("", side, more, n_padding); }
 
 /* Runs the server until the reply has begun, and closes the socket; false if none comes. */
 static bool is_answered(int fd)
@@ -260,6 +263,9 @@ static void test_seeing__forms_are_compiled_beside_the_thread_that_serves(void *
     assert_int_equal(n_compiled, 3);
     assert_false(is_answered_with(chat, "\"guided_regex\": \"(\"", 0));
     assert_int_equal(n_compiled, 4);
+    n_decoded = 0;                      /* nothing of a refused form's request is */
+    assert_false(is_answered(ask_picture_with("\"guided_regex\": \"[\", ", 64, 2, LONG_BODY)));
+    assert_int_equal(n_decoded, 0);
     assert_int_equal(n_here, 0);
     buf_free(&format);
     buf_free(&tools);
