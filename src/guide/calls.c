@@ -52,6 +52,16 @@ static bool is_open(const struct pyjson *schema)
     return false;
 }
 
+/* True if the arguments, which are an object, have one of the types of a schema. */
+static bool is_of_objects(const struct pyjson *schema)
+{
+    const struct pyjson *type = pyjson_get(schema, "type");
+    bool found = !type || (type->kind == PY_STR && text_is(type->text, "object"));
+    for (size_t i = 0; type && type->kind == PY_LIST && i < type->n; i++)
+        found = found || (type->items[i].kind == PY_STR && text_is(type->items[i].text, "object"));
+    return found;
+}
+
 static bool add_parameter(struct tool *tool, struct text name, int rule, bool needed, struct err *e)
 {
     for (int i = 0; i < tool->n; i++)
@@ -72,6 +82,8 @@ static bool read_parameters(struct calls *c, struct tool *tool, const struct pyj
     struct buf text = {0};
     properties = properties ? properties : &none;
     required = required ? required : &nobody;
+    if (!is_of_objects(schema))
+        return err_set(e, "#: \"type\" is not \"object\"");
     if (properties->kind != PY_DICT)
         return err_set(e, "#: \"properties\" is no object");
     if (required->kind != PY_LIST)

@@ -357,6 +357,7 @@ static void test_calls__of_wrong_schemas_are_refused_by_tool_and_place(void **st
         {"{\"$ref\": \"#/$defs/x\"}", "#: \"$ref\" leads to no schema of this document"},
         {"{\"properties\": {\"a\": {\"enum\": []}}, \"required\": [\"a\"]}", "no value satisfies the parameter a"},
         {"{\"properties\": {}, \"required\": [\"a\"], \"additionalProperties\": false}", "no value satisfies the parameter a"},
+        {"{\"type\": \"objec\"}", "#: \"type\" is not \"object\""}, {"{\"type\": [\"array\", \"null\"]}", "#: \"type\" is not \"object\""},
         {"{\"properties\": {\"a\": {}}, \"required\": \"a\"}", "#: \"required\" is no list of names"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
