@@ -239,13 +239,16 @@ static bool read_choice(struct rewriter *w, const struct pyjson *choice)
 }
 
 /* A request without a word about thinking gets none, as the makers of the format define it.  With "adaptive" the effort decides how much. */
-static void read_thinking(struct rewriter *w, const struct pyjson *top)
+static bool read_thinking(struct rewriter *w, const struct pyjson *top)
 {
     const struct pyjson *thinking = pyjson_given(top, "thinking"), *effort = pyjson_given(pyjson_given(top, "output_config"), "effort");
+    if (thinking && thinking->kind != PY_DICT)
+        return err_set(w->e, "thinking is not an object whose type is \"enabled\", \"adaptive\" or \"disabled\"");
     if (thinking && effort && !is_type(thinking, "disabled"))
         rewrite_set(w, &w->to, "reasoning_effort", *effort);
     if (!effort || !is_type(thinking, "adaptive"))
         rewrite_set(w, &w->to, "thinking", thinking ? *thinking : (struct pyjson){.kind = PY_FALSE});
+    return true;
 }
 
 /* Cuts the blanks at the end of a content: a model continues words, and begins with the blank itself.  True if a text is left. */
@@ -289,10 +292,9 @@ static bool rewrite(struct rewriter *w, const struct pyjson *top)
         ok = read_message(w, &messages->items[i]);
     }
     read_prefill(w, pyjson_given(top, "tool_choice"));
-    read_thinking(w, top);
     if (is_type(format, "json_schema"))
         rewrite_schema(w, "output_config.format.schema", pyjson_given(format, "schema"), NULL);
-    return ok && read_tools(w, pyjson_given(top, "tools")) && read_choice(w, pyjson_given(top, "tool_choice"));
+    return ok && read_thinking(w, top) && read_tools(w, pyjson_given(top, "tools")) && read_choice(w, pyjson_given(top, "tool_choice"));
 }
 
 /* Reads a request; `counts`: only its tokens are to be counted, so that max_tokens may be missing. */

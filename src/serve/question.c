@@ -264,7 +264,7 @@ static bool read_format(struct question *q, const struct pyjson *format, struct 
     if (is_text(type, "json_object") && !pyjson_given(format, "schema"))
         return set_form(q, "response_format", FORM_JSON, (struct text){0}, e);
     if (is_text(type, "json_object") || is_text(type, "json_schema"))
-        return set_schema(q, inner ? "response_format.json_schema.schema" : "response_format.schema",
+        return set_schema(q, inner || !pyjson_given(format, "schema") ? "response_format.json_schema.schema" : "response_format.schema",
                           pyjson_given(inner ? inner : format, "schema"), pyjson_given(inner, "strict"), e);
     return err_set(e, "response_format.type is not \"text\", \"json_object\" or \"json_schema\"");
 }
