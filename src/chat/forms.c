@@ -64,7 +64,7 @@ static const char *expected(enum option_id id)
 }
 
 /* Appends the value of an option: of a schema the JSON itself, which may be in a file. */
-static bool read_value(enum option_id id, const char *given, struct buf *out, struct err *e)
+static bool read_value(enum option_id id, const char *given, enum option_from from, struct buf *out, struct err *e)
 {
     enum { MOST = 16 << 20 };
     const struct text t = text_trim(text_of(given));
@@ -76,7 +76,8 @@ static bool read_value(enum option_id id, const char *given, struct buf *out, st
     if (!t.n)
         return err_set(e, "schema is blank, expected %s", expected(id));
     paths_expand(&path, given);
-    bool ok = file_read(out, buf_str(&path), MOST, e);
+    struct err why = {{0}};
+    bool ok = file_read(out, buf_str(&path), MOST, &why) || err_set(e, "%sschema: %s", from == FROM_COMMAND_LINE ? "--" : "", why.msg);
     if (ok && !text_trim(text_of(buf_str(out))).n)
         ok = err_set(e, "schema: %s is empty, expected a JSON schema", path.data);
     buf_free(&path);
@@ -106,7 +107,7 @@ bool forms_set(struct options *o, enum option_id id, const char *text, enum opti
 {
     const bool off = !*text || !strcmp(text, "off");
     struct buf value = {0};
-    bool ok = off || (read_value(id, text, &value, e) && can_be(o, id, text, buf_str(&value), from, e));
+    bool ok = off || (read_value(id, text, from, &value, e) && can_be(o, id, text, buf_str(&value), from, e));
     for (int i = 0; i < N_IDS && ok; i++)
         if (ids[i] == id || *options_text(o, ids[i]))
             ok = options_set(o, ids[i], ids[i] == id ? buf_str(&value) : "", from, e);

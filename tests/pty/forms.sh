@@ -78,6 +78,8 @@ script -qec "$q --model $demo --no-attach --no-stdin --no-think --temperature 0 
 is "a pipe on a terminal prints it indented" "$(sed -n 2p out)" '  "name": "Otto",'
 "$q" --model "$demo" --no-attach --no-stdin --no-think --temperature 0 --schema person.json 'Otto is 7' > out 2> err
 is "... one that is none as it came" "$(cat out)" '{"name": "Otto", "age": 7}'
+"$q" --model "$demo" --no-attach --no-stdin --schema nothere.json x > out 2> err
+is "a file that is not there is told with its option" "$? $(cat err)" "2 q35chat: --schema: cannot open nothere.json: No such file or directory"
 timeout --preserve-status -s INT 1 "$q" --model "$demo" --no-attach --no-stdin --no-think --json --temperature 0 --schema \
     '{"type": "object", "properties": {"x": {"type": "string", "minLength": 100000}}, "required": ["x"]}' 'x' > out 2> err
 is "Ctrl-C cuts an answer: status, end and no value" \
