@@ -85,9 +85,9 @@ static bool read_parameters(struct calls *c, struct tool *tool, const struct pyj
     if (!is_of_objects(schema))
         return err_set(e, "#: \"type\" is not \"object\"");
     if (properties->kind != PY_DICT)
-        return err_set(e, "#: \"properties\" is no object");
+        return err_set(e, "#: \"properties\" is not an object");
     if (required->kind != PY_LIST)
-        return err_set(e, "#: \"required\" is no list of names");
+        return err_set(e, "#: \"required\" is not a list of names");
     if (properties->n > SHAPE_NAMES || required->n > SHAPE_NAMES)
         return err_set(e, "#: there are more than %d parameters", SHAPE_NAMES);
     pyjson_dump(schema, &text);

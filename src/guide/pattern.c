@@ -182,7 +182,7 @@ static uint32_t unicode_escape(struct parse *p)
         while (more(p) && p->i + (size_t)n < p->in.n && p->in.p[p->i + (size_t)n] != '}' && n < 7)
             n++;
         if (!n || !hex(p, n, &cp) || !take(p, "}") || cp > 0x10FFFF)
-            fail(p, "an escape \\u{...} that is no character");
+            fail(p, "an escape \\u{...} that is not a character");
         return cp;
     }
     if (!hex(p, 4, &cp))
@@ -307,12 +307,12 @@ static int group(struct parse *p)
         kind = NOT_AHEAD;
     } else if (take(p, "<") && peek(p) != '=' && peek(p) != '!') {
         if (!skip_name(p))
-            return fail(p, "a group with a name that is none");
+            return fail(p, "a group whose name is not valid");
     } else {
         return fail(p, "look-behind or another special group");
     }
     if (++p->depth > N_DEPTH)
-        return fail(p, "groups in each other, more than can be enforced");
+        return fail(p, "groups nested too deeply");
     const int inner = either(p);
     p->depth--;
     if (!p->failed && !take(p, ")"))

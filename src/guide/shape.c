@@ -166,7 +166,7 @@ static bool apply_type(struct shapes *s, struct branch *b, const struct pyjson *
         const struct pyjson *one = v->kind == PY_LIST ? &v->items[i] : v;
         const unsigned named = one->kind == PY_STR ? types_named(one->text) : 0;
         if (!named)
-            return wrong(s, schema, "type", "names a type that is not one of JSON");
+            return wrong(s, schema, "type", "does not name a JSON type");
         types |= named;
     }
     const struct pyjson *nullable = pyjson_get(schema, "nullable");
@@ -328,7 +328,7 @@ static bool apply_items(struct shapes *s, struct branch *b, const struct pyjson 
             return true;
     const struct pyjson *items = pyjson_get(schema, "items"), *prefix = pyjson_get(schema, "prefixItems");
     if ((items && items->kind != PY_LIST && !is_schema(items)) || (prefix && prefix->kind != PY_LIST))
-        return wrong(s, schema, name, "is no schema");
+        return wrong(s, schema, name, "is not a schema");
     add(s, b, (struct fact){FACT_ITEMS, .schema = schema});
     return true;
 }
@@ -337,7 +337,7 @@ static bool apply_items(struct shapes *s, struct branch *b, const struct pyjson 
 static bool apply_members(struct shapes *s, struct branch *b, const struct pyjson *schema, const char *name, const struct pyjson *v)
 {
     if (strcmp(name, "additionalProperties") ? v->kind != PY_DICT : !is_schema(v))
-        return wrong(s, schema, name, "is no object");
+        return wrong(s, schema, name, "is not an object");
     for (const struct fact *f = b->facts; f; f = f->next)
         if (f->kind == FACT_MEMBERS && f->schema == schema)
             return true;
@@ -370,7 +370,7 @@ static bool apply(struct shapes *s, struct branch *b, const struct pyjson *schem
     case TYPE:    return apply_type(s, b, schema, v, false);
     case ENUM:
         if (v->kind != PY_LIST)
-            return wrong(s, schema, "enum", "is no list");
+            return wrong(s, schema, "enum", "is not a list");
         apply_enum(s, b, schema, v, true, false);
         break;
     case CONST:   apply_enum(s, b, schema, v, false, false); break;
@@ -378,7 +378,7 @@ static bool apply(struct shapes *s, struct branch *b, const struct pyjson *schem
     case DYNAMIC: case OPEN_ITEMS: shapes_refuse(s, schema, k->name, ""); break;
     case ALL_OF: case ANY_OF: case ONE_OF:
         if (!is_list_of_schemas(v))
-            return wrong(s, schema, k->name, "is no list of schemas");
+            return wrong(s, schema, k->name, "is not a list of schemas");
         if (k->act == ALL_OF)
             for (size_t i = v->n; i-- > 0;)
                 b->todo = with(s, b->todo, whole(&v->items[i], false));
@@ -392,7 +392,7 @@ static bool apply(struct shapes *s, struct branch *b, const struct pyjson *schem
         break;
     case NOT:
         if (!is_schema(v))
-            return wrong(s, schema, "not", "is no schema");
+            return wrong(s, schema, "not", "is not a schema");
         if (can_negate(s, v))
             b->todo = with(s, b->todo, whole(v, true));
         else
@@ -408,7 +408,7 @@ static bool apply(struct shapes *s, struct branch *b, const struct pyjson *schem
             break;
         }
         if (k->act == MULTIPLE && (!f.number.n || f.number.negative))
-            return wrong(s, schema, k->name, "is no positive number");
+            return wrong(s, schema, k->name, "is not a positive number");
         if ((k->act == PATTERN || k->act == FORMAT) ? v->kind != PY_STR : k->act != MULTIPLE && !is_schema(v))
             return wrong(s, schema, k->name, "has a value of the wrong type");
         static const char *const choices[] = {"anyOf", "oneOf", "if", "not", "dependentSchemas", "$dynamicRef"};
@@ -436,16 +436,16 @@ static bool apply(struct shapes *s, struct branch *b, const struct pyjson *schem
     case MEMBERS: return apply_members(s, b, schema, k->name, v);
     case REQUIRED:
         if (v->kind != PY_LIST && v->kind != PY_TRUE && v->kind != PY_FALSE)        /* draft-03 has a flag at each property */
-            return wrong(s, schema, k->name, "is no list of names");
+            return wrong(s, schema, k->name, "is not a list of names");
         if (v->n > SHAPE_NAMES)
             return wrong(s, schema, k->name, "has more than 4000 names");
         for (size_t i = 0; v->kind == PY_LIST && i < v->n; i++) {
             if (v->items[i].kind != PY_STR)
-                return wrong(s, schema, k->name, "is no list of names");
+                return wrong(s, schema, k->name, "is not a list of names");
             add(s, b, (struct fact){FACT_NEEDED, .schema = schema, .name = v->items[i].text});
         }
         break;
-    case DEPENDENCIES: return v->kind == PY_DICT ? apply_dependencies(s, b, schema, v, k->name) : wrong(s, schema, k->name, "is no object");
+    case DEPENDENCIES: return v->kind == PY_DICT ? apply_dependencies(s, b, schema, v, k->name) : wrong(s, schema, k->name, "is not an object");
     }
     return !s->failed;
 }

@@ -94,7 +94,7 @@ static bool decode(struct decode *d, struct err *e)
     if (d->n > IMAGE_MAX_BYTES)
         return err_set(e, "has %zu MiB; a picture may have at most %d MiB", d->n >> 20, IMAGE_MAX_BYTES >> 20);
     if (i < 0)
-        return err_set(e, "is no picture: it is neither PNG, JPEG, WebP nor GIF");
+        return err_set(e, "is not a picture: its bytes are not PNG, JPEG, WebP or GIF");
     switch (kinds[i].kind) {
     case IMAGE_PNG: return decode_png(d, e);
     case IMAGE_JPEG: return decode_jpeg(d, e);

@@ -128,7 +128,7 @@ static bool read_pictures(struct question *q, const struct pyjson *list, struct 
     if (!list)
         return true;
     if (list->kind != PY_LIST || list->n > LIMIT_PICTURES)
-        return err_set(e, "pictures is no list of at most %d", LIMIT_PICTURES);
+        return err_set(e, "pictures is not a list of at most %d", LIMIT_PICTURES);
     struct message *m = arena_alloc(&q->mem, sizeof *m);
     struct media *all = arena_array(&q->mem, list->n + 1, sizeof *all);
     *m = (struct message){.role = ROLE_USER, .content = text_of(""), .pictures = all, .n_media = (int)list->n};

@@ -46,7 +46,7 @@ static bool add_content(struct rewriter *w, struct pyjson *m, const struct pyjso
         pyjson_add(&parts, part, w->mem);
     }
     rewrite_set(w, m, "content", parts);
-    return images->kind == PY_LIST || err_set(w->e, "%s: images is no list", w->place);
+    return images->kind == PY_LIST || err_set(w->e, "%s: images is not a list", w->place);
 }
 
 /* Rewrites a message with its pictures, thinking and calls. */

@@ -31,7 +31,7 @@ count() { asks post /v1/messages/count_tokens "$1" | sed 's/.*"input_tokens": *\
 is "... and by /v1/messages/count_tokens" \
     $(($(count "$(parts $data/page.png)") - $(count '{"messages": [{"role": "user", "content": "What?"}]}'))) 26
 has "a damaged one is refused" "$(post tests/data/pictures/golden.json)" "400 "
-has "... in a sentence" "$(post tests/data/pictures/golden.json)" "it is no picture: it is neither PNG, JPEG, WebP nor GIF"
+has "... in a sentence" "$(post tests/data/pictures/golden.json)" "it is not a picture: its bytes are not PNG, JPEG, WebP or GIF"
 has "an address of the network is not fetched" "$(post https://example.org/a.png)" "it fetches nothing from the network"
 
 # A second q35chat, which uses the model of the first.

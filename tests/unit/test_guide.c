@@ -67,7 +67,7 @@ static void test_pattern__what_cannot_be_enforced_is_refused_by_name(void **stat
         /* repetitions of nothing, as ECMA-262 has it */
         {"a**", "nothing"}, {"a++", "nothing"}, {"a*+", "nothing"}, {"a???", "nothing"}, {"a+??", "nothing"}, {"a{2}*", "nothing"},
         {"a{1}{2}", "nothing"}, {"{1}", "nothing"}, {"a|{2,}", "nothing"}, {"(?:*a)", "nothing"}, {"^?", "anchor"}, {"$?", "anchor"},
-        {"^*", "anchor"}, {"\\u{}", "no character"}, {"(?<>a)", "name"}, {"(?<1a>b)", "name"}, {"(?<a b>c)", "name"}, {"(?<n", "name"},
+        {"^*", "anchor"}, {"\\u{}", "not a character"}, {"(?<>a)", "name"}, {"(?<1a>b)", "name"}, {"(?<a b>c)", "name"}, {"(?<n", "name"},
         {"(?P<n>a)", "special group"},
         {"(", "the pattern cannot be enforced: \"(\" has a parenthesis that is not closed"},
     };
@@ -172,10 +172,10 @@ static void test_schema__what_cannot_be_enforced_is_refused_by_name_and_place(vo
         {"{\"items\": {\"enum\": [[1], [2]]}, \"uniqueItems\": true}", "#: \"uniqueItems\" cannot be enforced"},
         {"{\"type\": \"array\", \"items\": {\"enum\": [1, 2]}, \"uniqueItems\": true, \"minItems\": 3}", "no text satisfies the schema"},
         {"{\"$ref\": \"#/$defs/x\"}", "#: \"$ref\" leads to no schema of this document"},
-        {"{\"type\": \"text\"}", "#: \"type\" names a type that is not one of JSON"},
-        {"{\"properties\": {\"a\": {\"required\": \"b\"}}}", "#/properties/a: \"required\" is no list of names"},
-        {"{\"required\": [1]}", "#: \"required\" is no list of names"},
-        {"{\"multipleOf\": -3}", "#: \"multipleOf\" is no positive number"}, {"{\"multipleOf\": 0}", "#: \"multipleOf\" is no positive number"},
+        {"{\"type\": \"text\"}", "#: \"type\" does not name a JSON type"},
+        {"{\"properties\": {\"a\": {\"required\": \"b\"}}}", "#/properties/a: \"required\" is not a list of names"},
+        {"{\"required\": [1]}", "#: \"required\" is not a list of names"},
+        {"{\"multipleOf\": -3}", "#: \"multipleOf\" is not a positive number"}, {"{\"multipleOf\": 0}", "#: \"multipleOf\" is not a positive number"},
         {"{\"multipleOf\": 1e-300}", "#: \"multipleOf\" cannot be enforced: a number of so many digits"},
         {"{\"properties\": {\"a\": {\"type\": \"string\", \"pattern\": \"a.{20}$\", \"not\": {\"pattern\": \"[ab].{20}$\"}}}}",
          "#/properties/a: the values need too many states to be enforced"},
@@ -358,7 +358,7 @@ static void test_calls__of_wrong_schemas_are_refused_by_tool_and_place(void **st
         {"{\"properties\": {\"a\": {\"enum\": []}}, \"required\": [\"a\"]}", "no value satisfies the parameter a"},
         {"{\"properties\": {}, \"required\": [\"a\"], \"additionalProperties\": false}", "no value satisfies the parameter a"},
         {"{\"type\": \"objec\"}", "#: \"type\" is not \"object\""}, {"{\"type\": [\"array\", \"null\"]}", "#: \"type\" is not \"object\""},
-        {"{\"properties\": {\"a\": {}}, \"required\": \"a\"}", "#: \"required\" is no list of names"},
+        {"{\"properties\": {\"a\": {}}, \"required\": \"a\"}", "#: \"required\" is not a list of names"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         for (int strict = 0; strict < 2; strict++) {

@@ -340,7 +340,7 @@ static void test_image__other_kinds_of_files_are_refused_by_name(void **state)
     (void)state;
     static const struct { const char *bytes; size_t n; const char *why; } rows[] = {
         {"", 0, "x is empty"},
-        {"hello", 5, "x is no picture: it is neither PNG, JPEG, WebP nor GIF"},
+        {"hello", 5, "x is not a picture: its bytes are not PNG, JPEG, WebP or GIF"},
         {"GIF89a\1\0\1\0", 10, "x is a damaged GIF file: it ends too early"},
         {"GIF89a\1\0\1\0\0\0\0;1234567890", 24, "x is a damaged GIF file: it has no picture"},
         {"BM\x3a\0\0\0", 6, "x is a BMP file, which is not read as a picture; convert it to PNG or JPEG"},
