@@ -185,6 +185,8 @@ static void add_headers(const struct exchange *x, header_fn *add, void *to)
     char retry[16];
     add(to, "Content-Type", x->type);
     add(to, "Cache-Control", "no-store");
+    if (x->streams)
+        add(to, "X-Accel-Buffering", "no");     /* nginx would keep the bytes of a stream until its buffers are full */
     add(to, "request-id", x->id);       /* Anthropic's name of it, and */
     add(to, "x-request-id", x->id);     /* ... that of everybody else */
     if (x->retry_s) {

@@ -415,6 +415,7 @@ def forms():
                              ("/v1/messages", {**asks, "model": "other"}, TRUSTED), ("/v1/messages/count_tokens", {}, TRUSTED), ("/v1/messages/x", {}, TRUSTED)):
         reply = post(path, json.dumps(body).encode(), head)
         assert status(reply) == 200 or json.loads(reply.split(b"\r\n\r\n", 1)[1])["request_id"] == request_id(reply), reply
+        assert (b"\r\nX-Accel-Buffering: no\r\n" in reply) == ("stream" in body), reply
     for path, tools, note in (("messages", [{"type": "computer_1", "name": "co\u00e9\n"}, {"type": "bash_1"}], b"co???, bash_1"), ("responses", [{"type": "web_search"}], b"web_search"),
                               ("messages", [{"name": "f", "input_schema": {"type": "object"}}], None)):
         for more in ({}, {"stream": True}, {"model": "other"}):
