@@ -345,6 +345,7 @@ bool lineedit_line(struct lineedit *l, const char *prompt, struct buf *out)
     if (l->pastes)
         fputs("\033[?2004h", stdout);
     fflush(stdout);
+    el_set(l->el, EL_PREP_TERM, 1);             /* before the prompt, else the terminal shows and Ctrl-Z discards keys typed right behind it */
     const char *s = el_gets(l->el, &n);
     if (l->pastes)
         fputs("\033[?2004l", stdout);
