@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/unixsocket.h"
 
 enum { BACKLOG = 128 };
@@ -33,17 +35,35 @@ static bool make_folder(const char *path, struct err *e)
     return ok && unixsocket_folder(path, e);
 }
 
-/* Locks a file beside the socket, so that one program at a time uses it. -1 with the reason. */
-static int lock_beside(const char *path, struct err *e)
+/* True if a program listens at the address. */
+static bool is_taken(const struct sockaddr_un *at)
 {
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool taken = fd >= 0 && (!connect(fd, (const struct sockaddr *)at, sizeof *at) || errno == EAGAIN);    /* EAGAIN: its backlog is full */
+    if (fd >= 0)
+        close(fd);
+    return taken;
+}
+
+/* Locks a file beside the socket, so that one program at a time uses it.  A server that ends listens no more but keeps the lock until its memory is
+ * free: that is waited for. -1 with the reason. */
+static int lock_beside(const struct sockaddr_un *at, struct err *e)
+{
+    enum { PATIENCE_MS = 10000, STEP_MS = 20 };
+    const int64_t since = clock_ns();
     struct buf name = {0};
-    buf_addf(&name, "%s.lock", path);
+    buf_addf(&name, "%s.lock", at->sun_path);
     int fd = open(name.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         err_set(e, "cannot make %s: %s", name.data, strerror(errno));
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB)) {
-        err_set(e, errno == EWOULDBLOCK ? "a chat or a server runs on %s already: end the chat, or the server with q35chat serve stop"
-                                        : "cannot lock %s.lock: %s", path, strerror(errno));
+    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB)) {
+        const int why = errno;
+        if (why == EWOULDBLOCK && !is_taken(at) && clock_ms_since(since) < PATIENCE_MS) {
+            poll(NULL, 0, STEP_MS);
+            continue;
+        }
+        err_set(e, why == EWOULDBLOCK ? "a chat or a server runs on %s already: end the chat, or the server with q35chat serve stop"
+                                      : "cannot lock %s.lock: %s", at->sun_path, strerror(why));
         close(fd);
         fd = -1;
     }
@@ -63,20 +83,10 @@ bool socket_is_held(const char *path)
     return held;
 }
 
-/* True if another program listens there.  The lock is ours, so that program is not a q35chat: it is systemd, which would start one. */
-static bool is_taken(const struct sockaddr_un *at)
-{
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool taken = fd >= 0 && (!connect(fd, (const struct sockaddr *)at, sizeof *at) || errno == EAGAIN);    /* EAGAIN: its backlog is full */
-    if (fd >= 0)
-        close(fd);
-    return taken;
-}
-
 /* Listens on a Unix socket of this user alone, in place of one that nobody uses. -1 with the reason. */
 static int listen_at(const struct sockaddr_un *at, struct err *e)
 {
-    if (is_taken(at)) {
+    if (is_taken(at)) {                 /* while the lock is ours: not by a q35chat but by systemd, which would start one */
         err_set(e, "another program listens on %s; systemctl --user stop q35chat.socket ends that if it is systemd", at->sun_path);
         return -1;
     }
@@ -102,7 +112,7 @@ int socket_listen_unix(const char *path, int *lock, struct err *e)
         return -1;
     }
     strcpy(at.sun_path, path);
-    if (!make_folder(path, e) || (*lock = lock_beside(path, e)) < 0)
+    if (!make_folder(path, e) || (*lock = lock_beside(&at, e)) < 0)
         return -1;
     int fd = listen_at(&at, e);
     if (fd < 0) {

@@ -124,6 +124,15 @@ type '/quit\r'
 exec 3>&-
 wait $job
 
+flock "$socket.lock" sleep 3 &
+"$q" serve --model "$model" 2> "$tmp/serve.log" &
+server=$!
+started="$started $server"
+for i in $(seq $((10 * patience))); do kill -0 $server 2> /dev/null && ! "$q" serve status > "$tmp/status" 2>&1 && sleep 0.1 || break; done
+has "a server that begins while another ends waits for that, and answers" "$(cat "$tmp/status" "$tmp/serve.log")" "tokens of context"
+"$q" serve stop > "$tmp/out" 2>&1
+wait $server
+
 # A server ends that two chats use: the first one that needs the model loads it and the other one attaches to that, also at the same time, and also
 # while the server still ends.
 for name in "SIGKILL of a server, one after the other" "SIGKILL of a server" "serve stop"; do
