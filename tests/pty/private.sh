@@ -19,7 +19,8 @@ before=$(tree)
 chat --private << 'END'
 see a private chat has a sign: PRIVATE
 type Say hello\r
-see ... and answers:  ready 
+see ... and answers: Nice to meet you
+see ... to its end:  ready 
 type \e[A
 see Up brings back what was typed: > Say hello
 type \003
@@ -53,7 +54,8 @@ unchanged "... and reading makes no folder"
 chat << 'END'
 see a chat that is kept: F1 keys
 type Where is Oslo?\r
-see ... answers:  ready 
+see ... answers: do not know that
+see ... to its end:  ready 
 type \004
 end ... and ends: 0
 END
@@ -61,7 +63,8 @@ before=$(tree)
 chat --private -c << 'END'
 see a conversation is continued in private: this is a private copy of
 type And Bergen?\r
-see ... with an answer:  ready 
+see ... with an answer: > And Bergen?\n\nI am
+see ... to its end:  ready 
 signal KILL
 end ... and is killed: 137
 END
@@ -88,7 +91,8 @@ echo 'history_size = 0' > "$XDG_CONFIG_HOME/q35chat/q35chat.conf"
 chat << 'END'
 see a chat without history: F1 keys
 type Say hello\r
-see ... answers:  ready 
+see ... answers: Nice to meet you
+see ... to its end:  ready 
 type \e[A
 type x
 see ... Up brings nothing back: > x

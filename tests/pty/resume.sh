@@ -210,7 +210,8 @@ bare() {
 bare << 'END'
 see without variables the full screen opens: F1 keys
 type Where is Oslo?\r
-see ... and answers:  ready 
+see ... and answers: do not know that
+see ... to its end:  ready 
 type \004
 end ... and ends: 0
 END
