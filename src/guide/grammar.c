@@ -181,9 +181,9 @@ struct grammar_state grammar_begin(const struct grammar *g)
     return (struct grammar_state){.place = g->start};
 }
 
-bool grammar_key_fits(int n, uint8_t byte)
+int grammar_key_least(struct grammar *g, const struct grammar_state *s)
 {
-    return n < GRAMMAR_KEY_MAX - (byte == '"' ? 0 : byte == '\\' ? 7 : byte >= 0xC0 ? 4 : 1);
+    return term_in_key(g->terms, s->place) ? term_least(g->terms, s->place) : 0;
 }
 
 bool grammar_byte(struct grammar *g, struct grammar_state *s, uint8_t byte)
@@ -196,7 +196,7 @@ bool grammar_byte(struct grammar *g, struct grammar_state *s, uint8_t byte)
         s->n_key = 0;
     } else if (term_in_key(g->terms, s->place)) {
         const uint8_t n = begins ? 0 : s->n_key;
-        if (!grammar_key_fits(n, byte))
+        if (n + 1 + term_least(g->terms, place) > GRAMMAR_KEY_MAX)
             return false;
         s->key[n] = (char)byte;
         s->n_key = n + 1;

@@ -88,10 +88,10 @@ bool grammar_may_end(const struct grammar *g, const struct grammar_state *s);
  * Qwen writes JSON: a blank after a comma and after a colon.  The state is not changed. */
 size_t grammar_forced(struct grammar *g, const struct grammar_state *s, char *out, size_t max);
 /* Inside of a JSON string: how many characters of any kind may follow, after which nothing but its end may; 0 elsewhere.  *key: it is a key, and has
- * as many bytes as there is room for (grammar_key_fits()). */
+ * as many bytes as there is room for. */
 int  grammar_free_chars(const struct grammar *g, const struct grammar_state *s, bool *key);
-/* True if a key of n bytes has room for the byte, and for the rest of the escape or character that it begins. */
-bool grammar_key_fits(int n, uint8_t byte);
+/* In a key that is written: the fewest bytes with which it can end, for which there must be room; 0 elsewhere. */
+int  grammar_key_least(struct grammar *g, const struct grammar_state *s);
 /* Inside of a string: a number > 0.  At places with equal numbers the same sequences of bytes without the byte *closer are accepted.  0
  * elsewhere. */
 uint32_t grammar_string_class(struct grammar *g, const struct grammar_state *s, uint8_t *closer);

@@ -19,6 +19,8 @@ enum {
     LEAD = 2,                           /* line ends after </think>: the model writes an empty line */
     MASKS = 32, FORCED = 256, FREE = 256,       /* entries of the tables */
     FORCED_IDS = 8,                     /* of an entry */
+    FEW_BYTES = 32,                     /* are not worth a slice */
+    MOST_PLACES = 40,                   /* that free characters lead to: with a bound of length one for each character of a token */
     FORCED_BYTES = 96,                  /* of forced text that are looked at */
     MOST_MORE = 16,                     /* times GRAMMAR_WORK, where nothing was found with that */
 };
@@ -26,8 +28,9 @@ enum {
 /* Tables by place, for states without a key.  A newer place replaces the one that has its entry. */
 struct mask_entry   { uint32_t place; uint32_t *bits; };
 struct forced_entry { uint32_t place; bool known, lead; uint8_t n; int32_t ids[FORCED_IDS]; };
-/* whole: the place is free itself, for `chars` characters, else most bytes lead to `free`; slice NULL: neither. */
-struct free_entry   { uint32_t place, free; int chars; bool known, whole, key; const struct slice *slice; };
+/* Any tokens of the slice may come at the place `free`, if they have at most `chars` characters; slice NULL: there is no such place.  It is this
+ * place, or `leads` lead to it, the first bytes of most characters.  least: bytes that a key must have room for behind the tokens. */
+struct free_entry   { uint32_t place, free; int chars, least; bool known, key; uint64_t leads[4]; const struct slice *slice; };
 
 struct guide {
     atomic_int references;
@@ -318,8 +321,35 @@ static inline void copy_state(struct grammar_state *to, const struct grammar_sta
         memcpy(to->key, from->key, from->n_key);
 }
 
-/* True if the bytes lo .. hi, which continue a character that has begun as `begun`, and then any `more` bytes lead to that place; but for blanks. */
-static bool bytes_lead(struct guide *g, const struct grammar_state *s, int lo, int hi, int more, uint32_t begun, uint32_t to)
+/* The places that free characters lead to, each with how many of them. */
+struct free_places { struct grammar_state at[MOST_PLACES]; uint8_t depth[MOST_PLACES]; int n, most; };
+
+/* Adds a place that is `depth` characters away, unless it is there.  False: there is no room for it. */
+static bool add_place(struct free_places *p, const struct grammar_state *s, int depth)
+{
+    int i = 0;
+    while (i < p->n && p->at[i].place != s->place)
+        i++;
+    if (i == p->most)
+        return false;
+    if (i == p->n) {
+        copy_state(&p->at[p->n], s);
+        p->at[i].n_key = s->n_key > 0;          /* whatever the key is: its end is not among the free bytes */
+        p->depth[p->n++] = (uint8_t)depth;
+    }
+    return true;
+}
+
+/* True if a blank is among the characters whose value is `begun` and 6 bits for each of `more` bytes. */
+static bool has_blank(uint32_t begun, int more)
+{
+    const uint32_t lo = begun << 6 * more, hi = lo + (1u << 6 * more) - 1;
+    return (lo <= 0xA0 && hi >= 0xA0) || (lo <= 0x3000 && hi >= 0x1680) || (lo <= 0xFEFF && hi >= 0xFEFF);
+}
+
+/* Adds the places behind the bytes lo .. hi, which continue a character that has begun as `begun`, and then any `more` bytes; but not behind blanks.
+ * False if a byte is refused or there are too many places. */
+static bool add_bytes(struct guide *g, const struct grammar_state *s, int lo, int hi, int more, uint32_t begun, struct free_places *p, int depth)
 {
     uint32_t before = 0;                /* bytes that are followed by the same are looked at once, unless blanks are among these */
     for (int b = lo; b <= hi; b++) {
@@ -328,106 +358,142 @@ static bool bytes_lead(struct guide *g, const struct grammar_state *s, int lo, i
         if (!more && vocabulary_blank(cp))
             continue;
         copy_state(&next, s);
-        if (!grammar_byte(g->grammar, &next, (uint8_t)b) || (!more && next.place != to))
+        if (!grammar_byte(g->grammar, &next, (uint8_t)b))
             return false;
-        if (more && next.place != before && !bytes_lead(g, &next, 0x80, 0xBF, more - 1, cp, to))
+        if (next.place == before)
+            continue;
+        if (more ? !add_bytes(g, &next, 0x80, 0xBF, more - 1, cp, p, depth) : !add_place(p, &next, depth))
             return false;
-        before = next.place;
+        before = has_blank(cp, more) ? 0 : next.place;
     }
     return true;
 }
 
-/* True if every character beyond ASCII leads to that place, but for blanks. */
-static bool characters_lead(struct guide *g, const struct grammar_state *s, uint32_t to)
+/* Adds the places behind all characters beyond ASCII; returns the bytes 0xC0 + n that these begin with, without those that fail. */
+static uint64_t add_characters(struct guide *g, const struct grammar_state *s, struct free_places *p, int depth)
 {
     static const struct { uint8_t lead, last, lo, hi, more, bits; } table[] = {
         {0xC2, 0xDF, 0x80, 0xBF, 0, 0x1F}, {0xE0, 0xE0, 0xA0, 0xBF, 1, 0x0F}, {0xE1, 0xEC, 0x80, 0xBF, 1, 0x0F}, {0xED, 0xED, 0x80, 0x9F, 1, 0x0F},
         {0xEE, 0xEF, 0x80, 0xBF, 1, 0x0F}, {0xF0, 0xF0, 0x90, 0xBF, 2, 0x07}, {0xF1, 0xF3, 0x80, 0xBF, 2, 0x07}, {0xF4, 0xF4, 0x80, 0x8F, 2, 0x07},
     };
+    uint64_t leads = 0;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        uint32_t before = 0;            /* leads that are followed by the same are looked at once */
+        uint32_t before = 0;
+        bool ok = false;
         for (int lead = table[i].lead; lead <= table[i].last; lead++) {
+            const uint32_t begun = (uint32_t)(lead & table[i].bits);
             struct grammar_state next;
             copy_state(&next, s);
             if (!grammar_byte(g->grammar, &next, (uint8_t)lead))
-                return false;
-            if (next.place != before && !bytes_lead(g, &next, table[i].lo, table[i].hi, table[i].more, (uint32_t)(lead & table[i].bits), to))
-                return false;
-            before = next.place;
+                continue;
+            if (next.place != before)
+                ok = add_bytes(g, &next, table[i].lo, table[i].hi, table[i].more, begun, p, depth);
+            leads |= (uint64_t)ok << (lead - 0xC0);
+            before = has_blank(begun, table[i].more + 1) ? 0 : next.place;
         }
+    }
+    return leads;
+}
+
+/* True if any characters of these bytes and beyond ASCII, but for blanks, may follow at *s in any order, as many as a token of a slice has.
+ * *least: bytes that a key needs behind them. */
+static bool is_free(struct guide *g, const struct grammar_state *s, const uint64_t bytes[2], int *least)
+{
+    enum { FEW = 3 };                   /* places, unless each leads to one: more are those of names */
+    const uint64_t all_leads = ((1ull << (0xF4 - 0xC0 + 1)) - 1) & ~3ull;
+    struct free_places p = {.n = 0, .most = 1};
+    add_place(&p, s, 0);
+    *least = 0;
+    for (int i = 0; i < p.n; i++) {
+        const int depth = p.depth[i] + 1, own = grammar_key_least(g->grammar, &p.at[i]);
+        *least = own > *least ? own : *least;
+        if (depth > SLICE_MAX)
+            continue;
+        p.most = p.n == i + 1 && p.n < MOST_PLACES ? p.n + 1 : p.n;
+        p.most = p.most > FEW ? p.most : FEW;
+        for (int b = 0; b < 128; b++) {
+            struct grammar_state next;
+            if (!(bytes[b / 64] >> (b % 64) & 1))
+                continue;
+            copy_state(&next, &p.at[i]);
+            if (!grammar_byte(g->grammar, &next, (uint8_t)b) || !add_place(&p, &next, depth))
+                return false;
+        }
+        if (add_characters(g, &p.at[i], &p, depth) != all_leads)
+            return false;
     }
     return true;
 }
 
-/* Finds the place that most ASCII bytes lead to, and these bytes; returns the state there by way of one of them, with place 0 if there is none. */
-static struct grammar_state usual_next(struct guide *g, const struct grammar_state *s, uint64_t free_bytes[2])
+/* The bytes of ASCII that lead to `to`, where most of those do that are admissible, and those that are no controls, quotes and backslashes. */
+struct next_bytes { struct grammar_state to; uint64_t usual[2], plain[2]; int n_usual, n_plain; };
+
+static void find_next_bytes(struct guide *g, const struct grammar_state *s, struct next_bytes *b)
 {
-    uint32_t place[128], usual = 0;
-    struct grammar_state to = {0};
-    int n = 0;
-    free_bytes[0] = free_bytes[1] = 0;
-    for (int b = 0; b < 128; b++) {
-        struct grammar_state next;
-        copy_state(&next, s);
-        place[b] = grammar_byte(g->grammar, &next, (uint8_t)b) ? next.place : 0;
+    struct grammar_state next[128];
+    int n = 0, most = 0;
+    for (int i = 0; i < 128; i++) {
+        copy_state(&next[i], s);
+        if (!grammar_byte(g->grammar, &next[i], (uint8_t)i))
+            next[i].place = 0;
+        if (!next[i].place)
+            continue;
         if (n == 0)                     /* Boyer and Moore's vote */
-            usual = place[b];
-        n += place[b] == usual ? 1 : -1;
-        if (place[b] && place[b] == usual)
-            copy_state(&to, &next);
+            most = i;
+        n += next[i].place == next[most].place ? 1 : -1;
     }
-    n = 0;
-    for (int b = 0; b < 128; b++)
-        if (place[b] && place[b] == usual) {
-            free_bytes[b / 64] |= 1ull << (b % 64);
-            n++;
-        }
-    to.place = n > 64 ? usual : 0;
-    return to;
+    *b = (struct next_bytes){.n_usual = 0};
+    copy_state(&b->to, &next[most]);
+    for (int i = 0; i < 128; i++) {
+        const bool is_usual = next[i].place && next[i].place == b->to.place, is_plain = next[i].place && i >= ' ' && i != '"' && i != '\\';
+        b->usual[i / 64] |= (uint64_t)is_usual << (i % 64);
+        b->plain[i / 64] |= (uint64_t)is_plain << (i % 64);
+        b->n_usual += is_usual;
+        b->n_plain += is_plain;
+    }
 }
 
-/* Returns how many characters, of the free bytes or beyond ASCII, may follow at *s in any order; at most `most`. */
-static int free_length(struct guide *g, const struct grammar_state *s, const uint64_t free_bytes[2], int most)
+/* Finds the slice of such bytes, if all of its tokens may come at *s.  n: of the bytes. */
+static bool find_slice(struct guide *g, const struct grammar_state *s, const uint64_t bytes[2], int n, struct free_entry *f)
 {
-    struct grammar_state at = *s;
-    for (int n = 0; n < most; n++) {
-        uint64_t own[2];
-        const struct grammar_state next = usual_next(g, &at, own);
-        if (!next.place || own[0] != free_bytes[0] || own[1] != free_bytes[1] || !characters_lead(g, &at, next.place))
-            return n;
-        if (next.place == at.place)
-            return most;
-        at.place = next.place;
-    }
-    return most;
+    f->slice = n > FEW_BYTES && is_free(g, s, bytes, &f->least) ? vocabulary_slice(g->v, bytes) : NULL;
+    f->free = s->place;
+    return f->slice;
 }
 
-/* Finds what is free at *s. */
+/* Finds what is free at *s: most characters, or all behind most of them, as in a key that may be the name of a member. */
 static void find_free_place(struct guide *g, const struct grammar_state *s, struct free_entry *f)
 {
-    uint64_t free_bytes[2];
-    struct grammar_state from = *s;
+    struct next_bytes b, next;
     *f = (struct free_entry){.place = s->place, .known = true};
     f->chars = grammar_free_chars(g->grammar, s, &f->key);
     if (f->chars) {
-        f->whole = true;
+        f->free = s->place;
+        f->least = grammar_key_least(g->grammar, s);
         f->slice = vocabulary_strings(g->v);
         return;
     }
     f->chars = TERM_MANY;
-    from.n_key = from.n_key > 0;        /* whatever the key is: its end is not among the free bytes */
-    const struct grammar_state usual = usual_next(g, &from, free_bytes);
-    if (!usual.place)
+    find_next_bytes(g, s, &b);
+    const bool usual = b.n_usual >= b.n_plain;
+    if (find_slice(g, s, usual ? b.usual : b.plain, usual ? b.n_usual : b.n_plain, f))
         return;
-    f->whole = free_length(g, &from, free_bytes, SLICE_MAX) >= SLICE_MAX;
-    if (!f->whole) {                    /* most of the bytes may lead to a free place, as at the beginning of a key */
-        from = usual;
-        from.n_key = from.n_key > 0;
-        if (usual_next(g, &from, free_bytes).place != from.place || free_length(g, &from, free_bytes, SLICE_MAX) < SLICE_MAX)
-            return;
+    if (b.n_usual <= FEW_BYTES)
+        return;
+    find_next_bytes(g, &b.to, &next);
+    if (b.to.place != s->place && find_slice(g, &b.to, next.usual, next.n_usual, f)) {
+        struct free_places p = {.n = 0, .most = 2};     /* characters beyond ASCII may lead to another free place */
+        int least;
+        add_place(&p, &b.to, 0);
+        memcpy(f->leads, b.usual, sizeof b.usual);
+        f->leads[3] = add_characters(g, s, &p, 0);
+        if (p.n == 2 && !is_free(g, &p.at[1], next.usual, &least)) {
+            p.n = p.most = 1;
+            f->leads[3] = add_characters(g, s, &p, 0);
+        }
+    } else {
+        find_slice(g, s, usual ? b.plain : b.usual, usual ? b.n_plain : b.n_usual, f);
     }
-    f->free = from.place;
-    f->slice = vocabulary_slice(g->v, free_bytes);
 }
 
 static const struct free_entry *free_place_at(struct guide *g, const struct grammar_state *s)
@@ -440,8 +506,11 @@ static const struct free_entry *free_place_at(struct guide *g, const struct gram
 
 /* ---- masks ---- */
 
-/* True if the longest token of a ready mask fits into the key that is being written. */
-static bool key_has_room(const struct grammar_state *s) { return s->n_key <= GRAMMAR_KEY_MAX - SLICE_MAX - 8; }
+/* True if the longest token of the ready mask fits into the key that is being written. */
+static bool key_has_room(const struct grammar_state *s, const struct free_entry *f)
+{
+    return s->n_key + SLICE_MAX + f->least <= GRAMMAR_KEY_MAX;
+}
 
 /* Sets or clears the bits of single ids by what guide_advance() says of them. */
 static void mask_ids(struct guide *g, const struct guide_state *s, const int32_t *ids, int n, uint32_t *bits)
@@ -453,12 +522,13 @@ static void mask_ids(struct guide *g, const struct guide_state *s, const int32_t
     }
 }
 
-/* Sets the bits of the tokens in the trie that are admissible at *s.  Below nodes that lead to the free place of `f` these are the tokens of its
- * ready mask; others are left out there.  f NULL: there is no free place. */
-static void walk(struct guide *g, const struct trie *t, const struct grammar_state *s, const struct free_entry *f, uint32_t *bits)
+/* Sets the bits of the tokens below the nodes i .. end-1 of the trie that are admissible at *s.  Below nodes that lead to the free place of `f` these
+ * are the tokens of its ready mask; others are left out there.  f NULL: there is no free place. */
+static void walk_nodes(struct guide *g, const struct trie *t, uint32_t i, uint32_t end, const struct grammar_state *s, const struct free_entry *f,
+                       uint32_t *bits)
 {
     g->path[0] = *s;
-    for (uint32_t i = 0; i < (uint32_t)t->n;) {
+    while (i < end) {
         const struct trie_node *node = &t->nodes[i];
         struct grammar_state *at = &g->path[node->depth];
         copy_state(at, &g->path[node->depth - 1]);
@@ -473,9 +543,9 @@ static void walk(struct guide *g, const struct trie *t, const struct grammar_sta
             i = node->next;
             continue;
         }
-        const bool all = f && at->place == f->free && key_has_room(at);
-        const uint32_t end = all ? t->nodes[node->next].first : node[1].first;
-        for (uint32_t k = node->first; k < end; k++) {
+        const bool all = f && at->place == f->free && key_has_room(at, f);
+        const uint32_t last = all ? t->nodes[node->next].first : node[1].first;
+        for (uint32_t k = node->first; k < last; k++) {
             const uint32_t word = (uint32_t)t->ids[k] / 32, bit = 1u << (t->ids[k] % 32);
             bits[word] |= all ? f->slice->bits[word] & bit : bit;
         }
@@ -483,21 +553,38 @@ static void walk(struct guide *g, const struct trie *t, const struct grammar_sta
     }
 }
 
-/* True if the key has room for the token. */
-static bool fits_key(const struct grammar_state *s, const struct slice_token *t)
+static void walk(struct guide *g, const struct trie *t, const struct grammar_state *s, uint32_t *bits)
 {
-    return grammar_key_fits(s->n_key + t->bytes - 1, 'a') && (!t->tail || grammar_key_fits(s->n_key + t->bytes - t->tail, 0xC3));
+    walk_nodes(g, t, 0, (uint32_t)t->n, s, NULL, bits);
+}
+
+/* Corrects the bits of tokens whose first character need not lead to the free place, which have those of its ready mask. */
+static void mask_strays(struct guide *g, const struct grammar_state *s, const struct free_entry *f, uint32_t *bits)
+{
+    const struct trie *t = &g->v->all;
+    for (uint32_t i = 0; i < (uint32_t)t->n; i = t->nodes[i].next) {
+        const struct trie_node *node = &t->nodes[i], *next = &t->nodes[node->next];
+        if (f->leads[node->byte / 64] >> (node->byte % 64) & 1)
+            continue;
+        for (uint32_t k = node->first; k < next->first; k++)
+            bits[t->ids[k] / 32] &= ~(1u << (t->ids[k] % 32));
+        walk_nodes(g, t, i, node->next, s, f, bits);
+    }
 }
 
 /* Sets the bits of the tokens of a ready mask that are not too long where a string or a key may soon be full. */
-static void mask_short(const struct guide *g, const struct grammar_state *s, const struct free_entry *f, uint32_t *bits)
+static void mask_short(struct guide *g, const struct grammar_state *s, const struct free_entry *f, uint32_t *bits)
 {
     memset(bits, 0, (size_t)g->v->n_words * sizeof *bits);
-    for (int i = 0; i < f->slice->n_ids; i++) {
-        const struct slice_token *t = &f->slice->tokens[i];
-        if (t->chars <= f->chars && (!f->key || fits_key(s, t)))
-            bits[t->id / 32] |= 1u << (t->id % 32);
-    }
+    for (int i = 0; i < g->v->n_words; i++)
+        for (uint32_t left = f->slice->bits[i]; left; left &= left - 1) {
+            const struct vocabulary_token *t = &g->v->tokens[32 * i + __builtin_ctz(left)];
+            struct grammar_state next = *s;
+            bool fits = t->chars <= f->chars;
+            if (fits && f->key && s->n_key + (int)t->n + f->least > GRAMMAR_KEY_MAX)         /* unless it is written on the way to the end */
+                fits = f->least > 1 && grammar_text(g->grammar, &next, (struct text){g->v->bytes + t->at, t->n}) == t->n;
+            bits[i] |= fits ? left & -left : 0;
+        }
 }
 
 /* Sets the bits of all that the grammar admits at *s. */
@@ -505,17 +592,18 @@ static void mask_text(struct guide *g, const struct grammar_state *s, uint32_t *
 {
     const struct free_entry *f = free_place_at(g, s);
     const size_t size = (size_t)g->v->n_words * sizeof *bits;
-    const bool roomy = key_has_room(s), sliced = f->slice && (roomy || f->key);
-    if (!sliced || !f->whole)
+    if (!f->slice || (!f->key && !key_has_room(s, f))) {
         memset(bits, 0, size);
-    else if (roomy && f->chars >= SLICE_MAX)
+        walk(g, &g->v->all, s, bits);
+        return;
+    }
+    if (key_has_room(s, f) && f->chars >= SLICE_MAX)
         memcpy(bits, f->slice->bits, size);
     else
         mask_short(g, s, f, bits);
-    if (sliced)
-        walk(g, &f->slice->rest, s, NULL, bits);
-    if (!sliced || !f->whole)
-        walk(g, &g->v->all, s, sliced ? f : NULL, bits);
+    if (f->free != s->place)
+        mask_strays(g, s, f, bits);
+    walk(g, &f->slice->rest, s, bits);
 }
 
 /* Sets the bits of what any text admits: of all ids, but for those that begin a call and go on with what cannot be one. */
@@ -563,7 +651,7 @@ static uint32_t *bits_of_place(struct guide *g, const struct grammar_state *s, b
     mask_text(g, s, bits);
     for (int more = 4; more <= MOST_MORE && grammar_full(g->grammar) && is_zero(bits, g->v->n_words); more *= 4) {
         grammar_allow(g->grammar, (uint64_t)more * GRAMMAR_WORK);       /* an answer never ends because others wait */
-        walk(g, &g->v->all, s, NULL, bits);
+        walk(g, &g->v->all, s, bits);
     }
     *own |= grammar_full(g->grammar);
     if (!*own) {

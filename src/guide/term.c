@@ -24,11 +24,14 @@ enum {
     N_SEARCH = 16384,           /* terms that a search for one string looks at; it may take an eighth of the work that is allowed, or */
     N_SEARCH_WORK = 400000,     /* and all of them together half of it, so that what is known to have a string is found, too */
     N_WITHIN = 64,              /* terms that a comparison looks at */
+    NO_LEAST = 129,             /* no string of fewer than 128 bytes was found */
     N_ZEROS = 12,               /* zeros behind the decimals of a multiple */
 };
 
 struct node {
     uint8_t  kind, flags;
+    uint8_t  bytes;             /* a lower bound for the bytes of a string, or of the rest of a key; 255: that or more */
+    uint8_t  least;             /* 1 + term_least() once that is known, or NO_LEAST */
     uint32_t a, b, c, d;
     uint32_t row;               /* 1 + its row */
     uint32_t body;              /* LAZY: 1 + its expansion; FOUND_LIVE: 1 + a derivative on the way to a string */
@@ -87,6 +90,26 @@ static void table_fit(struct terms *t)
         table_put(t, (uint32_t)i);
 }
 
+static int at_most_255(int n) { return n < 255 ? n : 255; }
+
+/* Returns a lower bound for the bytes of a string of the term, from those of its parts. */
+static int least_bytes(const struct terms *t, const struct node *n)
+{
+    const struct node *a = at(t, n->a), *b = at(t, n->b);
+    switch ((enum kind)n->kind) {
+    case CAT:    return a->flags & TAKES ? 0 : b->flags & TAKES ? a->bytes : a->bytes + b->bytes;
+    case ALT:    return a->bytes < b->bytes ? a->bytes : b->bytes;
+    case AND:    return a->bytes > b->bytes ? a->bytes : b->bytes;
+    case REPEAT: return a->bytes * at_most_255((int)n->b);
+    case LIVE:   return a->bytes;
+    case STRING: return n->b & IS_KEY ? a->bytes + 1 : 1;
+    case ONE_OF: return n->c - n->b == 1 ? (int)(t->list[n->a].item[n->b].n - n->d) : !(n->flags & MAY_END);
+    case TAKER:  return 0;
+    case NONE: case EMPTY: case SET: case NOT: case UNTIL: case MULTIPLE: case LAZY: break;
+    }
+    return !(n->flags & MAY_END);
+}
+
 /* Returns the id of the term with these parts, made if there is no such term. */
 static uint32_t intern(struct terms *t, enum kind kind, unsigned flags, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
@@ -103,6 +126,7 @@ static uint32_t intern(struct terms *t, enum kind kind, unsigned flags, uint32_t
     }
     t->node = memory_grow(t->node, t->n, &t->cap, sizeof *t->node);
     t->node[t->n] = n;
+    t->node[t->n].bytes = (uint8_t)at_most_255(least_bytes(t, &n));
     t->table[i] = (uint32_t)t->n++;
     const uint32_t id = (uint32_t)t->n - 1;
     table_fit(t);
@@ -1132,9 +1156,9 @@ static void cuts(struct terms *t, uint32_t id, uint64_t cut[4])
     }
 }
 
-/* The terms that a search has found, each with the one that it came from; those that were not looked at are lists, by how much they lack. */
-enum { N_LISTS = 32 };
-struct search { struct found { uint32_t id; int from, before; } *seen; uint32_t *slot; int n, cap, list[N_LISTS]; uint32_t n_slots; };
+/* The terms that a search has found, each with the one that it came from; those that were not looked at are in lists, by how promising they are. */
+enum { N_LISTS = 256 };
+struct search { struct found { uint32_t id; int from, depth, before; } *seen; uint32_t *slot; int n, cap, list[N_LISTS]; uint32_t n_slots; };
 
 static uint32_t search_slot(const struct search *s, uint32_t id)
 {
@@ -1144,8 +1168,8 @@ static uint32_t search_slot(const struct search *s, uint32_t id)
     return k;
 }
 
-/* Puts a term, unless the search has it. */
-static void search_put(struct terms *t, struct search *s, uint32_t id, int from)
+/* Puts a term into a list, unless the search has it by a way that is as short. */
+static void search_put(struct search *s, uint32_t id, int from, int list)
 {
     if ((uint32_t)s->n * 2 >= s->n_slots) {
         s->n_slots = s->n_slots ? s->n_slots * 4 : 64;
@@ -1155,30 +1179,36 @@ static void search_put(struct terms *t, struct search *s, uint32_t id, int from)
             s->slot[search_slot(s, s->seen[i].id)] = (uint32_t)i + 1;
     }
     const uint32_t k = search_slot(s, id);
-    if (s->slot[k])
+    const int depth = from < 0 ? 0 : s->seen[from].depth + 1;
+    if (s->slot[k] && s->seen[s->slot[k] - 1].depth <= depth)
         return;
-    int lacks = 0;                              /* parts of an intersection that may not end */
-    uint32_t part = id;
-    for (; at(t, part)->kind == AND; part = at(t, part)->b)
-        lacks += !(at(t, at(t, part)->a)->flags & MAY_END);
-    lacks += !(at(t, part)->flags & MAY_END);
-    lacks = lacks < N_LISTS ? lacks : N_LISTS - 1;
+    list = list < N_LISTS ? list : N_LISTS - 1;
     s->seen = memory_grow(s->seen, s->n, &s->cap, sizeof *s->seen);
-    s->seen[s->n++] = (struct found){id, from, s->list[lacks]};
-    s->list[lacks] = s->n;
+    s->seen[s->n++] = (struct found){id, from, depth, s->list[list]};
+    s->list[list] = s->n;
     s->slot[k] = (uint32_t)s->n;
 }
 
-/* Takes the newest term of those that lack least; returns its index, -1 if there is none. */
+/* Takes the newest term of the first list that has one, which was not found again by a shorter way; returns its index, -1 if there is none. */
 static int search_take(struct search *s)
 {
     for (int k = 0; k < N_LISTS; k++)
-        if (s->list[k]) {
+        while (s->list[k]) {
             const int i = s->list[k] - 1;
             s->list[k] = s->seen[i].before;
-            return i;
+            if (s->slot[search_slot(s, s->seen[i].id)] == (uint32_t)i + 1)
+                return i;
         }
     return -1;
+}
+
+/* Returns how many parts of an intersection may not end. */
+static int lacks(const struct terms *t, uint32_t id)
+{
+    int n = 0;
+    for (; at(t, id)->kind == AND; id = at(t, id)->b)
+        n += !(at(t, at(t, id)->a)->flags & MAY_END);
+    return n + !(at(t, id)->flags & MAY_END);
 }
 
 /* Searches for a string.  One that is not found within the bounds is not there, and terms_unsure() says so: the terms on the way to a string that
@@ -1191,7 +1221,7 @@ bool term_is_none(struct terms *t, uint32_t a)
     const uint64_t before = t->work, most = before + (t->most_search < t->searches ? t->most_search : t->searches);
     uint32_t way = TERM_NONE;
     int live = -1, i = 0;
-    search_put(t, &s, a, -1);
+    search_put(&s, a, -1, 0);
     while (live < 0 && s.n < N_SEARCH && t->work < most && !t->full && (i = search_take(&s)) >= 0) {
         uint64_t cut[4] = {1};
         cuts(t, s.seen[i].id, cut);
@@ -1203,7 +1233,7 @@ bool term_is_none(struct terms *t, uint32_t a)
                 live = i;
                 way = id;
             } else {
-                search_put(t, &s, id, i);
+                search_put(&s, id, i, lacks(t, id));
             }
         }
     }
@@ -1230,6 +1260,8 @@ static int count(struct terms *t, uint32_t a, int depth, int most, int *steps)
     uint64_t cut[4] = {1};
     int n = at(t, a)->flags & MAY_END ? 1 : 0;
     uint32_t id = TERM_NONE;
+    if (at(t, a)->bytes > depth)
+        return 0;
     cuts(t, a, cut);
     for (int b = 0; b < 256 && n < most && depth > 0; b++) {
         if (has(cut, b)) {
@@ -1249,6 +1281,60 @@ int term_count(struct terms *t, uint32_t a, int depth, int most)
     const int n = a ? count(t, a, depth, most, &steps) : 0, result = t->unsure ? most : n;
     t->unsure = unsure;
     return result;
+}
+
+/* Returns term_least() as far as it is known without a search, else -1. */
+static int known_least(const struct terms *t, uint32_t a, bool key)
+{
+    const struct node *n = at(t, a);
+    if (key ? n->flags & TAKES || !(n->flags & IN_KEY) : n->flags & MAY_END)
+        return 0;
+    return n->least == NO_LEAST ? TERM_MANY : n->least - 1;
+}
+
+/* The shortest way is searched for by how many bytes it has at least (A*: Hart, Nilsson, Raphael 1968). */
+int term_least(struct terms *t, uint32_t a)
+{
+    const bool key = at(t, a)->flags & IN_KEY;
+    const uint64_t before = t->work, most = before + (t->most_search < t->searches ? t->most_search : t->searches);
+    int n = a ? known_least(t, a, key) : TERM_MANY, last = -1, i = 0;
+    if (n >= 0)
+        return n;
+    const uint32_t closed = key ? next(t, a, '"') : TERM_NONE;
+    if (closed && known_least(t, closed, key) == 0) {           /* as nearly everywhere */
+        at(t, a)->least = 1 + 1;
+        return 1;
+    }
+    struct search s = {0};
+    search_put(&s, a, -1, 0);
+    while (last < 0 && s.n < N_SEARCH && t->work < most && !t->full && (i = search_take(&s)) >= 0) {
+        const uint32_t from = s.seen[i].id;
+        const int depth = s.seen[i].depth + 1;
+        uint64_t cut[4] = {1};
+        n = known_least(t, from, key);
+        if (n >= 0) {
+            last = i;
+            continue;
+        }
+        cuts(t, from, cut);
+        for (int b = 0; b < 256; b++) {
+            const uint32_t id = has(cut, b) ? next(t, from, (uint8_t)b) : TERM_NONE;
+            const int known = id ? known_least(t, id, key) : TERM_MANY, all = depth + (known < 0 ? at(t, id)->bytes : known);
+            if (all < NO_LEAST - 1)
+                search_put(&s, id, i, all);
+        }
+    }
+    const bool whole = i < 0 && !t->full;               /* nothing is left to look at */
+    if (last < 0 && whole)
+        at(t, a)->least = NO_LEAST;
+    t->unsure |= last < 0 && !whole;
+    t->starved |= last < 0 && !whole && t->searches < t->most_search;
+    for (int k = last; k >= 0; k = s.seen[k].from)
+        at(t, s.seen[k].id)->least = (uint8_t)(1 + n++);
+    t->searches -= t->work - before < t->searches ? t->work - before : t->searches;
+    free(s.slot);
+    free(s.seen);
+    return last < 0 ? TERM_MANY : n - 1;
 }
 
 bool term_matches(struct terms *t, uint32_t a, struct text bytes)

@@ -281,21 +281,19 @@ static int group_clauses(const struct shape *h, const struct patterns *p, unsign
     return kept;
 }
 
-/* Keeps of the keys that a pattern binds those that end within VALUES_KEY_MAX bytes whatever is written first: as many characters as fit if each
- * takes as many bytes as the largest of its kind. */
-static uint32_t short_keys(struct values *v, uint32_t keys)
+/* Counts the keys that can be written, up to `most` or 1. */
+static int count_keys(struct values *v, uint32_t keys, int most)
 {
-    enum { ESCAPED = 6, MOST = VALUES_KEY_MAX - 1 - ESCAPED };
-    static const uint32_t last[] = {0x7F, 0x7FF, 0xFFFF, 0x10FFFF};    /* characters of 1, 2, 3 and 4 bytes */
-    uint64_t plain[4] = {~0ull << ' ', ~0ull >> 1};
+    const uint32_t written = term_string(v->t, keys, true);
+    if (term_least(v->t, written) > VALUES_KEY_MAX)
+        return 0;
+    if (most <= 1)
+        return 1;
+    uint64_t plain[4] = {~0ull << ' ', ~0ull >> 1};                     /* what is written as it is, which is quicker to count */
     plain['"' / 64] &= ~(1ull << '"' % 64), plain['\\' / 64] &= ~(1ull << '\\' % 64);
-    uint32_t kind = term_bytes_of(v->t, plain), some = term_repeat(v->t, term_any_char(v->t), 0, MOST / ESCAPED);
-    for (int bytes = 1; bytes <= 4; bytes++) {
-        if (bytes > 1)
-            kind = term_alt(v->t, kind, term_char(v->t, last[bytes - 2] + 1, last[bytes - 1]));
-        some = term_alt(v->t, some, term_repeat(v->t, kind, 0, MOST / bytes));
-    }
-    return term_and(v->t, keys, some);
+    const uint32_t some = term_alt(v->t, term_bytes_of(v->t, plain), term_char(v->t, 0x80, 0x10FFFF));
+    const int n = term_count(v->t, term_and(v->t, keys, term_repeat(v->t, some, 0, TERM_INFINITE)), VALUES_KEY_MAX - 1, most);
+    return n < most ? term_count(v->t, written, VALUES_KEY_MAX, most) : n;
 }
 
 /* Divides the names that are no members into groups, by the set of patterns that they match. */
@@ -326,15 +324,12 @@ static void build_groups(struct values *v, const struct shape *h, struct object 
             keys = set >> k & 1 ? term_and(v->t, keys, p.term[k]) : keys;
         }
         if (open && keys != scalar_any_text(v))         /* it matches in time, and then ends wherever it likes */
-            keys = term_cat(v->t, short_keys(v, keys), scalar_any_text(v));
+            keys = term_cat(v->t, keys, scalar_any_text(v));
         for (int k = 0; k < p.n; k++)
             keys = set >> k & 1 ? keys : term_and(v->t, keys, term_not(v->t, p.term[k]));
         keys = term_and(v->t, keys, others);
-        if (!open)
-            keys = short_keys(v, keys);
-        const int most = o->min < N_KEYS ? o->min : N_KEYS;
-        const int n_keys = most > 1 ? term_count(v->t, keys, VALUES_KEY_MAX, most) : 1;
-        if (!term_is_none(v->t, keys) && n_keys)
+        const int n_keys = term_is_none(v->t, keys) ? 0 : count_keys(v, keys, o->min < N_KEYS ? o->min : N_KEYS);
+        if (n_keys)
             o->group[o->n_groups++] = (struct group){keys, rule_of(v, list, n), n_keys};
     }
 }

@@ -153,6 +153,8 @@ static uint32_t expand_between(struct values *v, uint32_t at)
     const bool fits = lack <= 0 || (v->ordered ? 0 : left) + more >= lack;
     for (int k = 0; k < o->n_groups && fits && !(v->ordered && needed) && b.count + needed < o->max && !full; k++) {
         const uint32_t key = term_string(v->t, new_keys(v, &o->group[k], b.keys), true);
+        if (term_least(v->t, key) > VALUES_KEY_MAX)
+            continue;
         const uint32_t taker = term_taker(v->t, at, (uint32_t)(v->number << 8 | k));
         list[n++] = term_cat(v->t, literal(v, "\""), term_cat(v->t, key, taker));
     }

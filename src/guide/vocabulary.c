@@ -53,27 +53,27 @@ static uint32_t shared_bytes(const struct entry *a, const struct entry *b)
     return n;
 }
 
-/* Makes the trie of sorted tokens.  `open` holds the nodes on the path to the token at hand. */
-static struct trie trie_of(const struct entry *sorted, int n)
+/* Makes the trie of n sorted tokens, whose list it takes over.  shared: the bytes that each has in common with the one before it. */
+static struct trie trie_of(const struct guide_vocabulary *v, int32_t *ids, const uint16_t *shared, int n)
 {
-    struct trie t = {.ids = memory_alloc((size_t)n * sizeof *t.ids), .n_ids = n};
+    struct trie t = {.ids = ids, .n_ids = n};
     size_t n_nodes = 1;
     for (int i = 0; i < n; i++) {
-        n_nodes += sorted[i].n - (i ? shared_bytes(&sorted[i - 1], &sorted[i]) : 0);
-        t.depth = (int)sorted[i].n > t.depth ? (int)sorted[i].n : t.depth;
+        const int size = (int)v->tokens[ids[i]].n;
+        n_nodes += (size_t)size - shared[i];
+        t.depth = size > t.depth ? size : t.depth;
     }
     t.nodes = memory_alloc(n_nodes * sizeof *t.nodes);
-    uint32_t *open = memory_alloc(((size_t)t.depth + 1) * sizeof *open), depth = 0;
+    uint32_t *open = memory_alloc(((size_t)t.depth + 1) * sizeof *open), depth = 0;    /* the nodes on the path to the token at hand */
     for (int i = 0; i < n; i++) {
-        const uint32_t keep = i ? shared_bytes(&sorted[i - 1], &sorted[i]) : 0;
-        while (depth > keep)
+        const struct vocabulary_token *token = &v->tokens[ids[i]];
+        while (depth > shared[i])
             t.nodes[open[depth--]].next = (uint32_t)t.n;
-        while (depth < sorted[i].n) {
-            const uint8_t byte = (uint8_t)sorted[i].p[depth++];
+        while (depth < token->n) {
+            const uint8_t byte = (uint8_t)v->bytes[token->at + depth++];
             open[depth] = (uint32_t)t.n;
             t.nodes[t.n++] = (struct trie_node){.first = (uint32_t)i, .depth = (uint16_t)depth, .byte = byte};
         }
-        t.ids[i] = sorted[i].id;
     }
     while (depth > 0)
         t.nodes[open[depth--]].next = (uint32_t)t.n;
@@ -96,50 +96,40 @@ bool vocabulary_blank(uint32_t cp)
            cp == 0x3000 || cp == 0xFEFF;
 }
 
-/* True if the bytes are whole characters, those of ASCII among the free ones, and no blanks beyond ASCII. */
-static bool is_free(const uint64_t free_bytes[2], const char *p, uint32_t n)
+/* Notes which characters a token of n bytes has. */
+static void look_at(struct vocabulary_token *t, const uint8_t *p, uint32_t n)
 {
-    if (n > SLICE_MAX)
-        return false;
-    bool ok = true;
-    for (uint32_t i = 0, cp; i < n && ok;) {
-        const uint8_t b = (uint8_t)p[i];
-        i += b < 128 ? 1 : (uint32_t)utf8_decode(p + i, n - i, &cp, &ok);
-        ok &= b < 128 ? free_bytes[b / 64] >> (b % 64) & 1 : !vocabulary_blank(cp);
+    t->plain = n && n <= SLICE_MAX;
+    for (uint32_t i = 0, cp, size; i < n && t->plain; i += size, t->chars++) {
+        size = p[i] < 128 ? 1 : (uint32_t)utf8_decode((const char *)p + i, n - i, &cp, &t->plain);
+        if (p[i] < 128)
+            t->ascii[p[i] / 64] |= 1ull << (p[i] % 64);
+        else
+            t->plain &= !vocabulary_blank(cp);
     }
-    return ok;
-}
-
-/* Returns id, bytes and characters of a token, and its bytes from the last character beyond ASCII on. */
-static struct slice_token slice_token(int32_t id, const uint8_t *p, uint32_t n)
-{
-    struct slice_token t = {.id = id, .bytes = (uint8_t)n};
-    for (uint32_t i = 0; i < n; i++) {
-        t.chars += (p[i] & 0xC0) != 0x80;
-        if (p[i] >= 0xC0)
-            t.tail = (uint8_t)(n - i);
-    }
-    return t;
 }
 
 /* Splits the tokens of the whole trie, whose order stays. */
 static struct slice slice_of(const struct guide_vocabulary *v, const uint64_t free_bytes[2])
 {
-    struct slice s = {.free = {free_bytes[0], free_bytes[1]}, .bits = memory_zeroed((size_t)v->n_words, sizeof *s.bits),
-                      .tokens = memory_alloc((size_t)v->all.n_ids * sizeof *s.tokens)};
-    struct entry *rest = memory_alloc((size_t)v->all.n_ids * sizeof *rest);
+    struct slice s = {.free = {free_bytes[0], free_bytes[1]}, .bits = memory_zeroed((size_t)v->n_words, sizeof *s.bits)};
+    int32_t *rest = memory_alloc((size_t)v->all.n_ids * sizeof *rest);
+    uint16_t *shared = memory_alloc((size_t)v->all.n_ids * sizeof *shared), least = 0;
     int n = 0;
     for (int i = 0; i < v->all.n_ids; i++) {
         const int32_t id = v->all.ids[i];
         const struct vocabulary_token *t = &v->tokens[id];
-        if (is_free(free_bytes, v->bytes + t->at, t->n)) {
+        least = t->shared < least ? t->shared : least;
+        if (t->plain && !(t->ascii[0] & ~free_bytes[0]) && !(t->ascii[1] & ~free_bytes[1])) {
             s.bits[id / 32] |= 1u << (id % 32);
-            s.tokens[s.n_ids++] = slice_token(id, (const uint8_t *)v->bytes + t->at, t->n);
-        } else
-            rest[n++] = (struct entry){.p = v->bytes + t->at, .n = t->n, .id = id};
+        } else {
+            shared[n] = least;
+            rest[n++] = id;
+            least = UINT16_MAX;
+        }
     }
-    s.rest = trie_of(rest, n);
-    free(rest);
+    s.rest = trie_of(v, rest, shared, n);
+    free(shared);
     return s;
 }
 
@@ -165,6 +155,8 @@ const struct slice *vocabulary_slice(struct guide_vocabulary *v, const uint64_t 
 static void make_trie(struct guide_vocabulary *v)
 {
     struct entry *list = memory_alloc((size_t)v->n * sizeof *list);
+    int32_t *ids = memory_alloc((size_t)v->n * sizeof *ids);
+    uint16_t *shared = memory_zeroed((size_t)v->n, sizeof *shared);
     int n = 0;
     for (int32_t id = 0; id < v->n; id++) {
         const char *p = v->bytes + v->tokens[id].at;
@@ -175,7 +167,12 @@ static void make_trie(struct guide_vocabulary *v)
             list[n++] = (struct entry){.head = head_of(p, size), .p = p, .n = size, .id = id};
     }
     qsort(list, (size_t)n, sizeof *list, by_bytes);
-    v->all = trie_of(list, n);
+    for (int i = 0; i < n; i++) {
+        ids[i] = list[i].id;
+        v->tokens[ids[i]].shared = shared[i] = (uint16_t)(i ? shared_bytes(&list[i - 1], &list[i]) : 0);
+    }
+    v->all = trie_of(v, ids, shared, n);
+    free(shared);
     free(list);
 }
 
@@ -207,6 +204,7 @@ struct guide_vocabulary *guide_vocabulary_new(const struct guide_token *tokens, 
         const bool usable = t.n && t.n < UINT16_MAX;
         v->mark[i] = usable && tokens[i].mark;
         v->tokens[i] = (struct vocabulary_token){.at = (uint32_t)at, .n = usable ? (uint32_t)t.n : 0};
+        look_at(&v->tokens[i], (const uint8_t *)t.p, v->tokens[i].n);
         if (t.n)
             memcpy(v->bytes + at, t.p, t.n);
         at += t.n;
@@ -230,7 +228,6 @@ void guide_vocabulary_release(struct guide_vocabulary *v)
         return;
     for (int i = 0; i < v->slices->n; i++) {
         free(v->slices->all[i].bits);
-        free(v->slices->all[i].tokens);
         trie_free(&v->slices->all[i].rest);
     }
     pthread_mutex_destroy(&v->slices->lock);

@@ -49,22 +49,18 @@ struct trie {
 
 enum { SLICE_MAX = 32 };                /* bytes of the longest token in a ready mask */
 
-struct slice_token {
-    int32_t id;
-    uint8_t chars, bytes;
-    uint8_t tail;                       /* bytes from its last character beyond ASCII on; 0: it has none */
-};
-
 struct slice {
     uint64_t free[2];                   /* ASCII bytes that the place repeats; characters beyond ASCII count as free, too, but for blanks */
     uint32_t *bits;                     /* [guide_words] ids made of these alone */
-    struct slice_token *tokens;         /* [n_ids] the same, one by one */
-    int n_ids;
     struct trie rest;                   /* all other ids */
 };
 
 struct vocabulary_token {
     uint32_t at, n;                     /* range of `bytes`; n 0: never admissible */
+    uint16_t shared;                    /* bytes at its beginning that the token before it in the trie has, too */
+    uint64_t ascii[2];                  /* the bytes of ASCII in it */
+    bool     plain;                     /* it has at most SLICE_MAX bytes, which are whole characters, and no blanks beyond ASCII */
+    uint8_t  chars;                     /* of a plain one */
 };
 
 struct guide_vocabulary {

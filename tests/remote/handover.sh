@@ -128,7 +128,12 @@ flock "$socket.lock" sleep 3 &
 "$q" serve --model "$model" 2> "$tmp/serve.log" &
 server=$!
 started="$started $server"
-for i in $(seq $((10 * patience))); do kill -0 $server 2> /dev/null && ! "$q" serve status > "$tmp/status" 2>&1 && sleep 0.1 || break; done
+for i in $(seq $((10 * patience))); do
+    kill -0 $server 2> /dev/null || break
+    "$q" serve status > "$tmp/status" 2>&1
+    grep -q "tokens of context" "$tmp/status" && break
+    sleep 0.1
+done
 has "a server that begins while another ends waits for that, and answers" "$(cat "$tmp/status" "$tmp/serve.log")" "tokens of context"
 "$q" serve stop > "$tmp/out" 2>&1
 wait $server
