@@ -119,7 +119,7 @@ static void text_done(struct reply *a, const struct chat_event *ev, int status)
             print_answer(p, buf_str(&a->text), a->text.len);
     }
     end_markdown(p);
-    if (p->printed || !(p->extract || end_failed(ev->end) || (ev->end == END_INTERRUPTED && !p->terminal)))
+    if (p->printed || (ev->end == END_INTERRUPTED && p->terminal))      /* ^C is on the line */
         reply_write(a, "\n", 1);
     buf_free(&code);
 }

@@ -134,7 +134,9 @@ bool forms_read(struct options *o, struct err *e)
     if (!*text)
         return err_set(e, "--%s is empty, expected %s; off is for answers of any form", options_key((enum option_id)id),
                        expected((enum option_id)id));
-    return forms_set(o, (enum option_id)id, text, from, e);
+    struct err why = {{0}};
+    const char *place = options_place(o, (enum option_id)id);
+    return forms_set(o, (enum option_id)id, text, from, &why) || err_set(e, "%s%s%s", place ? place : "", place ? ": " : "", why.msg);
 }
 
 /* ---- sessions ---- */

@@ -175,6 +175,7 @@ is "an answer that repeats itself is cut" "$rc $([ -s out ] && echo printed)" "5
 has "... with a word" "$(cat err)" "times in a row; --no-loop-guard allows it"
 ask -n 4 x < /dev/null
 is "an empty answer is told" "$rc $(cat err)" "0 q35chat: the answer is empty: max_tokens was reached before it began"
+is "... and prints nothing" "$(wc -c < out | tr -d " ")" 0
 ask -n 4 --strict x < /dev/null
 is "... and fails with --strict" "$rc" 5
 ask --reasoning only -n 4 x < /dev/null
@@ -385,6 +386,10 @@ printf 'max_tokens = -1\n' > config/q35chat/q35chat.conf
 ask Hello < /dev/null
 is "a value out of range is a usage error" "$rc" 2
 has "... with file, line and range" "$(cat err)" "q35chat.conf:1: max_tokens is -1, expected 0 to "
+printf 'seed = 1\nschema = {"type": "objec"}\n' > config/q35chat/q35chat.conf
+ask Hello < /dev/null
+is "a schema that is none is a usage error" "$rc" 2
+has "... with file, line and place" "$(cat err)" "q35chat.conf:2: schema: #: \"type\" does not name a JSON type"
 timeout $patience "$q" --help > out
 is "--help works with a broken config file" "$?" 0
 rm config/q35chat/q35chat.conf
