@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/memory.h"
 #include "base/unicode.h"
+#include "option/options.h"
 #include "ui/process.h"
 
 const struct sub_row *sub_next_flag(const struct sub_row *command, const struct sub_row *at)
@@ -22,6 +23,13 @@ const struct sub_row *sub_next_flag(const struct sub_row *command, const struct 
     if (at < command)
         at = command;
     return at[1].kind == SUB_FLAG ? at + 1 : NULL;
+}
+
+char sub_letter(const struct sub_row *flag)
+{
+    struct option_about about = {0};
+    const int id = options_find(flag->name);
+    return id >= 0 && options_about((enum option_id)id, &about) ? about.letter : 0;
 }
 
 static int flag_of(const struct args *a, const char *flag)
@@ -119,7 +127,7 @@ static int read_all(struct args *a, int argc, char **argv, int at)
     for (const struct sub_row *f = NULL; (f = sub_next_flag(a->command, f)); a->n_flags++) {
         CHECK(a->n_flags < ARGS_FLAGS);
         a->rows[a->n_flags] = f;
-        flags[a->n_flags] = (struct flag){.name = f->name, .arg = f->arguments};
+        flags[a->n_flags] = (struct flag){.name = f->name, .letter = sub_letter(f), .arg = f->arguments};
     }
     flags[a->n_flags] = (struct flag){.name = "help", .letter = 'h'};
     snprintf(help, sizeof help, "q35chat %s %s --help", a->group->name, a->command->name);

@@ -23,6 +23,9 @@ struct sub_row {
 /* Returns the next option of a command after `at` (NULL: its first): those of its group, then its own; NULL: no more. */
 const struct sub_row *sub_next_flag(const struct sub_row *command, const struct sub_row *at);
 
+/* Returns the letter of a command's option: that of the option of a chat with this name, 0 if it has none. */
+char sub_letter(const struct sub_row *flag);
+
 /* Runs a command with the words and options in argv from `at` on, after checking them.  Returns its exit status; EXIT_USAGE, after a message; or
  * ARGS_HELP: the user wants the help of the command. */
 enum { ARGS_HELP = -1 };

@@ -129,7 +129,10 @@ static void bash_command(struct buf *out, const struct sub_row *c)
     buf_addf(out, "        %s)\n            case $prev in\n", c->name);
     for (const struct sub_row *f = NULL; (f = sub_next_flag(c, f));)
         if (f->arguments) {
-            buf_addf(out, "            --%s) ", f->name);
+            buf_addf(out, "            --%s", f->name);
+            if (sub_letter(f))
+                buf_addf(out, "|-%c", sub_letter(f));
+            buf_adds(out, ") ");
             bash_value(out, f->name, f->type, f->arguments);
         }
     buf_adds(out, "            *)\n                case $cur in\n                -*) words='--help");

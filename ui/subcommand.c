@@ -109,7 +109,10 @@ static void add_flag(const struct sub_row *flag, struct buf *out)
 {
     struct buf help = {0};
     size_t start = out->len;
-    buf_addf(out, "  --%s%s%s", flag->name, flag->arguments ? " " : "", flag->arguments ? flag->arguments : "");
+    buf_adds(out, "  ");
+    if (sub_letter(flag))
+        buf_addf(out, "-%c, ", sub_letter(flag));
+    buf_addf(out, "--%s%s%s", flag->name, flag->arguments ? " " : "", flag->arguments ? flag->arguments : "");
     buf_adds(&help, flag->help);
     if (!flag->standard)
         buf_adds(&help, " (must be given)");

@@ -117,7 +117,7 @@ is "a measurement of a model that is not here fails" "$rc $(cat out)" "1 "
 has "... with a sentence" "$(cat err)" "nosuch is neither a directory nor a model on this machine"
 run bench load --model nosuch
 is "... one that takes no model alone, too" "$rc $(cat out)" "1 "
-run serve start --model nosuch
+run serve start -m nosuch
 is "a server without its model ends as a chat does" "$rc $(cat out)" "3 "
 mkdir -p "$XDG_CONFIG_HOME/q35chat"
 echo 'nosuch = 1' > "$XDG_CONFIG_HOME/q35chat/q35chat.conf"

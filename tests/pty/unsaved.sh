@@ -47,7 +47,7 @@ type '\004'
 seen "the end says so" "status 1"
 end
 
-timeout "$patience" ./limited --model "$small" --no-stdin -n 4 --save pipe "$long" > out 2> err
+timeout "$patience" ./limited --model "$small" --no-stdin --no-think -n 4 --save pipe "$long" > out 2> err
 is "a pipe that cannot save fails" "$?" 1
 has "... with a sentence" "$(cat err)" "is not saved: cannot write"
 is "... and has answered" "$(test -s out && echo yes)" yes

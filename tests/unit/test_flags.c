@@ -92,7 +92,8 @@ static void test_subcommand__help_names_everything_within_80_columns(void **stat
             subcommand_help(g, c, &out);
             assert_non_null(strstr(out.data, c->name));
             for (const struct sub_row *f = NULL; (f = sub_next_flag(c, f));) {
-                snprintf(flag, sizeof flag, "\n  --%s", f->name);
+                const char letter[] = {'-', sub_letter(f), ',', ' ', 0};
+                snprintf(flag, sizeof flag, "\n  %s--%s", letter[1] ? letter : "", f->name);
                 assert_non_null(strstr(out.data, flag));
             }
             for (const char *p = out.data; *p; p += strcspn(p, "\n") + 1)
