@@ -476,9 +476,7 @@ static void find_free_place(struct guide *g, const struct grammar_state *s, stru
     f->chars = TERM_MANY;
     find_next_bytes(g, s, &b);
     const bool usual = b.n_usual >= b.n_plain;
-    if (find_slice(g, s, usual ? b.usual : b.plain, usual ? b.n_usual : b.n_plain, f))
-        return;
-    if (b.n_usual <= FEW_BYTES)
+    if (find_slice(g, s, usual ? b.usual : b.plain, usual ? b.n_usual : b.n_plain, f) || b.n_usual <= FEW_BYTES)
         return;
     find_next_bytes(g, &b.to, &next);
     if (b.to.place != s->place && find_slice(g, &b.to, next.usual, next.n_usual, f)) {
@@ -487,7 +485,9 @@ static void find_free_place(struct guide *g, const struct grammar_state *s, stru
         add_place(&p, &b.to, 0);
         memcpy(f->leads, b.usual, sizeof b.usual);
         f->leads[3] = add_characters(g, s, &p, 0);
-        if (p.n == 2 && !is_free(g, &p.at[1], next.usual, &least)) {
+        if (p.n == 2 && is_free(g, &p.at[1], next.usual, &least)) {
+            f->least = least > f->least ? least : f->least;
+        } else if (p.n == 2) {
             p.n = p.most = 1;
             f->leads[3] = add_characters(g, s, &p, 0);
         }
