@@ -164,7 +164,7 @@ static void finish(struct reply *a, const struct chat_event *ev)
     const bool strict = a->strict || forms_name(a->o);
     bool cut = ev->end == END_LENGTH || ev->end == END_CONTEXT || ev->end == END_LOOP || prompt_is_blank(&a->text);
     int status = ev->end == END_TOO_LONG ? EXIT_TOO_LONG
-               : ev->end == END_FAILED || ev->end == END_TOOL_ROUNDS ? EXIT_FAILED
+               : end_failed(ev->end) || ev->end == END_TOOL_ROUNDS ? EXIT_FAILED
                : ev->end == END_INTERRUPTED ? (a->timed_out ? EXIT_TIMEOUT : EXIT_SIGNAL + interrupt_signal())
                : a->strict && a->denied ? EXIT_DENIED
                : strict && cut ? EXIT_CUT : ev->unformed ? EXIT_FAILED : EXIT_ANSWERED;

@@ -12,15 +12,17 @@ enum end {
     END_LOOP,                   /* it repeated itself (chat/answer.h) */
     END_INTERRUPTED,
     END_TOOL_ROUNDS,            /* of a turn: too many rounds of tool calls */
-    END_FAILED,                 /* refused or broken; a message says why */
+    END_FAILED,                 /* broken, or refused by whoever was asked; a message says why */
     END_TOO_LONG,               /* failed: the context cannot hold the prompt */
+    END_REFUSED,                /* failed: the engine cannot begin what was asked for; a message says why */
     ENDS
 };
 
 /* The name in --json, and between two q35chats. */
 static inline const char *end_word(enum end end)
 {
-    static const char *const words[ENDS] = {"stop", "stop_text", "length", "context", "loop", "interrupted", "tool_rounds", "error", "too_long"};
+    static const char *const words[ENDS] = {"stop", "stop_text", "length", "context", "loop", "interrupted", "tool_rounds", "error", "too_long",
+                                            "refused"};
     return words[end];
 }
 
@@ -33,4 +35,4 @@ static inline enum end end_of_word(const char *word)
     return i < ENDS ? (enum end)i : END_FAILED;
 }
 
-static inline bool end_failed(enum end end) { return end == END_FAILED || end == END_TOO_LONG; }
+static inline bool end_failed(enum end end) { return end >= END_FAILED; }

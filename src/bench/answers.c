@@ -79,7 +79,7 @@ static bool await(struct answers *x, uint32_t serial, struct event *done, const 
                 return err_set(e, "%s", l.events[i].message);
             if (l.events[i].kind == EV_DONE && l.events[i].serial == serial) {
                 *done = l.events[i];
-                return done->finish != END_FAILED || err_set(e, "%s", done->message);
+                return !end_failed(done->finish) || err_set(e, "%s", done->message);
             }
         }
     }

@@ -44,7 +44,7 @@ static bool collect(struct engine *g, uint32_t serial, struct ids *ids, struct s
                 ids_append(ids, ev->ids, ev->n);
             if (ev->kind == EV_DONE) {
                 *stats = ev->stats;
-                return ev->finish != END_FAILED || err_set(e, "%s", ev->message);
+                return !end_failed(ev->finish) || err_set(e, "%s", ev->message);
             }
         }
     }

@@ -553,7 +553,7 @@ void decoder_begin(struct decoder *d, const struct prompt *p, const struct decod
     struct guided guided = {0};
     *out = (struct outcome){0};
     if (!check_prompt(d, p, &out->why) || !guided_begin(&guided, p->how, p->spans, d->c->vocab, &out->why)) {
-        out->finish = END_FAILED;
+        out->finish = END_REFUSED;
         report_done(h);
         return;
     }

@@ -27,7 +27,7 @@ struct beginning {
 struct outcome {
     enum end     finish;
     struct stats stats;
-    struct err   why;                   /* when finish is END_FAILED */
+    struct err   why;                   /* when end_failed(finish) */
 };
 
 enum event_kind {
@@ -35,7 +35,7 @@ enum event_kind {
     EV_READY,           /* engine_info() is filled */
     EV_PREFILL,         /* done, total: prompt positions, `cached` of them were there already */
     EV_TOKENS,          /* ids[n], source[n], prob[n], logprobs[n]; stats: as of these */
-    EV_DONE,            /* finish, stats; message when finish is END_FAILED */
+    EV_DONE,            /* finish, stats; message when end_failed(finish) */
     EV_RESTORED,        /* done: tokens that are there now; message: why the file is of no use, and whether it is deleted */
     EV_SAVED,           /* done: bytes written; total: bytes that the file has; message: why it could not be written */
     EV_FATAL,           /* message: the engine has ended (bad checkpoint, device fault); only close is left */

@@ -55,7 +55,7 @@ void requests_post(struct requests *q, const struct event *ev)
 static void post_done(struct requests *q, uint32_t serial, const struct outcome *o)
 {
     struct event ev = {.kind = EV_DONE, .serial = serial, .finish = o->finish, .stats = o->stats};
-    if (o->finish == END_FAILED)
+    if (end_failed(o->finish))
         snprintf(ev.message, sizeof ev.message, "%s", o->why.msg);
     requests_post(q, &ev);
 }

@@ -665,7 +665,7 @@ static void on_done(struct local *l, const struct event *ev)
             return;
         end = l->speaking == STOPPING ? END_INTERRUPTED : END_CONTEXT;
     }
-    finish(l, end, end == END_FAILED ? ev->message : "");
+    finish(l, end, end_failed(end) ? ev->message : "");
 }
 
 void local_event(struct local *l, const struct event *ev)

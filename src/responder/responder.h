@@ -118,7 +118,7 @@ struct news {
     bool truncated;
     uint64_t conversation;              /* RESTORED, SAVED: the number that restore() or save() got */
     size_t done, total, cached;
-    enum end end;                       /* END_STOP, END_LENGTH, END_CONTEXT, END_INTERRUPTED or END_FAILED */
+    enum end end;                       /* END_STOP, END_LENGTH, END_CONTEXT, END_INTERRUPTED, END_FAILED or END_REFUSED */
     const struct stats *stats;          /* figures of the answer so far; NULL: as before */
 };
 typedef void news_fn(const struct news *it, void *arg);

@@ -118,7 +118,7 @@ void job_end(struct server *s, struct job *j, const struct news *it)
         begin_stream(j);
         exchange_end(j->x);
     } else if (j->x) {
-        exchange_json(j->x, j->response.failed ? 500 : 200, &j->response.out);
+        exchange_json(j->x, j->response.failed ? j->response.failed : 200, &j->response.out);
     }
 }
 

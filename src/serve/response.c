@@ -211,7 +211,7 @@ void response_fail(struct response *r, const struct refusal *f, const struct new
 {
     struct refusal own = *f;
     own.request_id = r->request_id.len ? r->request_id.data : NULL;
-    r->failed = true;
+    r->failed = f->status;
     if (r->question->streams)
         r->format->fail(r, &own, last);
     else
@@ -226,7 +226,8 @@ void response_done(struct response *r, const struct news *it)
     if (r->in_call)                     /* its end did not come */
         end_call(r, text_of("{"), true);
     if (end_failed(it->end)) {
-        response_fail(r, &(struct refusal){.status = 500, .message = it->text.n ? it->text.p : "the engine failed"}, &last);
+        const int status = it->end == END_REFUSED ? 400 : 500;
+        response_fail(r, &(struct refusal){.status = status, .message = it->text.n ? it->text.p : "the engine failed"}, &last);
         return;
     }
     release_text(r);

@@ -47,7 +47,7 @@ struct response {
     int  n_sent;                        /* object: tokens of the text so far */
     size_t n_characters;                /* of all tokens so far */
     void *own;                          /* format->own_bytes, zero at first: for the functions of the format */
-    bool failed;                        /* object: `out` is an error */
+    int  failed;                        /* the status of the error that was sent, or that `out` is; 0: there is none */
     int  n_made;                        /* tokens of the answer that were sampled */
     int  n_reasoning;                   /* tokens among them that are reasoning */
 };

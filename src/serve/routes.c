@@ -242,7 +242,7 @@ static void add_model(struct server *s, struct exchange *x, struct text name, st
     else
         buf_addf(body, ", \"loading\": {\"done\": %zu, \"total\": %zu}", s->loaded, s->to_load);
     if (s->ready && info && info->temperature >= 0)     /* the model's own defaults */
-        buf_addf(body, ", \"sampling\": {\"temperature\": %.9g, \"top_p\": %.9g, \"top_k\": %d}", (double)info->temperature, (double)info->top_p,
+        buf_addf(body, ", \"sampling\": {\"temperature\": %.7g, \"top_p\": %.7g, \"top_k\": %d}", (double)info->temperature, (double)info->top_p,
                  info->top_k);
     buf_addc(body, '}');
 }

@@ -300,7 +300,7 @@ static void check_calls(bool by_itself)
 
 static void take_done(const struct news *it)
 {
-    if (it->end > END_FAILED || it->end == END_LOOP)
+    if (it->end == END_TOO_LONG || it->end == END_LOOP)
         owner.wrong = "an answer ends in no way that a responder has";
     check_calls(it->end == END_STOP);
 }

@@ -425,13 +425,13 @@ static void test_pictures__what_cannot_be_seen_is_refused_in_a_sentence(void **s
     see_pixels(&b, &p, pixels, 0);
     struct engine *g = open_engine(true, 0);
     struct answer a = ask(g, 1, p.spans, 0);
-    assert_int_equal(a.finish, END_FAILED);
+    assert_int_equal(a.finish, END_REFUSED);
     assert_non_null(strstr(a.message, "the model sees no pictures here"));
     engine_close(g);
     g = open_engine(false, 0);
     pixels[0]->h -= 2 * PATCH_SIDE;
     a = ask(g, 1, p.spans, 0);
-    assert_int_equal(a.finish, END_FAILED);
+    assert_int_equal(a.finish, END_REFUSED);
     assert_non_null(strstr(a.message, "pixels, expected"));
     pixels[0]->h += 2 * PATCH_SIDE;
     assert_int_equal(ask(g, 1, p.spans, 0).finish, END_LENGTH);

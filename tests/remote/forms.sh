@@ -142,16 +142,23 @@ class Unix(http.client.HTTPConnection):
 def post(path, body):
     c = Unix("x", timeout=120)
     c.request("POST", path, json.dumps(body))
-    return json.loads(c.getresponse().read())
+    r = c.getresponse()
+    return r.status, json.loads(r.read())
 schema, asked = json.loads(sys.argv[2]), "Tell me about Otto, who is 7"
-m = post("/v1/messages", {"model": "demo", "max_tokens": 400, "messages": [{"role": "user", "content": asked}],
-                          "output_config": {"format": {"type": "json_schema", "schema": schema}}})
+begun = {"model": "demo", "max_tokens": 400, "messages": [{"role": "user", "content": asked}],
+         "output_config": {"format": {"type": "json_schema", "schema": schema}}}
+_, m = post("/v1/messages", begun)
 print(next(b["text"] for b in m["content"] if b["type"] == "text"))
-r = post("/v1/responses", {"model": "demo", "input": asked, "text": {"format": {"type": "json_schema", "name": "p", "schema": schema}}})
+begun["messages"].append({"role": "assistant", "content": "Otto is"})
+status, m = post("/v1/messages", begun)
+print(status, m["error"]["type"], m["error"]["message"])
+_, r = post("/v1/responses", {"model": "demo", "input": asked, "text": {"format": {"type": "json_schema", "name": "p", "schema": schema}}})
 print(next(i["content"][0]["text"] for i in r["output"] if i["type"] == "message"))
 END
 timeout $patience python3 "$tmp/other.py" "$socket" "$schema" > "$tmp/out" 2>&1
 is "Messages: output_config.format" "$(keys "$(head -n 1 "$tmp/out")")" "$person"
+has "... a beginning of the answer that does not fit is the client's mistake" "$(sed -n 2p "$tmp/out")" \
+    "400 invalid_request_error the beginning of the answer does not fit its schema"
 is "Responses: text.format" "$(keys "$(tail -n 1 "$tmp/out")")" "$person"
 
 # Programs that are attached to that server have its engine enforce the form.

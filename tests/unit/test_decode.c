@@ -427,10 +427,10 @@ static void test_decode__prompts_with_other_pictures_share_the_text_before_them(
     assert_int_equal(ask_about(d, spans_text(ids, N), AT).stats.n_cached, AT);
     assert_true(!k->n_at && !k->offset);
     const struct outcome ends = ask_about(d, (struct spans){ids, AT + 12, &cat, 1}, AT);
-    assert_int_equal(ends.finish, END_FAILED);
+    assert_int_equal(ends.finish, END_REFUSED);
     assert_string_equal(ends.why.msg, "the prompt ends within its picture 1, expected text after it");
     const struct picture twice[] = {cat, dog};
-    assert_int_equal(ask_about(d, (struct spans){ids, N, twice, 2}, AT).finish, END_FAILED);
+    assert_int_equal(ask_about(d, (struct spans){ids, N, twice, 2}, AT).finish, END_REFUSED);
     close_decoder(d);
 }
 
@@ -972,7 +972,7 @@ static void test_decode__bad_prompts_are_refused_and_nothing_is_lost(void **stat
         if (rows[i].n)
             ids[rows[i].n - 1] = rows[i].last;
         struct outcome out = ask(d, ids, rows[i].n, 0, rows[i].how, &h);
-        assert_int_equal(out.finish, END_FAILED);
+        assert_int_equal(out.finish, END_REFUSED);
         assert_non_null(strstr(out.why.msg, rows[i].why));
         assert_int_equal(d->last->tl.n, n);
     }

@@ -1100,7 +1100,7 @@ static void test_engine__a_refused_prompt_says_why_and_the_engine_lives_on(void 
                          "temperature is nan"};
     wait_for_done(&l, s[4]);
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(l.last_done[s[i]].finish, END_FAILED);
+        assert_int_equal(l.last_done[s[i]].finish, END_REFUSED);
         assert_non_null(strstr(l.last_done[s[i]].message, why[i]));
     }
     assert_int_equal(l.last_done[s[4]].finish, END_LENGTH);

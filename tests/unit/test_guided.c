@@ -511,7 +511,7 @@ static void test_guided__a_beginning_that_does_not_fit_is_refused_and_one_that_d
     struct sampling how = {.max_tokens = ROOM, .guide = g, .stop = {STOP}, .n_stop = 1, .n_answer_prefix = 2, .draft_depth = -1};
     struct heard h = {0};
     struct outcome out = ask(d, not, 3, &how, &h);
-    assert_int_equal(out.finish, END_FAILED);
+    assert_int_equal(out.finish, END_REFUSED);
     assert_non_null(strstr(out.why.msg, "token 2 of 2"));
     how.n_answer_prefix = 4;
     out = ask(d, fits, 5, &how, &h);
