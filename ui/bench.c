@@ -9,6 +9,7 @@
 #include "option/paths.h"
 #include "prepare/models.h"
 #include "ui/args.h"
+#include "ui/model.h"
 #include "ui/process.h"
 
 static double real(const struct args *a, const char *flag)
@@ -105,14 +106,15 @@ static int answers(const struct args *a, int (*fn)(const struct bench_options *o
     if (!o.weights_in)
         o.weights_in = "auto";
     if (!o.model_dir) {
-        /* the model that a chat would use */
-        struct models m;
-        models_find(&m);
-        int i = models_standard(&m);
-        bool demo = i >= 0 && m.items[i].place == MODELS_DEMO;
-        buf_adds(&dir, i < 0 ? "" : m.items[i].dir);
-        models_free(&m);
-        o.model_note = demo ? "the demo model, since no other is on this machine: its figures do not describe a large one" : NULL;
+        struct buf demo = {0}, looked = {0};
+        struct err e = {{0}};
+        const int status = model_usual(&dir, &e);
+        if (status)
+            return process_fail(status, e.msg);
+        if (paths_demo(&demo, &looked) && !strcmp(demo.data, buf_str(&dir)))
+            o.model_note = "the demo model, since no other is on this machine: its figures do not describe a large one";
+        buf_free(&demo);
+        buf_free(&looked);
         if (!dir.len)
             return args_refuse(a, "no model is on this machine, not even the demo: `q35chat model get` downloads one");
         o.model_dir = buf_str(&dir);

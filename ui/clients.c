@@ -61,7 +61,7 @@ static int print(const struct control_state *s, const char *name, struct err *e)
         add_lines(&out, clients[i].lines, s);
     }
     if (!n)
-        err_set(e, "there are no lines for '%s': q35chat serve clients prints all", name);
+        err_set(e, "no settings for '%s'; q35chat serve clients lists them all", name);
     const int status = n ? process_print(&out, true, EXIT_ANSWERED) : process_fail(EXIT_USAGE, e->msg);
     buf_free(&out);
     return status;

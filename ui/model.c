@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -78,14 +79,25 @@ static void add_state(const struct models_item *it, struct buf *out)
         buf_addf(out, "; to continue: q35chat model get %s", it->name);
 }
 
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat here, there;
+    return !stat(a, &here) && !stat(b, &there) && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
 int model_list(const struct args *a)
 {
     struct models m;
     struct buf out = {0};
     const bool json = args_on(a, "json"), names = args_on(a, "names"), table = !json && !names;
     int width = 4;
+    struct buf usual = {0};
+    struct err e = {{0}};
     models_find(&m);
-    int standard = models_standard(&m);
+    const int failed = model_usual(&usual, &e);
+    int standard = -1;
+    for (int i = 0; i < m.n; i++)
+        standard = same_folder(m.items[i].dir, buf_str(&usual)) ? i : standard;
     for (int i = 0; i < m.n; i++)
         width = (int)strlen(m.items[i].name) > width ? (int)strlen(m.items[i].name) : width;
     for (int i = 0; i < m.n; i++)
@@ -104,10 +116,15 @@ int model_list(const struct args *a)
         }
     if (table && standard >= 0)
         buf_adds(&out, "* is the default.\n");
-    if (table && (standard < 0 || m.items[standard].place == MODELS_DEMO))
+    else if (table && usual.len)
+        buf_addf(&out, "The default is %s.\n", usual.data);
+    if (failed)
+        process_say(e.msg);
+    if (table && (standard < 0 ? !usual.len : m.items[standard].place == MODELS_DEMO))
         buf_adds(&out, "q35chat model get downloads Qwen3.5-122B-A10B, q35chat model get 35b the small one.\n");
     models_free(&m);
     int status = process_print(&out, !json, EXIT_ANSWERED);
+    buf_free(&usual);
     buf_free(&out);
     return status;
 }
@@ -613,4 +630,15 @@ int model_choose(struct options *o, struct err *e)
     buf_free(&dir);
     buf_free(&whole);
     return ok ? EXIT_ANSWERED : EXIT_MODEL;
+}
+
+int model_usual(struct buf *dir, struct err *e)
+{
+    struct options *o = options_open();
+    const bool ok = options_read_usual_file(o, e) && options_read_environment(o, e) && options_set(o, OPT_endpoint, "", FROM_COMMAND_LINE, e);
+    const int status = ok ? model_choose(o, e) : EXIT_USAGE;
+    if (!status)
+        buf_adds(dir, options_text(o, OPT_model));
+    options_close(o);
+    return status;
 }

@@ -51,7 +51,7 @@ static bool names_file(const struct buf *words, const char *sentence)
 
 bool prompt_ignores_file(const struct buf *words)
 {
-    return names_file(words, "a file after @ is not attached here, the word is text; -f FILE attaches");
+    return names_file(words, "a file name after @ is sent as text here; -f FILE attaches the file");
 }
 
 bool prompt_check_files(const struct options *o, struct err *e)

@@ -82,7 +82,7 @@ static bool is_same(const struct options *o, const struct control_state *s, cons
     add_differences(buf_str(&s->options), buf_str(&key), &missing, &instead);
     const bool model = !strcmp(buf_str(&s->root), dir), same = model && !missing.len;
     if (model && !same)
-        err_warn("another q35chat has loaded this model, with %s instead of %s: it is loaded here as well", buf_str(&instead), buf_str(&missing));
+        err_warn("another q35chat has loaded this model with %s instead of %s, so it is loaded here as well", buf_str(&instead), buf_str(&missing));
     buf_free(&key);
     buf_free(&missing);
     buf_free(&instead);
@@ -101,7 +101,7 @@ static void warn_too_late(const struct options *o)
         flags_add_dashed(&flags, about.key);
     }
     if (flags.len)
-        err_warn("another q35chat has loaded this model, which leaves %s without effect; --no-attach loads the model here as well", flags.data);
+        err_warn("another q35chat has loaded this model, so %s has no effect; --no-attach loads the model here as well", flags.data);
     buf_free(&flags);
 }
 

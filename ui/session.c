@@ -112,7 +112,7 @@ int session_show(const struct args *a)
     int status = export(a->words[0], "txt", NULL);
     size_t bytes = status == EXIT_ANSWERED ? sessions_checkpoint_bytes(a->words[0]) : 0;
     if (bytes)
-        fprintf(stderr, "q35chat: its checkpoint takes %.1f MB on the disk\n", (double)bytes * 1e-6);
+        fprintf(stderr, "q35chat: checkpoint: %.1f MB on disk\n", (double)bytes * 1e-6);
     return status;
 }
 

@@ -377,8 +377,10 @@ static void add_answer(struct typed *c, const struct stats *s)
 /* Appends the lines of /stats about the model and its memory. */
 static void add_model(struct typed *c, const struct model_info *info)
 {
-    buf_addf(c->out, "model      %s, %s, %s, drafts up to %d, loaded in %.1f s\n", info->model, info->backend, info->formats, info->draft_depth,
-             info->load_ms / 1000);
+    buf_addf(c->out, "model      %s, %s", info->model, info->backend);
+    if (*info->formats)                 /* of an engine, here or of another q35chat */
+        buf_addf(c->out, ", %s, drafts up to %d, loaded in %.1f s", info->formats, info->draft_depth, info->load_ms / 1000);
+    buf_addc(c->out, '\n');
     if (*info->memory)
         buf_addf(c->out, "memory     planned %s\n", info->memory);
     if (*info->weights_in)

@@ -63,7 +63,7 @@ enum command_result command_redo(struct typed *c)
     int n = chat_n_messages(c->chat);
     if (!chat_redo(c->chat, &c->e))
         return command_refused(c);
-    buf_adds(c->out, "back: ");
+    buf_adds(c->out, "restored: ");
     command_first_line(c->out, chat_message(c->chat, n).text);
     return COMMAND_MOVED;
 }

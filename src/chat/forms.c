@@ -78,6 +78,8 @@ static bool read_value(enum option_id id, const char *given, enum option_from fr
     paths_expand(&path, given);
     struct err why = {{0}};
     bool ok = file_read(out, buf_str(&path), MOST, &why) || err_set(e, "%sschema: %s", from == FROM_COMMAND_LINE ? "--" : "", why.msg);
+    if (ok && text_starts((struct text){out->data, out->len}, "\xef\xbb\xbf"))          /* the byte order mark that some editors write */
+        buf_consume(out, 3);
     if (ok && !text_trim(text_of(buf_str(out))).n)
         ok = err_set(e, "schema: %s is empty, expected a JSON schema", path.data);
     buf_free(&path);
@@ -123,8 +125,10 @@ bool forms_read(struct options *o, struct err *e)
         const enum option_from it = options_from(o, ids[i]);
         if ((!*options_text(o, ids[i]) && it != FROM_COMMAND_LINE) || it < from)
             continue;
-        if (id >= 0 && it == from)
-            return err_set(e, "--schema, --pattern and --choices cannot be combined: an answer has one form");
+        if (id >= 0 && it == from) {
+            const char *place = options_place(o, ids[i]);
+            return err_set(e, "%s%sschema, pattern and choices cannot be combined: an answer has one form", place ? place : "", place ? ": " : "");
+        }
         id = (int)ids[i];
         from = it;
     }

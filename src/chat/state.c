@@ -14,7 +14,7 @@ const char *state_model(const struct chat *c)
 bool state_usable(const struct chat *c, struct err *e)
 {
     if (c->turn.state == TURN_DEAD)
-        return err_set(e, "the engine has stopped; you can only save now");
+        return err_set(e, "there is no model to answer: leave, and come back with -c when it is there, or with --model or --endpoint");
     if (c->summary.text.len)
         return err_set(e, "accept or discard the summary first");
     return c->turn.state == TURN_IDLE || err_set(e, "the last message is still being answered; Ctrl-C stops it");

@@ -200,7 +200,7 @@ static void check_header(struct check *k, const char *name)
     if (!safetensors_open(&s, path, &e)) {
         bool cut = strstr(e.msg, "but the file holds") || strstr(e.msg, "bytes, expected at most") || strstr(e.msg, "expected a safetensors file of");
         add_finding(k->r, (struct finding){FAULT, cut ? "truncated" : "bad-header", .file = name, .remedy = AGAIN},
-                    "%s%s", cut ? "it is cut short: " : "", without_path(k, name, e.msg));
+                    "%s%s", cut ? "truncated: " : "", without_path(k, name, e.msg));
     } else {
         for (int i = 0; i < s.n_tensors; i++)
             end = s.tensors[i].offset + s.tensors[i].bytes > end ? s.tensors[i].offset + s.tensors[i].bytes : end;

@@ -283,7 +283,7 @@ static void send_model(struct server *s, struct exchange *x)
 static void refuse_embeddings(struct server *s, struct exchange *x)
 {
     (void)s;
-    exchange_error(x, 404, "this server has no embeddings, since its model writes text: run a model for embeddings beside it");
+    exchange_error(x, 404, "this server does not provide embeddings: run a model for embeddings beside it");
 }
 
 /* ---- the model, for clients of ollama ---- */

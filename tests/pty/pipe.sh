@@ -153,7 +153,7 @@ printf 'a\000b' > binary
 ask -f binary x < /dev/null
 is "... and so is a binary one" "$rc" 2
 ask --no-think -n 4 "see @file.txt" < /dev/null
-is "@file is text" "$rc $(head -n 1 err)" "0 q35chat: a file after @ is not attached here, the word is text; -f FILE attaches (file.txt)"
+is "@file is text" "$rc $(head -n 1 err)" "0 q35chat: a file name after @ is sent as text here; -f FILE attaches the file (file.txt)"
 ask --strict "see @file.txt" < /dev/null
 is "... and refused with --strict" "$rc $(cat out)" "2 "
 ask --no-think -n 12 -s 'of the file' x < /dev/null

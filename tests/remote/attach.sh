@@ -18,9 +18,9 @@ is "--no-attach loads the model" "$found $(served)" "0 2"
 is "... which says the same" "$(cat "$tmp/out")" "$there"
 one --ctx 1000
 is "so do other options of the engine" "$found $(served)" "0 2"
-has "... with a sentence" "$(cat "$tmp/err")" "another q35chat has loaded this model, with ctx=32768 instead of ctx=1000: it is loaded here as well"
+has "... with a sentence" "$(cat "$tmp/err")" "another q35chat has loaded this model with ctx=32768 instead of ctx=1000, so it is loaded here as well"
 one --ctx 32k --threads 1
-has "... about what differs" "$(cat "$tmp/err")" "has loaded this model, with the default of threads instead of threads=1: it is loaded here as well"
+has "... about what differs" "$(cat "$tmp/err")" "has loaded this model with the default of threads instead of threads=1, so it is loaded here as well"
 one --ctx 32k
 is "... which are compared by their values: 32k is 32768" "$found $(served)" "0 3"
 one --ctx 0 --kv "" --weights-in auto --snapshots 00
@@ -33,7 +33,7 @@ timeout $patience "$q" --model "$small" --no-stdin -n 4 hello > "$tmp/out" 2>&1
 is "so does another model" "$? $(served)" "0 5"
 one --no-vision
 is "an option that comes too late for a loaded model is named" "$found $(served) $(cat "$tmp/err")" "0 6 q35chat: another q35chat has loaded this \
-model, which leaves --no-vision without effect; --no-attach loads the model here as well"
+model, so --no-vision has no effect; --no-attach loads the model here as well"
 one --logit-bias "Hello=-inf"
 is "a bias by text reaches the server" "$found $(served)" "0 7"
 lacks "... and counts" "$(cat "$tmp/out")" "Hello"
@@ -109,7 +109,7 @@ wait $server
 begin "$demo" --prompt-math int8
 one --prompt-math exact
 has "exact prompts are not read by a server whose prompts are rounded" "$(served) $(cat "$tmp/err")" \
-    "0 q35chat: another q35chat has loaded this model, with prompt_math=int8 instead of prompt_math=exact: it is loaded here as well"
+    "0 q35chat: another q35chat has loaded this model with prompt_math=int8 instead of prompt_math=exact, so it is loaded here as well"
 one
 is "... those of nobody who says so are" "$found $(served)" "0 1"
 "$q" serve stop

@@ -217,7 +217,7 @@ static void test_command__regen_undo_and_new_change_the_conversation(void **stat
     assert_int_equal(run("/undo"), COMMAND_DONE);
     assert_string_equal(out.data, "nothing to undo\n");
     assert_int_equal(run("/redo"), COMMAND_MOVED);
-    assert_string_equal(out.data, "back: first line ...\n");
+    assert_string_equal(out.data, "restored: first line ...\n");
     assert_int_equal(chat_n_messages(c), 2);
     assert_int_equal(run("/redo"), COMMAND_DONE);
     assert_string_equal(out.data, "nothing to redo\n");

@@ -183,7 +183,7 @@ static void test_feed__a_dead_engine_leaves_everything_to_read(void **state)
     stage_pass(10);
     stage_pass(10);
     assert_item(3, ITEM_ANSWER, 3, "Half");
-    assert_shows("the model has ended: out of memory");
+    assert_shows("there is no model: out of memory");
     assert_shows("no model");
     stage_say("C");
     assert_string_equal(stage_draft(), "C");            /* not sent, not lost */

@@ -416,7 +416,7 @@ static void on_fatal(struct feed *f, const struct chat_event *ev, int64_t ms)
 {
     end_reasoning(f, ms);
     close_answer(f);
-    feed_say(f, ITEM_ERROR, "the model has ended: %s\nThe conversation can still be read, copied and exported.", ev->text);
+    feed_say(f, ITEM_ERROR, "there is no model: %s\nThe conversation can still be read, copied and exported.", ev->text);
 }
 
 void feed_event(struct feed *f, const struct chat_event *ev, int64_t ms)
