@@ -189,15 +189,15 @@ int grammar_key_least(struct grammar *g, const struct grammar_state *s)
 bool grammar_byte(struct grammar *g, struct grammar_state *s, uint8_t byte)
 {
     const bool begins = term_begins_key(g->terms, s->place);
-    const uint32_t place = term_next(g->terms, s->place, byte, (struct text){s->key, s->n_key});
+    uint32_t place = term_next(g->terms, s->place, byte, (struct text){s->key, s->n_key});
+    const uint8_t n = begins ? 0 : s->n_key;
+    if (term_in_key(g->terms, place) && term_in_key(g->terms, s->place) && n + 1 + term_least(g->terms, place) > GRAMMAR_KEY_MAX)
+        place = term_members(g->terms, place);          /* no free key has room */
     if (place == TERM_NONE)
         return false;
     if (!term_in_key(g->terms, place)) {
         s->n_key = 0;
     } else if (term_in_key(g->terms, s->place)) {
-        const uint8_t n = begins ? 0 : s->n_key;
-        if (n + 1 + term_least(g->terms, place) > GRAMMAR_KEY_MAX)
-            return false;
         s->key[n] = (char)byte;
         s->n_key = n + 1;
     }

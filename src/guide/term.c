@@ -30,11 +30,11 @@ enum {
 
 struct node {
     uint8_t  kind, flags;
-    uint8_t  bytes;             /* a lower bound for the bytes of a string, or of the rest of a key; 255: that or more */
-    uint8_t  least;             /* 1 + term_least() once that is known, or NO_LEAST */
+    uint8_t  bytes;             /* a lower bound for the bytes of a string; 255: that or more */
+    uint8_t  least;             /* STRING: 1 + its shortest rest once that is known, or NO_LEAST */
     uint32_t a, b, c, d;
     uint32_t row;               /* 1 + its row */
-    uint32_t body;              /* LAZY: 1 + its expansion; FOUND_LIVE: 1 + a derivative on the way to a string */
+    uint32_t body;              /* LAZY: 1 + its expansion; FOUND_LIVE, least: 1 + a derivative on the way to a string */
 };
 
 struct list { struct text *item; int n; uint64_t hash; size_t bytes; };
@@ -97,15 +97,14 @@ static int least_bytes(const struct terms *t, const struct node *n)
 {
     const struct node *a = at(t, n->a), *b = at(t, n->b);
     switch ((enum kind)n->kind) {
-    case CAT:    return a->flags & TAKES ? 0 : b->flags & TAKES ? a->bytes : a->bytes + b->bytes;
+    case CAT:    return a->bytes + b->bytes;
     case ALT:    return a->bytes < b->bytes ? a->bytes : b->bytes;
     case AND:    return a->bytes > b->bytes ? a->bytes : b->bytes;
     case REPEAT: return a->bytes * at_most_255((int)n->b);
     case LIVE:   return a->bytes;
     case STRING: return n->b & IS_KEY ? a->bytes + 1 : 1;
     case ONE_OF: return n->c - n->b == 1 ? (int)(t->list[n->a].item[n->b].n - n->d) : !(n->flags & MAY_END);
-    case TAKER:  return 0;
-    case NONE: case EMPTY: case SET: case NOT: case UNTIL: case MULTIPLE: case LAZY: break;
+    case NONE: case EMPTY: case SET: case NOT: case UNTIL: case MULTIPLE: case LAZY: case TAKER: break;
     }
     return !(n->flags & MAY_END);
 }
@@ -876,8 +875,8 @@ static bool is_live(const struct terms *t, uint32_t a)
 /* True if some text of the term begins with a character of lo .. hi. */
 static bool takes_char(struct terms *t, uint32_t a, uint32_t lo, uint32_t hi)
 {
-    for (uint32_t c = lo; c <= hi && c < 0x80; c++)
-        if (is_live(t, next_looked_up(t, a, (uint8_t)c)))
+    for (; lo <= hi && lo < 0x80; lo++)
+        if (!term_is_none(t, next_looked_up(t, a, (uint8_t)lo)))
             return true;
     const uint32_t begins = term_cat(t, term_char(t, lo, hi), term_not(t, TERM_NONE));
     return lo <= hi && !term_is_none(t, term_and(t, a, begins));
@@ -985,6 +984,8 @@ static uint32_t body(struct terms *t, uint32_t id)
         const uint32_t made = t->hooks.expand(t->hooks.arg, (int)n.a, n.b, n.c);
         if (t->full)
             return TERM_NONE;
+        if (t->starved)                 /* it may lack what a search would have found */
+            return made;
         at(t, id)->body = 1 + made;
     }
     return at(t, id)->body - 1;
@@ -1266,7 +1267,7 @@ static int count(struct terms *t, uint32_t a, int depth, int most, int *steps)
     for (int b = 0; b < 256 && n < most && depth > 0; b++) {
         if (has(cut, b)) {
             id = *steps > 0 ? next_live(t, a, (uint8_t)b) : TERM_NONE;
-            n = --*steps < 0 ? most : n;
+            --*steps;
         }
         n += id && n < most ? count(t, id, depth - 1, most - n, steps) : 0;
     }
@@ -1275,43 +1276,38 @@ static int count(struct terms *t, uint32_t a, int depth, int most, int *steps)
 
 int term_count(struct terms *t, uint32_t a, int depth, int most)
 {
-    const bool unsure = t->unsure;
     int steps = 20000;
-    t->unsure = false;
-    const int n = a ? count(t, a, depth, most, &steps) : 0, result = t->unsure ? most : n;
-    t->unsure = unsure;
-    return result;
+    const int n = a ? count(t, a, depth, most, &steps) : 0;
+    t->unsure |= n < most && steps <= 0;
+    return n;
 }
 
-/* Returns term_least() as far as it is known without a search, else -1. */
-static int known_least(const struct terms *t, uint32_t a, bool key)
+/* Returns least_of_string() as far as it is known without a search, else -1. */
+static int known_least(const struct terms *t, uint32_t a)
 {
     const struct node *n = at(t, a);
-    if (key ? n->flags & TAKES || !(n->flags & IN_KEY) : n->flags & MAY_END)
-        return 0;
-    return n->least == NO_LEAST ? TERM_MANY : n->least - 1;
+    return n->flags & MAY_END ? 0 : n->least == NO_LEAST ? TERM_MANY : n->least - 1;
 }
 
-/* The shortest way is searched for by how many bytes it has at least (A*: Hart, Nilsson, Raphael 1968). */
-int term_least(struct terms *t, uint32_t a)
+/* Returns the bytes of a STRING's shortest rest.  It is searched for by how many bytes it has at least (A*: Hart, Nilsson, Raphael 1968); terms on
+ * the way know theirs then, and the next one, which stays as long as they do. */
+static int least_of_string(struct terms *t, uint32_t a)
 {
-    const bool key = at(t, a)->flags & IN_KEY;
-    const uint64_t before = t->work, most = before + (t->most_search < t->searches ? t->most_search : t->searches);
-    int n = a ? known_least(t, a, key) : TERM_MANY, last = -1, i = 0;
+    int n = known_least(t, a), last = -1, i = 0;
     if (n >= 0)
         return n;
-    const uint32_t closed = key ? next(t, a, '"') : TERM_NONE;
-    if (closed && known_least(t, closed, key) == 0) {           /* as nearly everywhere */
+    if (next(t, a, '"') == TERM_EMPTY) {        /* as nearly everywhere */
         at(t, a)->least = 1 + 1;
         return 1;
     }
     struct search s = {0};
+    const uint64_t before = t->work, most = t->most_search < t->searches ? t->most_search : t->searches;
     search_put(&s, a, -1, 0);
-    while (last < 0 && s.n < N_SEARCH && t->work < most && !t->full && (i = search_take(&s)) >= 0) {
+    while (last < 0 && s.n < N_SEARCH && t->work - before < most && !t->full && (i = search_take(&s)) >= 0) {
         const uint32_t from = s.seen[i].id;
         const int depth = s.seen[i].depth + 1;
         uint64_t cut[4] = {1};
-        n = known_least(t, from, key);
+        n = known_least(t, from);
         if (n >= 0) {
             last = i;
             continue;
@@ -1319,7 +1315,7 @@ int term_least(struct terms *t, uint32_t a)
         cuts(t, from, cut);
         for (int b = 0; b < 256; b++) {
             const uint32_t id = has(cut, b) ? next(t, from, (uint8_t)b) : TERM_NONE;
-            const int known = id ? known_least(t, id, key) : TERM_MANY, all = depth + (known < 0 ? at(t, id)->bytes : known);
+            const int known = id ? known_least(t, id) : TERM_MANY, all = depth + (known < 0 ? at(t, id)->bytes : known);
             if (all < NO_LEAST - 1)
                 search_put(&s, id, i, all);
         }
@@ -1328,13 +1324,38 @@ int term_least(struct terms *t, uint32_t a)
     if (last < 0 && whole)
         at(t, a)->least = NO_LEAST;
     t->unsure |= last < 0 && !whole;
-    t->starved |= last < 0 && !whole && t->searches < t->most_search;
-    for (int k = last; k >= 0; k = s.seen[k].from)
-        at(t, s.seen[k].id)->least = (uint8_t)(1 + n++);
+    t->starved |= last < 0 && !whole && most < N_SEARCH_WORK;
+    for (int k = last < 0 ? -1 : s.seen[last].from; k >= 0; last = k, k = s.seen[k].from) {
+        at(t, s.seen[k].id)->least = (uint8_t)(1 + ++n);
+        at(t, s.seen[k].id)->body = 1 + s.seen[last].id;
+    }
     t->searches -= t->work - before < t->searches ? t->work - before : t->searches;
     free(s.slot);
     free(s.seen);
-    return last < 0 ? TERM_MANY : n - 1;
+    return last < 0 ? TERM_MANY : n;
+}
+
+int term_least(struct terms *t, uint32_t a)
+{
+    while (at(t, a)->kind == CAT)
+        a = at(t, a)->a;
+    int least = TERM_MANY;
+    for (; at(t, a)->kind == ALT; a = at(t, a)->b) {
+        const int of = term_least(t, at(t, a)->a);
+        least = of < least ? of : least;
+    }
+    const struct node n = *at(t, a);
+    const int of = n.kind == STRING && n.flags & IN_KEY ? least_of_string(t, a) : n.kind == TAKER ? 0 : n.kind == CAT ? term_least(t, a) : TERM_MANY;
+    return of < least ? of : least;
+}
+
+uint32_t term_members(struct terms *t, uint32_t a)
+{
+    const struct node n = *at(t, a);
+    if (!(n.flags & IN_KEY))
+        return a;
+    return n.kind == CAT ? term_cat(t, term_members(t, n.a), n.b)
+         : n.kind == ALT ? term_alt(t, term_members(t, n.a), term_members(t, n.b)) : TERM_NONE;
 }
 
 bool term_matches(struct terms *t, uint32_t a, struct text bytes)

@@ -77,11 +77,14 @@ uint32_t term_taker(struct terms *t, uint32_t a, uint32_t b);
 
 /* True if the search finds no string in the regular term; also where it takes too long (terms_unsure()). */
 bool term_is_none(struct terms *t, uint32_t a);
-/* Counts the strings of a regular term that have at most `depth` bytes, up to `most`; a count that takes too long ends as `most`. */
+/* Counts the strings of a regular term that have at most `depth` bytes, up to `most`; of a count that takes too long (terms_unsure()) those that were
+ * found. */
 int  term_count(struct terms *t, uint32_t a, int depth, int most);
-/* The bytes of the term's shortest string; in a key that is written (term_in_key()), the fewest that close it or after which it is the name of a
- * member.  TERM_MANY: none was found that has fewer than 128 (terms_unsure(): nor was everything looked at). */
+/* The fewest bytes that close the free key which is written at `a`, or the term_string() `a`; of several the shortest.  TERM_MANY: none was found
+ * that has fewer than 128 (terms_unsure(): nor was everything looked at). */
 int  term_least(struct terms *t, uint32_t a);
+/* Returns the part of `a` that is no free key: the rests of members' names. */
+uint32_t term_members(struct terms *t, uint32_t a);
 bool term_matches(struct terms *t, uint32_t a, struct text bytes);
 /* The derivative.  `key` is used for a taker only. */
 uint32_t term_next(struct terms *t, uint32_t a, uint8_t byte, struct text key);

@@ -20,7 +20,8 @@ one --ctx 1000
 is "so do other options of the engine" "$found $(served)" "0 2"
 has "... with a sentence" "$(cat "$tmp/err")" "another q35chat has loaded this model with ctx=32768 instead of ctx=1000, so it is loaded here as well"
 one --ctx 32k --threads 1
-has "... about what differs" "$(cat "$tmp/err")" "has loaded this model with the default of threads instead of threads=1, so it is loaded here as well"
+has "... about what differs" "$(cat "$tmp/err")" \
+    "has loaded this model with the default of threads instead of threads=1, so it is loaded here as well"
 one --ctx 32k
 is "... which are compared by their values: 32k is 32768" "$found $(served)" "0 3"
 one --ctx 0 --kv "" --weights-in auto --snapshots 00

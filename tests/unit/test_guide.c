@@ -332,6 +332,7 @@ static void test_schema__a_key_of_a_pattern_can_end_wherever_it_is(void **state)
         "{\"type\": \"object\", \"patternProperties\": {\"x.{9}y\": true, \"a\": false}, \"properties\": {\"xxx\": true}, \"minProperties\": 2}",
         "{\"type\": \"object\", \"propertyNames\": {\"minLength\": 17}, \"minProperties\": 1}",
         "{\"type\": \"object\", \"propertyNames\": {\"pattern\": \"^[\\u4e00-\\u9fff]{30,36}$\"}, \"minProperties\": 1}",
+        "{\"type\": \"object\", \"propertyNames\": {\"pattern\": \"^[\\u0000-\\u001f]{59}$\"}, \"minProperties\": 1}",    /* as \\n, 118 bytes */
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         for (int way = 0; way < 3; way++) {
@@ -347,6 +348,47 @@ static void test_schema__a_key_of_a_pattern_can_end_wherever_it_is(void **state)
             assert_true(grammar_byte(g, &s, ':'));
             grammar_release(g);
         }
+}
+
+/* Whether a key is accepted does not depend on keys that came before. */
+static void test_schema__keys_are_the_same_in_any_order(void **state)
+{
+    (void)state;
+    static const char schema[] = "{\"type\": \"object\", "
+                                 "\"patternProperties\": {\"[^x-z].{117}\\\\\\\\|[a-z_]\": {}}, \"additionalProperties\": true}";
+    static const char *const text[] = {"{\"\\\\\": 3}", "{\"\u00e9\": 1}", "{\"\u00e9a\": 1}", "{\"\\\\\": 3}"};
+    for (int first = 0; first < 4; first++) {
+        struct err e;
+        struct grammar *g = grammar_of_schema(text_of(schema), NULL, &e);
+        assert_non_null(g);
+        for (int i = 0; i < 4; i++)
+            assert_true(accepts(g, text[(first + i) % 4]));
+        grammar_release(g);
+    }
+}
+
+/* Only free keys are bound: the name of a member may be longer, also where both may come. */
+static void test_schema__names_of_members_have_any_length(void **state)
+{
+    (void)state;
+    char name[256], text[320], schema[640];
+    struct err e;
+    snprintf(name, sizeof name, "%0130d", 7);
+    snprintf(schema, sizeof schema, "{\"type\": \"object\", \"properties\": {\"%s\": {\"const\": 1}, \"%s8\": {\"const\": 2}}}", name, name);
+    struct grammar *g = grammar_of_schema(text_of(schema), NULL, &e);
+    assert_non_null(g);
+    snprintf(text, sizeof text, "{\"%s\": 1}", name);
+    assert_true(accepts(g, text));
+    snprintf(text, sizeof text, "{\"%s8\": 2}", name);
+    assert_true(accepts(g, text));
+    snprintf(text, sizeof text, "{\"%.118s\": 2}", name);
+    assert_true(accepts(g, text));
+    snprintf(text, sizeof text, "{\"%.119s\": 2}", name);
+    assert_false(accepts(g, text));
+    grammar_release(g);
+    g = grammar_of_schema(text_of("{\"type\": \"object\", \"minProperties\": 2, "
+                                  "\"propertyNames\": {\"pattern\": \"^[\\n\\u0001]{59}$\"}}"), NULL, &e);
+    assert_null(g);                     /* only one such key has room */
 }
 
 static void test_calls__of_wrong_schemas_are_refused_by_tool_and_place(void **state)
@@ -565,6 +607,8 @@ int main(void)
         cmocka_unit_test(test_grammar__beyond_the_work_that_is_allowed_refuses_until_more_is),
         cmocka_unit_test(test_schema__long_lists_and_equal_references_take_linear_work),
         cmocka_unit_test(test_schema__a_key_of_a_pattern_can_end_wherever_it_is),
+        cmocka_unit_test(test_schema__keys_are_the_same_in_any_order),
+        cmocka_unit_test(test_schema__names_of_members_have_any_length),
         cmocka_unit_test(test_calls__of_wrong_schemas_are_refused_by_tool_and_place),
         cmocka_unit_test(test_calls__have_what_is_required_and_no_property),
         cmocka_unit_test(test_calls__have_known_names_and_each_parameter_once),
