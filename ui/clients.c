@@ -80,8 +80,8 @@ int serve_clients(const struct args *a)
     if (found != CONTROL_FOUND)
         status = process_fail(EXIT_FAILED, e.msg);
     else if (!s.address.len)
-        status = process_fail(EXIT_FAILED, "the server listens on its unix socket alone, which these programs do not know: start it with "
-                                           "--listen 127.0.0.1:8000");
+        status = process_fail(EXIT_FAILED, "what has the model listens on its unix socket alone, which these programs do not know: end it, then "
+                                           "q35chat serve --listen 127.0.0.1:8000");
     else if (!s.n_ctx)
         status = process_fail(EXIT_FAILED, "the model is loading; ask again when it is loaded");
     else

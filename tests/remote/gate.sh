@@ -41,13 +41,13 @@ has "... and room for an answer that the context has" "$("$q" serve clients open
 is "... all of them" "$(grep -c '^# ' "$tmp/out")$(grep -c "@[A-Z]*@\|$key" "$tmp/out")" 80
 "$q" serve clients emacs > "$tmp/out" 2>&1
 is "a program that is not among them is refused" "$? $(cat "$tmp/out")" \
-    "2 q35chat: there are no lines for 'emacs': q35chat serve clients prints all"
+    "2 q35chat: no settings for 'emacs'; q35chat serve clients lists them all"
 "$q" serve stop
 wait $server
 begin "$demo" --any-model --moved-room 1
 body='{"model": "gpt-9", "max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}'
 "$q" serve clients > "$tmp/out" 2>&1
-has "without --listen there are none" "$? $(cat "$tmp/out")" "1 q35chat: the server listens on its unix socket alone"
+has "without --listen there are none" "$? $(cat "$tmp/out")" "1 q35chat: what has the model listens on its unix socket alone"
 has "with --any-model every name is taken" "$(asks post /v1/chat/completions "$body")" '200 {"id"'
 "$q" serve stop
 wait $server
