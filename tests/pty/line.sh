@@ -42,7 +42,7 @@ seen "... with its figures" " ctx "
 type '/undo\r'
 seen "/undo takes it back" "taken back: seven"
 type '/redo\r'
-seen "/redo brings it back" "back: seven"
+seen "/redo brings it back" "restored: seven"
 seen "... with as much of its answer as there was" "[stopped]"
 type '/continue\r'
 seen "/continue goes on with it" "$fill"            # not the same bytes: half characters were stored as U+FFFD, which other tokens stand for

@@ -43,7 +43,7 @@ run session list
 has "the list tells the size of a checkpoint" "$(grep trip out)" "(checkpoint 2.1 MB)"
 is "... of those that have one" "$(grep -c checkpoint out)" 1
 run session show trip
-has "... and so does show" "$(cat err)" "its checkpoint takes 2.1 MB"
+has "... and so does show" "$(cat err)" "checkpoint: 2.1 MB on disk"
 rm "$dir/trip.jsonl.checkpoint"
 run session show trip
 has "show prints what was said" "$(cat out)" "In Norway."

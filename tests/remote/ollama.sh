@@ -30,7 +30,7 @@ is "... and a prompt as it is" "$(does raw)" "6 * 7 = 42."
 is "without a question the model is there" "$(does nothing)" "load load"
 is "no other model is shown" "$(does another)" "known unknown model llama3; model is not a text"
 is "the root says who is there" "$(does root)" "200 q35chat is running"
-is "embeddings are refused" "$(does embed)" "this server has no embeddings"
+is "embeddings are refused" "$(does embed)" "this server does not provide embeddings"
 uses() { timeout $patience "$PYTHON" tests/remote/ollama_asks.py 127.0.0.1:$port package $key 2>&1 | tail -1; }
 [ -z "${PYTHON-}" ] || is "the package ollama" "$(uses)" \
     "demo 6 * 7 = 42. 6 * 7 = 42. stop calculator expression The square is red. completion tools thinking vision"

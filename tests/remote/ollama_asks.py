@@ -137,7 +137,7 @@ tests = {
     "nothing": lambda: [generate("")[0]["done_reason"], chat([])[0]["done_reason"]],
     "another": lambda: [send("POST", "/api/show", {"model": m})[0].get("error", "known")[:21] for m in ("demo:latest", "llama3", 5)],
     "root": root,
-    "embed": lambda: [send("POST", "/api/embed", {"model": "demo", "input": "x"})[0]["error"][:29]],
+    "embed": lambda: [send("POST", "/api/embed", {"model": "demo", "input": "x"})[0]["error"][:39]],
     "package": package,
     "first": first,
     "running": running,
