@@ -251,12 +251,23 @@ static void add_pictures(struct message *to, const struct entry *m, struct buf *
     }
 }
 
+/* Returns the text of a message, without the @FILE that it begins with if that is its only file, a picture: that stands there itself. */
+static struct text without_picture(const struct entry *m)
+{
+    const struct text t = m->m.content, path = m->n_files == 1 && m->files[0].picture ? m->files[0].path : (struct text){0};
+    const size_t quote = t.n > 1 && t.p[1] == '"', n = 1 + quote + path.n + quote;
+    if (!path.n || t.n <= n || *t.p != '@' || memcmp(t.p + 1 + quote, path.p, path.n) || (quote && t.p[n - 1] != '"') || !is_blank(t.p[n]))
+        return t;
+    return (struct text){t.p + n + 1, t.n - n - 1};
+}
+
 void attach_content(struct message *to, const struct entry *m, struct arena *a)
 {
+    const struct text text = without_picture(m);
     struct buf out = {0};
     *to = m->m;
     add_pictures(to, m, &out, a);
-    buf_add(&out, m->m.content.p, m->m.content.n);
+    buf_add(&out, text.p, text.n);
     for (int i = 0; i < m->n_files; i++) {
         const struct entry_file *f = &m->files[i];
         if (f->picture)

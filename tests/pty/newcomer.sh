@@ -109,4 +109,17 @@ if command -v tmux > /dev/null; then
     for i in $(seq $((10 * patience))); do tm has-session 2> /dev/null || break; sleep 0.1; done
     is "tmux: it ends" "$(tm has-session 2> /dev/null; echo $?)" 1
 fi
+
+# A picture on the screen, with the tools of a chat.
+if [ -e "$demo/model_vision.safetensors" ]; then
+    forget
+    at 80x24 --temperature 0 << END
+see a chat with eyes: ready
+type @$demo/square.png What colour is the square?\\r
+see ... tells what it sees: The square is red.
+see ... to its end: ready
+type \\004
+end ... and ends: 0
+END
+fi
 exit $status

@@ -373,6 +373,16 @@ static void test_attach__pictures_come_before_the_message_and_keep_their_bytes(v
     attach_content(&one, m, &mem);
     assert_string_equal(one.content.p, MEDIA_IMAGE "What?");
     assert_true(one.n_media == 1 && one.media[0] == 0 && text_same(one.pictures[0].bytes, page->bytes));
+    static const struct { const char *said, *sent; } row[] = {
+        {"@page What?", MEDIA_IMAGE "What?"}, {"@\"page\"\nWhat?", MEDIA_IMAGE "What?"}, {"@page", MEDIA_IMAGE "@page"},
+        {"@pages What?", MEDIA_IMAGE "@pages What?"}, {"What is @page?", MEDIA_IMAGE "What is @page?"}, {"@\"page What?", MEDIA_IMAGE "@\"page What?"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        struct entry *said = transcript_add(&t, ROLE_USER, row[i].said, strlen(row[i].said));
+        entry_attach(said, &a.files[0]);
+        attach_content(&one, said, &mem);
+        assert_string_equal(one.content.p, row[i].sent);
+    }
     entry_attach(m, &a.files[1]);
     attach_content(&two, m, &mem);
     assert_string_equal(two.content.p, "page: " MEDIA_IMAGE "\nturned.png: " MEDIA_IMAGE "\nWhat?");
