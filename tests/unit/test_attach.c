@@ -375,7 +375,8 @@ static void test_attach__pictures_come_before_the_message_and_keep_their_bytes(v
     assert_true(one.n_media == 1 && one.media[0] == 0 && text_same(one.pictures[0].bytes, page->bytes));
     static const struct { const char *said, *sent; } row[] = {
         {"@page What?", MEDIA_IMAGE "What?"}, {"@\"page\"\nWhat?", MEDIA_IMAGE "What?"}, {"@page", MEDIA_IMAGE "@page"},
-        {"@pages What?", MEDIA_IMAGE "@pages What?"}, {"What is @page?", MEDIA_IMAGE "What is @page?"}, {"@\"page What?", MEDIA_IMAGE "@\"page What?"},
+        {"@pages What?", MEDIA_IMAGE "@pages What?"}, {"What is @page?", MEDIA_IMAGE "What is @page?"},
+        {"@\"page What?", MEDIA_IMAGE "@\"page What?"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct entry *said = transcript_add(&t, ROLE_USER, row[i].said, strlen(row[i].said));

@@ -262,7 +262,7 @@ static const struct planted {
     bool        full, fault;
     const char *kind, *file, *tensor, *text;
 } planted[] = {
-    {cut_shard,          false, true,  "truncated",         SHARD2, NULL, "it is cut short"},
+    {cut_shard,          false, true,  "truncated",         SHARD2, NULL, "truncated: "},
     {cut_header,         false, true,  "truncated",         SHARD2, NULL, "the header is said to have"},
     {lose_shard,         false, true,  "missing-file",      SHARD1, NULL, "expected a file, since the index names it"},
     {point_nowhere,      false, true,  "missing-file",      "model-00009-of-00002.safetensors", NULL, "it is not there"},
