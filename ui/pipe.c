@@ -321,10 +321,10 @@ static bool add_choices(const json_t *list, struct buf *text, struct err *e)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *choice = json_array_get(list, i);
         const char *s = json_string_value(choice);
-        if (!s || !*s || strchr(s, ',') || strlen(s) != json_string_length(choice))
-            return err_set(e, "choices must be a list of texts without commas, none of them empty");
-        buf_addf(text, "%s%s", i ? "," : "", s);
+        if (!s || !*s || strlen(s) != json_string_length(choice))
+            return err_set(e, "choices must be a list of texts, none of them empty");
     }
+    json_print(text, list, JSON_COMPACT);
     return true;
 }
 

@@ -94,7 +94,7 @@ static int export(const char *name, const char *format, const char *file)
     struct buf out = {0}, note = {0};
     struct err e = {0};
     int status = EXIT_ANSWERED;
-    if (!session_read(name, &t, &note, &e) || !export_transcript(&t, format, &out, &e) ||
+    if (!session_read(name, &t, &note, &e) || !export_transcript(&t, format, file, &out, &e) ||
         (file && (!export_write(file, &out, &e) || !export_pictures(file, &t, &e))))
         status = process_fail(EXIT_FAILED, e.msg);
     else if (!file)

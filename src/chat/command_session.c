@@ -128,8 +128,8 @@ enum command_result command_export(struct typed *c)
         buf_adds(&file, name);
     else if (ok)
         add_file_name(&file, chat_saved_as(c->chat), format);
-    ok = ok && command_names_file(c, file.data) && chat_export(c->chat, format, &text, &c->e) && export_write(file.data, &text, &c->e) &&
-         chat_export_pictures(c->chat, file.data, &c->e);
+    ok = ok && command_names_file(c, file.data) && chat_export(c->chat, format, file.data, &text, &c->e) &&
+         export_write(file.data, &text, &c->e) && chat_export_pictures(c->chat, file.data, &c->e);
     if (ok)
         buf_addf(c->out, "wrote %zu bytes to %s\n", text.len, file.data);
     buf_free(&text);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "guide/form.h"
 #include "option/paths.h"
+#include "text/pyjson.h"
 
 static const enum option_id ids[] = {OPT_schema, OPT_pattern, OPT_choices};
 enum { N_IDS = sizeof ids / sizeof *ids };
@@ -17,11 +18,21 @@ bool forms_is(enum option_id id)
 
 /* ---- the form ---- */
 
-/* Splits a list at its commas; the blanks around these are no part of the texts. */
+/* Reads a list: of JSON, whose texts may have commas, or texts with commas between, without the blanks around these. */
 static struct form form_of_list(struct text list, struct arena *mem)
 {
     struct form f = {.kind = FORM_CHOICES};
     struct text *all = arena_array(mem, list.n + 1, sizeof *all);
+    struct pyjson v = {0};
+    if (pyjson_parse(&v, list, PYJSON_LOADS, mem, NULL) && v.kind == PY_LIST) {
+        bool texts = v.n > 0;
+        for (size_t i = 0; i < v.n; i++) {
+            texts &= v.items[i].kind == PY_STR;
+            all[i] = v.items[i].text;
+        }
+        if (texts)
+            return (struct form){.kind = FORM_CHOICES, .choices = all, .n_choices = (int)v.n};
+    }
     for (size_t from = 0, i = 0; i <= list.n; i++)
         if (i == list.n || list.p[i] == ',') {
             all[f.n_choices++] = text_trim((struct text){list.p + from, i - from});

@@ -204,7 +204,7 @@ bool chat_export_pictures(const struct chat *c, const char *file, struct err *e)
     return export_pictures(file, &c->t, e);
 }
 
-bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e)
+bool chat_export(const struct chat *c, const char *format, const char *file, struct buf *out, struct err *e)
 {
-    return export_transcript(&c->t, format, out, e);
+    return export_transcript(&c->t, format, file, out, e);
 }

@@ -17,7 +17,7 @@ bool chat_saved_name(const struct chat *c, struct buf *name);
 bool chat_rename(struct chat *c, const char *title, struct err *e);
 /* Moves a kept conversation to the trash (session/trash.h).  The first call only announces that in `note`; the second one does it. */
 bool chat_delete(struct chat *c, const char *name, struct buf *note, struct err *e);
-bool chat_export(const struct chat *c, const char *format, struct buf *out, struct err *e);    /* "md", "json", "txt" */
+bool chat_export(const struct chat *c, const char *format, const char *file, struct buf *out, struct err *e);    /* export_transcript() */
 bool chat_export_pictures(const struct chat *c, const char *file, struct err *e);       /* the pictures of that file: export_pictures() */
 /* The title that the user gave, else the first line of the first message, else "".  Valid until the next call. */
 const char *chat_title(struct chat *c);

@@ -86,17 +86,20 @@ static void add_speaker(struct buf *out, const struct entry *m)
     }
 }
 
-/* Appends a line about a file; a picture's has its sides. */
-static void md_file(struct buf *out, const struct entry_file *f)
+/* Appends a line about a file; a picture's has its sides, and is shown from the folder beside `file`. */
+static void md_file(struct buf *out, const struct entry_file *f, const char *file)
 {
     buf_addf(out, "Attached: %.*s (%zu bytes", (int)f->path.n, f->path.p, f->bytes);
     if (f->picture)
         buf_addf(out, ", picture of %d x %d pixels", f->picture->w, f->picture->h);
     buf_adds(out, f->dropped ? ", dropped)\n\n" : ")\n\n");
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    if (file && f->picture && f->picture->bytes.n && f->picture->kept.n)
+        buf_addf(out, "![](<%s" KEPT_FOLDER "/%.*s>)\n\n", slash ? slash + 1 : file, (int)f->picture->kept.n, f->picture->kept.p);
 }
 
 /* Appends a message with its files and calls. */
-static void md_entry(struct buf *out, const struct entry *m)
+static void md_entry(struct buf *out, const struct entry *m, const char *file)
 {
     buf_adds(out, "## ");
     add_speaker(out, m);
@@ -109,7 +112,7 @@ static void md_entry(struct buf *out, const struct entry *m)
         add_paragraph(out, m->m.content);
     }
     for (int i = 0; i < m->n_files; i++)
-        md_file(out, &m->files[i]);
+        md_file(out, &m->files[i], file);
     for (int i = 0; i < m->m.n_calls; i++) {
         buf_addf(out, "Calls %.*s:\n\n", (int)m->m.calls[i].name.n, m->m.calls[i].name.p);
         fence_add(out, "json", m->m.calls[i].arguments);
@@ -122,7 +125,7 @@ static void md_entry(struct buf *out, const struct entry *m)
 }
 
 /* Appends the conversation as Markdown. */
-static void md(const struct transcript *t, struct buf *out)
+static void md(const struct transcript *t, const char *file, struct buf *out)
 {
     buf_adds(out, "# ");
     title_of(out, t);
@@ -132,7 +135,7 @@ static void md(const struct transcript *t, struct buf *out)
         add_paragraph(out, text_of(t->system));
     }
     for (int i = 0; i < t->n; i++)
-        md_entry(out, t->entries[i]);
+        md_entry(out, t->entries[i], file);
 }
 
 /* --- plain text --------------------------------------------------------------------------------------------------- */
@@ -155,8 +158,9 @@ static void txt_call(struct buf *out, const struct call *call, const struct entr
 }
 
 /* Appends the conversation as plain text: what was said, and each call with its result. */
-static void txt(const struct transcript *t, struct buf *out)
+static void txt(const struct transcript *t, const char *file, struct buf *out)
 {
+    (void)file;
     for (int i = 0; i < t->n; i++) {
         const struct entry *m = t->entries[i];
         if (m->m.role == ROLE_TOOL || !(m->m.content.n || m->m.n_calls))
@@ -191,8 +195,9 @@ static json_t *json_entry(const struct entry *m)
 }
 
 /* Appends the conversation as a JSON object: title, system text, messages. */
-static void json(const struct transcript *t, struct buf *out)
+static void json(const struct transcript *t, const char *file, struct buf *out)
 {
+    (void)file;
     struct buf title = {0}, system = {0};
     json_t *messages = json_array();
     title_of(&title, t);
@@ -211,12 +216,12 @@ static void json(const struct transcript *t, struct buf *out)
 
 /* --- formats and files ---------------------------------------------------------------------------------------------- */
 
-bool export_transcript(const struct transcript *t, const char *format, struct buf *out, struct err *e)
+bool export_transcript(const struct transcript *t, const char *format, const char *file, struct buf *out, struct err *e)
 {
-    static void (*const writers[])(const struct transcript *, struct buf *) = {md, json, txt};
+    static void (*const writers[])(const struct transcript *, const char *, struct buf *) = {md, json, txt};
     for (int i = 0; export_formats[i]; i++)
         if (!strcmp(export_formats[i], format)) {
-            writers[i](t, out);
+            writers[i](t, file, out);
             return true;
         }
     return err_set(e, "unknown format %s; the formats are md, json and txt", format);

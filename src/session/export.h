@@ -10,7 +10,8 @@
 
 extern const char *const export_formats[];              /* ended by NULL */
 
-bool export_transcript(const struct transcript *t, const char *format, struct buf *out, struct err *e);
+/* Appends the conversation.  file: where it will be, if its pictures are beside it (export_pictures()), which "md" then shows; else NULL. */
+bool export_transcript(const struct transcript *t, const char *format, const char *file, struct buf *out, struct err *e);
 bool export_is_format(const char *word);
 /* Checks *format, or (NULL) chooses it by the ending of `file`; md without both.  file NULL: stdout, or a name that the program makes. */
 bool export_choose(const char **format, const char *file, struct err *e);

@@ -523,7 +523,7 @@ bool sessions_text(const char *name, struct buf *out, struct err *e)
 {
     struct transcript t = {0};
     struct buf note = {0};
-    bool ok = session_read(name, &t, &note, e) && export_transcript(&t, "txt", out, e);
+    bool ok = session_read(name, &t, &note, e) && export_transcript(&t, "txt", NULL, out, e);
     buf_free(&note);
     transcript_free(&t);
     return ok;

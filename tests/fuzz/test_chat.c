@@ -904,7 +904,7 @@ static void do_look(uint32_t a, uint32_t b)
     struct err e = {0};
     struct chat_token token;
     int i = some(b, chat_n_messages(w.c));
-    refused(chat_export(w.c, formats[a % 3], &out, &e), &e);
+    refused(chat_export(w.c, formats[a % 3], a & 4 ? "talk.md" : NULL, &out, &e), &e);
     chat_context(w.c, &parts);
     if (i < 0 || i < chat_n_messages(w.c))
         for (int k = chat_n_tokens(w.c, i) - 1; k >= 0; k--)

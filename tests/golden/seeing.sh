@@ -32,6 +32,10 @@ ask -r kept "And?"
 is "a resumed conversation has its picture without the file" $(($(figure prompt) > first)) 1
 is "... and computes only what is new" $(($(figure cached) >= first - 10)) 1
 
+"$q" session export kept "$tmp/talk.md" > /dev/null 2>&1
+link=$(sed -n 's/^!\[\](<\(.*\)>)$/\1/p' "$tmp/talk.md")
+is "its export shows the picture, which is beside it" "$(cmp "$tmp/$link" $data/page.png && echo same)" same
+
 "$q" debug image --model $model --out "$tmp/rows" > "$tmp/line" << END
 {"image": "$data/page.png"}
 END

@@ -198,7 +198,7 @@ static void test_context__a_conversation_that_is_loaded_has_its_marks(void **sta
     run(&t, "/context");
     assert_non_null(strstr(out.data, "user    Q1  (dropped: 7)\n"));
     assert_non_null(strstr(out.data, "user    Q2  (pinned)\n"));
-    assert_true(chat_export(t.c, "md", &text, &e));
+    assert_true(chat_export(t.c, "md", NULL, &text, &e));
     assert_non_null(strstr(text.data, "(dropped: later prompts do not hold it)"));
     assert_non_null(strstr(text.data, "(pinned)"));
     /* and after the whole file was written anew */

@@ -40,7 +40,7 @@ static void is(const char *format, const char *expected)
     struct buf out = {0};
     struct err e = {0};
     fill(&t);
-    if (!export_transcript(&t, format, &out, &e))
+    if (!export_transcript(&t, format, NULL, &out, &e))
         fail_msg("%s", e.msg);
     assert_string_equal(out.data, expected);
     buf_free(&out);
@@ -67,7 +67,7 @@ static void test_export__text_has_what_was_said_and_each_call_with_its_result(vo
     entry_call(m, "", "calculator", "{\"expression\": \"17 + 25\"}", 25);
     entry_call(m, "", "clock", "{}", 2);
     entry_tool(transcript_add(&t, ROLE_TOOL, "42", 2), "calculator", "");
-    assert_true(export_transcript(&t, "txt", &out, &e));
+    assert_true(export_transcript(&t, "txt", NULL, &out, &e));
     assert_string_equal(out.data, "You:\nAdd\n\nAnswer:\n[calculator 17 + 25 = 42]\n\n[clock = (no result)]\n\n");
     transcript_free(&t);
     buf_free(&out);
@@ -88,7 +88,7 @@ static void test_export__every_format_has_the_times_that_are_known(void **state)
     transcript_add(&t, ROLE_ASSISTANT, "Hi", 2);
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         buf_reset(&out);
-        assert_true(export_transcript(&t, formats[i].format, &out, &e));
+        assert_true(export_transcript(&t, formats[i].format, NULL, &out, &e));
         assert_non_null(strstr(out.data, formats[i].has));
         assert_non_null(strstr(out.data, formats[i].has_too));
     }
@@ -114,7 +114,7 @@ static void test_export__formats_are_known_by_name_and_ending(void **state)
     struct buf out = {0};
     struct err e = {0};
     (void)state;
-    assert_false(export_transcript(&t, "pdf", &out, &e));
+    assert_false(export_transcript(&t, "pdf", NULL, &out, &e));
     assert_string_equal(e.msg, "unknown format pdf; the formats are md, json and txt");
     static const struct { const char *said, *file, *format, *why; } chosen[] = {
         {NULL, NULL, "md", NULL}, {"txt", NULL, "txt", NULL}, {NULL, "a.b/talk.json", "json", NULL}, {"md", "talk.json", "md", NULL},
@@ -133,7 +133,7 @@ static void test_export__formats_are_known_by_name_and_ending(void **state)
             assert_string_equal(format, chosen[i].format);
     }
     transcript_system(&t, "a\xff");     /* no JSON as it is */
-    assert_true(export_transcript(&t, "md", &out, &e) && export_transcript(&t, "txt", &out, &e) && export_transcript(&t, "json", &out, &e));
+    assert_true(export_transcript(&t, "md", NULL, &out, &e) && export_transcript(&t, "txt", NULL, &out, &e) && export_transcript(&t, "json", NULL, &out, &e));
     buf_free(&out);
     transcript_free(&t);
 }

@@ -297,7 +297,7 @@ void act_copy_all(struct host *h)
 {
     struct buf text = {0};
     struct err e = {0};
-    if (!chat_export(h->chat, "txt", &text, &e))
+    if (!chat_export(h->chat, "txt", NULL, &text, &e))
         host_hint(h, "%s", e.msg);
     else
         host_copy(h, &text, "conversation");

@@ -191,7 +191,7 @@ static void print_all(struct tui *t)
     struct buf text = {0};
     struct err e = {0};
     term_leave(t->term);
-    if (chat_export(t->app.host.chat, "txt", &text, &e))
+    if (chat_export(t->app.host.chat, "txt", NULL, &text, &e))
         print_safe(buf_str(&text), text.len);
     else
         print_safe(e.msg, strlen(e.msg));
@@ -256,7 +256,7 @@ static void grant_wishes(struct tui *t)
         struct buf text = {0};
         struct err e = {0};
         term_leave(t->term);
-        bool ok = chat_export(t->app.host.chat, "txt", &text, &e) && handoff_page(buf_str(&text), text.len, &e);
+        bool ok = chat_export(t->app.host.chat, "txt", NULL, &text, &e) && handoff_page(buf_str(&text), text.len, &e);
         term_enter(t->term);
         if (!ok)
             host_hint(&t->app.host, "%s", e.msg);
