@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "guide/form.h"
 #include "option/paths.h"
-#include "text/pyjson.h"
 
 static const enum option_id ids[] = {OPT_schema, OPT_pattern, OPT_choices};
 enum { N_IDS = sizeof ids / sizeof *ids };
@@ -18,37 +17,13 @@ bool forms_is(enum option_id id)
 
 /* ---- the form ---- */
 
-/* Reads a list: of JSON, whose texts may have commas, or texts with commas between, without the blanks around these. */
-static struct form form_of_list(struct text list, struct arena *mem)
-{
-    struct form f = {.kind = FORM_CHOICES};
-    struct text *all = arena_array(mem, list.n + 1, sizeof *all);
-    struct pyjson v = {0};
-    if (pyjson_parse(&v, list, PYJSON_LOADS, mem, NULL) && v.kind == PY_LIST) {
-        bool texts = v.n > 0;
-        for (size_t i = 0; i < v.n; i++) {
-            texts &= v.items[i].kind == PY_STR;
-            all[i] = v.items[i].text;
-        }
-        if (texts)
-            return (struct form){.kind = FORM_CHOICES, .choices = all, .n_choices = (int)v.n};
-    }
-    for (size_t from = 0, i = 0; i <= list.n; i++)
-        if (i == list.n || list.p[i] == ',') {
-            all[f.n_choices++] = text_trim((struct text){list.p + from, i - from});
-            from = i + 1;
-        }
-    f.choices = all;
-    return f;
-}
-
 /* Returns the form that the value of an option asks for. */
 static struct form form_of_value(const struct options *o, enum option_id id, const char *value, struct arena *mem)
 {
     const struct text text = text_of(arena_strdup(mem, value));
     if (id == OPT_schema)
         return (struct form){.kind = FORM_SCHEMA, .text = text_trim(text), .loose = options_on(o, OPT_schema_loose)};
-    return id == OPT_pattern ? (struct form){.kind = FORM_PATTERN, .text = text} : form_of_list(text, mem);
+    return id == OPT_pattern ? (struct form){.kind = FORM_PATTERN, .text = text} : form_of_choices(text, mem);
 }
 
 struct form forms_wanted(const struct options *o, struct arena *mem)

@@ -176,3 +176,26 @@ const struct message *form_worded(const struct form *f, const struct message *m,
     buf_free(&words);
     return m;
 }
+
+struct form form_of_choices(struct text list, struct arena *mem)
+{
+    struct form f = {.kind = FORM_CHOICES};
+    struct text *all = arena_array(mem, list.n + 1, sizeof *all);
+    struct pyjson v = {0};
+    if (pyjson_parse(&v, list, PYJSON_LOADS, mem, NULL) && v.kind == PY_LIST) {
+        bool texts = v.n > 0;
+        for (size_t i = 0; i < v.n; i++) {
+            texts &= v.items[i].kind == PY_STR;
+            all[i] = v.items[i].text;
+        }
+        if (texts)
+            return (struct form){.kind = FORM_CHOICES, .choices = all, .n_choices = (int)v.n};
+    }
+    for (size_t from = 0, i = 0; i <= list.n; i++)
+        if (i == list.n || list.p[i] == ',') {
+            all[f.n_choices++] = text_trim((struct text){list.p + from, i - from});
+            from = i + 1;
+        }
+    f.choices = all;
+    return f;
+}

@@ -18,3 +18,6 @@ bool form_check(const struct form *f, struct text answer, struct err *e);
  * of its properties (or itself), for a pattern itself, for choices each of them; or it has more than 32 KiB.
  * tools: the model may call some before that answer. */
 const struct message *form_worded(const struct form *f, const struct message *m, int n, bool tools, struct arena *mem);
+/* Reads a list of choices: of JSON, whose texts may have commas, or texts with commas between, without the blanks around these.  They are in `mem` or
+ * in `list`. */
+struct form form_of_choices(struct text list, struct arena *mem);
