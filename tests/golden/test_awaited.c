@@ -80,7 +80,7 @@ static void write_picture(const char *name, int kind)
     FILE *f = fopen(path.data, "w");
     assert_true(f && fwrite(file.data, 1, file.len, f) == file.len && !fclose(f));
     buf_reset(&message);
-    buf_addf(&message, "@%s/%s What is this?", home.path, name);
+    buf_addf(&message, "@%s/%s Take your time, look at all of it, and then tell me in words that a child knows: What is this?", home.path, name);
     buf_free(&path);
     buf_free(&file);
     image_free(&im);
