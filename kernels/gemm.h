@@ -1,5 +1,5 @@
 /* Scratch memory for the products of a prompt's chunk on a GPU.  It holds a copy of the activations in fp16, each row times a power of two that makes
- * use of the range of fp16, and after the copy the inverse of each row's factor.
+ * use of the range of fp16, and after the copy the inverse of each row's factor, then each row's Euclidean norm.
  *
  * A short chunk takes the time of reading the weights, so there an activation is kept in two fp16 numbers, hi + lo.  With 16 tokens that takes no
  * longer than one number would, with 128 tokens a tenth longer. */
@@ -11,9 +11,9 @@ enum { GEMM_FINE = 128 };       /* chunks of at most so many tokens have hi + lo
 static inline int gemm_halves(int n_tokens) { return n_tokens <= GEMM_FINE ? 2 : 1; }
 
 /* gemm_factors_at(): bytes of the copy of `rows` rows (with hi + lo each row counts twice), its columns filled up to whole groups with zeros; this is
- * the offset of the factors.  gemm_copy_bytes(): with the factors, fp32. */
+ * the offset of the factors.  gemm_copy_bytes(): with factors and norms, fp32. */
 static inline size_t gemm_factors_at(size_t rows, int cols) { return rows * (size_t)pack_groups(cols) * PACK_GROUP * 2; }
-static inline size_t gemm_copy_bytes(size_t rows, int cols) { return gemm_factors_at(rows, cols) + (rows * 4 + 127) / 128 * 128; }
+static inline size_t gemm_copy_bytes(size_t rows, int cols) { return gemm_factors_at(rows, cols) + (rows * 8 + 127) / 128 * 128; }
 /* Dense matrices with so few rows read the activations themselves, without a copy. */
 enum { GEMM_NARROW = 256 };
 static inline bool linear_narrow(const struct weight *w) { return w->format == WEIGHT_DENSE && w->rows <= GEMM_NARROW && w->cols % 8 == 0; }

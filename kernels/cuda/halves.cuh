@@ -1,7 +1,7 @@
 /* Activations of a chunk as the products read them: fp16, in the queue's scratch memory, each row times a power of two that brings its largest
  * magnitude to 512 .. 1024: no overflow, and full precision down to 2^-24 of it, with two halves to 2^-13.  A row of one half is
  * pack_groups(cols) * 128 numbers, columns beyond the matrix are zero; with two halves (kernels/gemm.h) hi and lo are two such rows.  The
- * factors that undo the powers of two lie behind all rows.
+ * factors that undo the powers of two lie behind all rows, and behind them the Euclidean norms of the rows.
  *
  * Whoever writes activations that a product reads next may write the copy, too, and save the product a pass over them (halves_row(),
  * halves_made()).  The queue remembers of which activations there is a copy; every launch forgets it, since it may change them or scratch,
@@ -51,18 +51,29 @@ __device__ __forceinline__ uint4 f16_eight(float v[8])
     return make_uint4(p[0], p[1], p[2], p[3]);
 }
 
-/* The factor of a row with this greatest magnitude, and what undoes it.  Exponents are biased by 127: of the maximum, then 9 - exponent and its
- * negative, both those of normal numbers. */
-__device__ __forceinline__ float halves_factor(float max, float *undo)
+/* The factor of a row with this greatest magnitude, which becomes 2^top .. 2^(top + 1), and what undoes it.  Exponents are biased by 127: of the
+ * maximum, then top - exponent and its negative, both those of normal numbers. */
+enum { HALVES_TOP = 9 };
+__device__ __forceinline__ float halves_factor(float max, float *undo, int top = HALVES_TOP)
 {
-    const int exponent = ::max((int)(__float_as_uint(max) >> 23), 10);
-    *undo = __uint_as_float((uint32_t)(exponent - 9) << 23);
-    return __uint_as_float((uint32_t)(263 - exponent) << 23);
+    const int exponent = ::max((int)(__float_as_uint(max) >> 23), top + 1);
+    *undo = __uint_as_float((uint32_t)(exponent - top) << 23);
+    return __uint_as_float((uint32_t)(254 + top - exponent) << 23);
 }
+
+/* The Euclidean norm of a row from the sum of its squares; at least 2^-60, since squares of less may have become zero. */
+__device__ __forceinline__ float halves_norm(float squares) { return sqrtf(fmaxf(squares, 7.5231638e-37f)); }
+
+/* The factor of a row of outcomes before they are computed.  By Cauchy and Schwarz no number of W x is greater than |x| |W|, where |W| is the
+ * largest norm of a row (row_norms); and |silu(g) u| <= |g u|, so SwiGLU is at most the square of that.  Such a bound becomes 2^14 .. 2^15: twice
+ * that would fit, so rounding on the way does no harm.  Numbers are rounded to 2^-12, or to 2^-40 of the bound: that costs precision where the
+ * bound is more than some 2^20 times the row.  For random numbers it is 2^10 times the largest number. */
+enum { HALVES_BOUND_TOP = 14 };
+__device__ __forceinline__ float halves_bound_factor(float bound, float *undo) { return halves_factor(bound, undo, HALVES_BOUND_TOP); }
 
 struct halves_to {
     char  *dst;
-    float *undo;
+    float *undo, *norm;
 };
 enum { HALVES_THREADS = 256 };
 
@@ -73,22 +84,32 @@ __device__ __forceinline__ float most_of(const float4 &v) { return fmaxf(fmaxf(f
 template <int HELD, int HALVES, bool PACKETS = false>
 __device__ __forceinline__ void halves_row(const struct halves_to &to, int row, int quads, float4 (&v)[HELD])
 {
-    __shared__ float part[HALVES_THREADS / 32];
-    float max = 0, undo;
+    __shared__ float part[HALVES_THREADS / 32], squares[HALVES_THREADS / 32];
+    float max = 0, sum = 0, undo;
 #pragma unroll
     for (int i = 0; i < HELD; i++)
-        if ((int)threadIdx.x + i * HALVES_THREADS < quads)
+        if ((int)threadIdx.x + i * HALVES_THREADS < quads) {
             max = fmaxf(max, most_of(v[i]));
+            sum += v[i].x * v[i].x + v[i].y * v[i].y + v[i].z * v[i].z + v[i].w * v[i].w;
+        }
     max = warp_max(max);
-    if (threadIdx.x % 32 == 0)
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) {
         part[threadIdx.x / 32] = max;
+        squares[threadIdx.x / 32] = sum;
+    }
     __syncthreads();
+    sum = 0;
 #pragma unroll
-    for (int i = 0; i < HALVES_THREADS / 32; i++)
+    for (int i = 0; i < HALVES_THREADS / 32; i++) {
         max = fmaxf(max, part[i]);
+        sum += squares[i];
+    }
     const float factor = halves_factor(max, &undo);
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         to.undo[row] = undo;
+        to.norm[row] = halves_norm(sum);
+    }
     const int filled = (quads + PACK_GROUP / 4 - 1) / (PACK_GROUP / 4) * (PACK_GROUP / 4);
     uint2 *dst = (uint2 *)to.dst + (size_t)row * (size_t)(HALVES * filled);
 #pragma unroll
@@ -117,7 +138,8 @@ static inline int halves_beside(const struct cuda_queue *q, int n_rows, int cols
 }
 static inline struct halves_to halves_place(const struct cuda_queue *q, int n_rows, int cols)
 {
-    return {q->scratch, (float *)(q->scratch + gemm_factors_at((size_t)(gemm_halves(n_rows) * n_rows), cols))};
+    float *undo = (float *)(q->scratch + gemm_factors_at((size_t)(gemm_halves(n_rows) * n_rows), cols));
+    return {q->scratch, undo, undo + n_rows};
 }
 /* The copy of x has been launched.  Without with_x there is no other, for one product or for `several`. */
 static inline void halves_made(struct cuda_queue *q, const float *x, int n_rows, int cols, bool with_x, bool several = false)

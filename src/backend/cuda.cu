@@ -15,6 +15,7 @@ extern "C" {
 #undef OP
 extern "C" void pack_cuda(struct cuda_queue *q, const struct pack_args *a);
 extern "C" void fill_cuda(struct cuda_queue *q, void *dst, size_t bytes, const struct fill *f);         /* fill.cu */
+extern "C" void row_norms_cuda(struct cuda_queue *q, float *norms, const struct weight *w, int n, size_t step);
 extern "C" double gpu_mma_tflop_s(int n_sm);    /* fill.cu */
 extern "C" double gpu_read_gb_s(const void *p, size_t bytes, int n_sm);
 extern "C" int gpu_confine(int n_sm, char *why, size_t n_why);  /* green.cu */
@@ -60,6 +61,11 @@ static void cuda_pack(struct dev *d, const struct pack_args *a)
 {
     queue_forget(queue(d));
     pack_cuda(queue(d), a);
+}
+
+static void cuda_row_norms(struct dev *d, float *norms, const struct weight *w, int n, size_t step)
+{
+    row_norms_cuda(queue(d), norms, w, n, step);
 }
 
 static void cuda_fill(struct dev *d, void *p, size_t bytes, const struct fill *f)
@@ -356,6 +362,7 @@ extern "C" struct dev *dev_open_cuda(int n_threads, struct err *e)
     c->dev.graph_free = cuda_graph_free;
     c->dev.available = cuda_available;
     c->dev.pack = cuda_pack;
+    c->dev.row_norms = cuda_row_norms;
     if (q->arch < 90) {
         err_set(e, "the GPU has compute capability %d.%d, expected at least 9.0", major, minor);
         free(c);

@@ -221,6 +221,9 @@ static void place_moe(struct place *p, struct moe_weights *m, const struct model
         m->experts = arena_array(&p->s->host, (size_t)c->n_experts, sizeof *m->experts);
     for (int i = 0; i < c->n_experts; i++)
         place_expert(p, &m->experts[i], routed, c->hidden, c->moe_inter);
+    m->norms = piece(p, (size_t)(c->n_experts + 1) * sizeof *m->norms);
+    if (p->base)
+        weights_norms(m, c->n_experts, p->s->dev);
 }
 
 /* The formats of a layer's matrices: attention and out projections, the other large ones, the shared expert. */

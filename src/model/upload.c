@@ -192,6 +192,9 @@ static void place_layer_weights(struct upload_plan *p, struct layer_weights *l)
         place_pair(p, &l->moe.experts[i], MTP_ROUTED);
     for (int i = 0; i < c->n_experts; i++)
         place_down(p, &l->moe.experts[i].down, MTP_ROUTED);
+    float *norms = take_place(p, (size_t)(c->n_experts + 1) * sizeof *norms);
+    if (norms)
+        l->moe.norms = norms;
 }
 
 /* Places the head, made of the stored tensor that was added last: its own, or that of the embedding if both are tied. */
@@ -639,6 +642,11 @@ bool weights_upload(struct weights *w, const struct model_config *c, struct dev 
         d->copy(d, st->slabs[SLAB_VECTORS], u.p.vectors, u.p.slab_bytes[SLAB_VECTORS]);
         ok = open_upload(&u, &st->shards, span, e) && stream_reads(&u, progress, arg, e);
     }
+    for (int i = 0; i < c->n_layers && ok; i++)
+        weights_norms(&w->layers[i].moe, c->n_experts, d);
+    if (ok && w->mtp.present)
+        weights_norms(&w->mtp.layer.moe, c->n_experts, d);
+    ok = ok && d->finish(d, e);
     close_upload(&u);
     upload_plan_free(&u.p);
     shards_close(&st->shards);

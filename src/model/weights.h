@@ -18,6 +18,7 @@ struct moe_weights {
     struct weight shared_gate;                  /* [1, H] dense: the scalar sigmoid gate */
     struct expert_weights shared;
     struct expert_weights *experts;             /* [E]; fused tensors become views, gate rows first */
+    float *norms;                               /* [E + 1] on a GPU: largest norm of a row of gate and up, the shared expert's last */
 };
 
 struct attn_weights {
@@ -128,6 +129,9 @@ void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_
 enum weight_format weights_mtp_format(const struct model_config *c, enum mtp_form form, enum mtp_part part, const struct weight *w);
 /* Memory that these take beside the checkpoint, if that has all of them in 16 or 32 bits. */
 size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form);
+
+/* Computes m->norms of n packed experts, whose memory is there, in queue order. */
+void weights_norms(struct moe_weights *m, int n, struct dev *d);
 
 /* Makes head_int8 or head_planes from head, once (model/quantize.h).  HEAD_BF16 must be there. */
 void weights_make_head(struct weights *w, enum head h);

@@ -22,6 +22,7 @@ struct mixture {
     int    n_experts, hidden;
     struct expert_weights host[MOST_EXPERTS + 1], view[MOST_EXPERTS + 1];       /* the last is the shared one */
     char  *memory;              /* all experts, equally far apart */
+    float *norms;               /* as experts_up takes them */
 };
 static inline struct mixture mixture_make(enum weight_format routed, enum weight_format shared, int n_experts, int hidden, int inter,
                                           int shared_inter)
@@ -45,6 +46,9 @@ static inline struct mixture mixture_make(enum weight_format routed, enum weight
         m.view[e].down = packed_view(f, hidden, width, m.memory + to);
     }
     cuda->copy(cuda, m.memory, all, bytes);
+    m.norms = cuda->alloc(cuda, (size_t)(n_experts + 1) * sizeof *m.norms);
+    cuda->row_norms(cuda, m.norms, &m.view[0].gate, n_experts, step);
+    cuda->row_norms(cuda, m.norms + n_experts, &m.view[n_experts].gate, 1, 0);
     free(all);
     return m;
 }
@@ -53,7 +57,7 @@ static inline void mixture_free(struct mixture *m)
 {
     for (int e = 0; e <= m->n_experts; e++)
         rand_weight_free(&m->host[e].gate), rand_weight_free(&m->host[e].up), rand_weight_free(&m->host[e].down);
-    cuda->free(cuda, m->memory);
+    cuda->free(cuda, m->memory), cuda->free(cuda, m->norms);
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backend/dev.h"
+#include "kernels/cpu/matmul.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/gemm.h"
 #include "kernels/pack.h"
@@ -244,6 +245,40 @@ static void test_experts__a_row_has_the_same_bits_in_any_company(void **state)
     free(e), free(x), free(h);
 }
 
+/* Norms bound numbers that a block writes before it knows a row's largest: one that is too small may let fp16 overflow. */
+static void test_row_norms__are_those_of_the_largest_rows(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const enum weight_format formats[] = {WEIGHT_INT4, WEIGHT_FP8, WEIGHT_INT8, WEIGHT_DENSE};
+    enum { E = 5, H = 384, I = 128 };
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        struct mixture m = mixture_make(formats[f], formats[(f + 1) % 4], E, H, I, 2 * I);
+        float *norms = downloaded(m.norms, (E + 1) * sizeof *norms), column[H] = {0}, out[MATMUL_TOKENS][MATMUL_ROWS];
+        for (int e = 0; e <= E; e++) {
+            const struct weight *pair[] = {&m.host[e].gate, &m.host[e].up};
+            double most = 0;
+            for (int row = 0; row < 2 * m.host[e].gate.rows; row += MATMUL_ROWS) {
+                const struct weight *w = pair[row >= m.host[e].gate.rows];
+                double squares[MATMUL_ROWS] = {0};
+                for (int k = 0; k < H; k++) {
+                    column[k] = 1;
+                    matmul_block(w, row % w->rows, (const float *[]){column}, 1, out);
+                    column[k] = 0;
+                    for (int i = 0; i < MATMUL_ROWS; i++)
+                        squares[i] += (double)out[0][i] * (double)out[0][i];
+                }
+                for (int i = 0; i < MATMUL_ROWS; i++)
+                    most = fmax(most, sqrt(squares[i]));
+            }
+            if (!(fabs((double)norms[e] - most) <= 0x1p-10 * most))
+                fail_msg("format %d, expert %d: norm %g, expected %g", (int)formats[f], e, (double)norms[e], most);
+        }
+        mixture_free(&m);
+        free(norms);
+    }
+}
+
 static void test_moe_combine__adds_in_the_order_of_its_definition(void **state)
 {
     (void)state;
@@ -333,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_experts__all_formats_and_tiles_agree_with_the_definition),
         cmocka_unit_test(test_experts__the_large_models_widths_agree_with_the_definition),
         cmocka_unit_test(test_experts__a_row_has_the_same_bits_in_any_company),
+        cmocka_unit_test(test_row_norms__are_those_of_the_largest_rows),
         cmocka_unit_test(test_moe_combine__adds_in_the_order_of_its_definition),
         cmocka_unit_test(test_rmsnorm__plain_strided_and_in_place_agree_with_the_definition),
         cmocka_unit_test(test_embed__rows_are_exact_for_chunks_and_steps),
