@@ -43,8 +43,3 @@ static inline bool gemm_packets(int n_tokens, int cols) { return gemm_halves(n_t
 /* Experts of a chunk, or its shared expert, that have so few rows that their weights stream by. */
 static inline bool gemm_few_routed(int n_tokens, int top_k, int n_experts) { return gemm_halves(n_tokens) * n_tokens * top_k / n_experts <= 20; }
 static inline bool gemm_few_shared(int n_tokens) { return gemm_halves(n_tokens) * n_tokens <= 512; }
-/* True if experts_up leaves rows of so many columns in packets where experts_down alone reads them; there are none where weights stream by. */
-static inline bool gemm_experts_packets(int n_tokens, int top_k, int n_experts, int cols)
-{
-    return gemm_packets(n_tokens, cols) && !gemm_few_routed(n_tokens, top_k, n_experts) && !gemm_few_shared(n_tokens);
-}

@@ -1,22 +1,24 @@
 /* experts_up, experts_down: the products of a mixture of experts for prompt chunks, grouped by expert.
- * Shapes    up: pair [2 inter, hidden] packed, x [n, hidden] fp32 -> h [n (top_k + 1), inter_max] fp32, row = slot
+ * Shapes    up: pair [2 inter, hidden] packed, x [n, hidden] fp32 -> h [n (top_k + 1), inter_max] fp32, row = slot; for experts_down alone, from
+ *           GEMM_FINE + 1 tokens on, fp16, and after all rows their factors, fp32
  *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32, or for moe_combine alone in packets (packets.cuh)
- * Bytes     each expert once; rows once as fp32, and as one or two fp16 from L2 per 64 to 128 output rows
+ * Bytes     each expert once; rows once as fp32, h in its form of fp16 as that, and as one or two fp16 from L2 per 64 to 128 output rows
  * Limit     tensor cores from about 30 rows per expert, below that the weights
- * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then one block per tile of rows of an expert and 128 output rows, or 256 and
- *           more when experts have few rows; up to GEMM_FINE tokens a row counts as two, hi and lo.  The host does not know the counts, so each block
- *           finds its tile, and blocks beyond the last return at once.  The shared expert has all tokens as rows and may have another
- *           format; it is a second launch, which overlaps with the end of the first
+ * Launch    halves_kernel, unless there is a copy of x (halves.cuh) or h is one; then one block per tile of rows of an expert and 128 output rows,
+ *           or 256 and more when experts have few rows; up to GEMM_FINE tokens a row counts as two, hi and lo.  The host does not know the
+ *           counts, so each block finds its tile, and blocks beyond the last return at once.  The shared expert has all tokens as rows and
+ *           may have another format; it is a second launch, which overlaps with the end of the first
  * Layout    kernels/cuda/gemm.cuh; rows are gathered through the slots.  Blocks of one tile and of one expert are neighbours, so
  *           that an expert is read from memory once
- * Numerics  as linear_*; SwiGLU in fp32.  On request rows of routed experts have eight bits (gemm_int8.cuh), made by a pass of their own */
+ * Numerics  as linear_*; SwiGLU in fp32; the factor of a row of h in fp16 comes from a bound (halves.cuh), known before the row.  On request
+ *           rows of routed experts have eight bits (gemm_int8.cuh), made by a pass of their own */
 #include <type_traits>
 
 #include "kernels/cuda/gemm_int8.cuh"
 #include "kernels/cuda/packets.cuh"
 
 struct experts_job {
-    float         *y;           /* [slots, y_row] */
+    float         *y;           /* [slots, y_row]; own: fp16 */
     const char    *x;           /* fp16 rows of n_groups_x groups: of tokens (per_row = top_k + 1), or of slots (per_row = 1) */
     const float   *undo;        /* factors of these rows */
     const char    *data, *scale;
@@ -24,6 +26,9 @@ struct experts_job {
     const int32_t *start, *slots;
     int            only;        /* >= 0: only this expert */
     int            n_experts, rows, n_tiles, n_groups, n_groups_x, per_row, y_row, depth;
+    const float   *norm, *norms;        /* own: of the rows of x, of the experts */
+    float         *y_undo;      /* own: [slots] */
+    bool           own;         /* y is as experts_down reads it */
     bool           packets;     /* y is in packets */
     bool           int8;        /* x is in eight bits (int8_rows.cuh); there are no factors */
     struct int8_apart apart;
@@ -125,19 +130,6 @@ template <int F> __device__ __forceinline__ struct experts_two experts_pair(cons
     }
     return p;
 }
-/* SwiGLU of gate and up, rows g and g + 8 of two tiles of both tokens: a packet for each token. */
-__device__ __forceinline__ void experts_inner_packets(const struct experts_two &p, int tile, int g, const float2 scale[2], const float *first,
-                                                      const float *second)
-{
-    float lo[2], hi[2];
-#pragma unroll
-    for (int c = 0; c < 2; c++) {
-        lo[c] = silu_f(first[c] * scale[0].x * p.undo[c]) * (first[c + 2] * scale[0].y * p.undo[c]);
-        hi[c] = silu_f(second[c] * scale[1].x * p.undo[c]) * (second[c + 2] * scale[1].y * p.undo[c]);
-    }
-    uint32_t *const row[2] = {p.row[0] + tile / 2 * 8, p.row[1] + tile / 2 * 8};
-    packets_store(row, p.there, g, lo, hi);
-}
 /* acc: rows g and g + 8 of a tile of both tokens. */
 __device__ __forceinline__ void experts_packets(const struct experts_two &p, int tile, int g, float2 scale, const float acc[4])
 {
@@ -145,6 +137,38 @@ __device__ __forceinline__ void experts_packets(const struct experts_two &p, int
     const float hi[2] = {acc[2] * scale.y * p.undo[0], acc[3] * scale.y * p.undo[1]};
     uint32_t *const row[2] = {p.row[0] + tile * 8, p.row[1] + tile * 8};
     packets_store(row, p.there, g, lo, hi);
+}
+
+/* Puts the exponent of the factor that a slot's row of h gets in the lowest bits of *undo, a power of two.  What undoes that factor is stored by the
+ * first block of those that share the row. */
+__device__ __forceinline__ void experts_bound(const struct experts_job &j, int expert, int slot, float *undo, int block)
+{
+    if (slot < 0)
+        return;
+    float h_undo;
+    const float most = __ldg(j.norm + slot / j.per_row) * __ldg(j.norms + expert), factor = halves_bound_factor(most * most, &h_undo);
+    if (block == 0)
+        j.y_undo[slot] = h_undo;
+    *undo = __uint_as_float(__float_as_uint(*undo) | __float_as_uint(factor) >> 23);
+}
+/* Stores SwiGLU of a tile's gate and up, rows g and g + 8 of two tokens, in fp16.  Lanes 4 apart have neighbouring columns; each stores those of one
+ * token.  Called by the whole warp. */
+template <int F>
+__device__ __forceinline__ void experts_own(const struct experts_job &j, const int *slot, const float *undo, int tile, int g, float2 scale,
+                                            const float acc[4])
+{
+    float h[2];
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        const uint32_t both = __float_as_uint(undo[c]);
+        const float x_undo = __uint_as_float(both & 0xff800000u) * gemm_undo<F, 1>();
+        h[c] = silu_f(acc[c] * scale.x * x_undo) * (acc[c + 2] * scale.y * x_undo) * __uint_as_float(both << 23);
+    }
+    const bool odd = g % 2;
+    const float other = __shfl_xor_sync(~0u, odd ? h[0] : h[1], 4);
+    const int s = slot[odd];
+    if (s >= 0)
+        ((uint32_t *)j.y)[(size_t)s * (size_t)(j.y_row / 2) + tile * 4 + g / 2] = odd ? f16_pair(other, h[1]) : f16_pair(h[0], other);
 }
 
 template <int F, class S, bool UP, int HALVES>
@@ -172,22 +196,18 @@ __device__ __forceinline__ void experts_rows(const struct experts_job &j, const 
     if constexpr (S::EIGHT)
         gemm_int8_apart<S>(acc, j.data + (size_t)expert * j.data_step, j.scale + (size_t)expert * j.scale_step, first, j.n_tiles, j.n_groups, j.x,
                            rows, j.apart);
-    if (HALVES == 1 && j.packets) {
+    const bool packets = !UP && HALVES == 1 && j.packets;
+    if (UP && HALVES == 1 && !S::EIGHT && j.own) {
+        for (int i = thread; i < S::TOKENS; i += S::THREADS)
+            experts_bound(j, of.expert, slot[i], &undo[i], gemm_block());
+        __syncthreads();
 #pragma unroll
-        for (int n = 0; n < S::NT; n++) {
-            const struct experts_two p = experts_pair<F>(j, slot + n * 8 + 2 * t, undo + n * 8 + 2 * t);
-            if constexpr (UP && !S::EIGHT) {
-                static_assert(S::MT == 2, "a packet of gate and up is two tiles");
-                const float2 scales[2] = {row_scale<F>(scale, (size_t)first, g), row_scale<F>(scale, (size_t)first + 1, g)};
-                if (first < j.n_tiles)
-                    experts_inner_packets(p, first, g, scales, acc[0][n], acc[1][n]);
-            } else if constexpr (!UP) {
+        for (int m = 0; m < S::MT; m++)
 #pragma unroll
-                for (int m = 0; m < S::MT; m++)
-                    if (first + m < j.n_tiles)
-                        experts_packets(p, first + m, g, row_scale<F>(scale, (size_t)(first + m), g), acc[m][n]);
-            }
-        }
+            for (int n = 0; n < S::NT; n++)
+                if (first + m < j.n_tiles)
+                    experts_own<F>(j, slot + n * 8 + 2 * t, undo + n * 8 + 2 * t, first + m, g, row_scale<F>(scale, (size_t)(first + m), g),
+                                   acc[m][n]);
         return;
     }
 #pragma unroll
@@ -197,12 +217,16 @@ __device__ __forceinline__ void experts_rows(const struct experts_job &j, const 
             break;
         const float2 f = row_scale<F>(scale, (size_t)tile, g);
 #pragma unroll
-        for (int n = 0; n < S::NT; n++)
-#pragma unroll
-            for (int c = 0; c < 2; c += HALVES) {
-                const int i = n * 8 + 2 * t + c;
-                experts_store<F, UP, HALVES>(j, slot[i], undo[i], row, f, gemm_result<HALVES>(acc[m][n], c));
+        for (int n = 0; n < S::NT; n++) {
+            const int i = n * 8 + 2 * t;
+            if (packets) {
+                experts_packets(experts_pair<F>(j, slot + i, undo + i), tile, g, f, acc[m][n]);
+                continue;
             }
+#pragma unroll
+            for (int c = 0; c < 2; c += HALVES)
+                experts_store<F, UP, HALVES>(j, slot[i + c], undo[i + c], row, f, gemm_result<HALVES>(acc[m][n], c));
+        }
     }
 }
 /* The last rows of an expert use a smaller tile, since experts have about one or two tiles of rows.  With two halves there are
@@ -265,6 +289,9 @@ static __global__ void __launch_bounds__(gemm_few::THREADS, 2) experts_few_kerne
     }
     copy_commit();
     copy_wait<0>();
+    const bool own = UP && HALVES == 1 && j.own;
+    if (own && thread % 16 == 0)
+        experts_bound(j, of.expert, slot[i], &undo[i], (int)blockIdx.x);
     __syncthreads();
     const int g = thread % 32 / 4, t = thread % 4;
     auto store = [&](int m, int tile, const float(*acc)[4], int tokens) {
@@ -274,6 +301,10 @@ static __global__ void __launch_bounds__(gemm_few::THREADS, 2) experts_few_kerne
         const float2 f = row_scale<F>(scale, (size_t)tile, g);
 #pragma unroll
         for (int k = 0; k < S::TOKENS / 8; k++) {
+            if (k * 8 < tokens && own) {
+                experts_own<F>(j, slot + k * 8 + 2 * t, undo + k * 8 + 2 * t, tile, g, f, acc[k]);
+                continue;
+            }
             if (k * 8 < tokens && !UP && HALVES == 1 && j.packets) {
                 experts_packets(experts_pair<F>(j, slot + k * 8 + 2 * t, undo + k * 8 + 2 * t), tile, g, f, acc[k]);
                 continue;
@@ -358,6 +389,12 @@ template <bool UP> static void run(struct cuda_queue *q, const struct experts_pl
     }
 }
 
+/* Bytes of the rows of h in fp16, before their factors. */
+static size_t experts_factors_at(const struct experts_plan &p, int inter_max)
+{
+    return gemm_factors_at((size_t)(p.n_slots + p.n_tokens), inter_max);
+}
+
 /* Can the routed experts, whose matrix this is, take rows in eight bits? */
 static bool in_eight_bits(const struct experts_plan *p, const struct weight *w, const struct int8_apart *apart)
 {
@@ -381,7 +418,7 @@ static void run_both(struct cuda_queue *q, const struct experts_plan *p, struct 
     j.only = -1;
     s.only = p->n_experts;
     if (codes) {
-        queue_note(q, p->op, UP && j.packets ? cudaErrorInvalidValue : cudaSuccess);
+        queue_note(q, p->op, j.own ? cudaErrorInvalidValue : cudaSuccess);
         j.int8 = true;
         j.x = codes;
         j.apart = *apart;
@@ -406,7 +443,12 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     j.per_row = a->top_k + 1;
     j.n_groups_x = pack_groups(w->cols);
     j.y_row = a->inter_max;
-    j.packets = a->own_form && gemm_experts_packets(a->n_tokens, a->top_k, a->n_experts, a->inter_max);
+    j.own = a->own_form && p.halves == 1;
+    j.norm = x.undo + a->n_tokens;
+    j.norms = a->norms;
+    j.y_undo = (float *)((char *)a->h + experts_factors_at(p, a->inter_max));
+    if (j.own && (!a->norms || a->inter_max % PACK_GROUP))
+        queue_note(q, p.op, cudaErrorInvalidValue);
     char *codes = in_eight_bits(&p, w, a->int8) ? q->scratch + linear_scratch(a->n_tokens, w->cols) : NULL;
     if (codes)
         int8_pass(q, p.op, codes, a->x, a->n_tokens, w->cols, w->cols, 0, a->int8);
@@ -419,24 +461,21 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     const struct experts_plan p = {"experts_down", a->n_tokens, a->top_k, a->n_experts, a->n_tokens * a->top_k, gemm_halves(a->n_tokens)};
     const struct weight *w = &a->experts[0].down;
     struct experts_job j = {};
-    size_t slots = (size_t)a->n_tokens * (size_t)(a->top_k + 1);
-    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_down_scratch(a->n_tokens, a->top_k, a->inter_max)))
+    const size_t slots = (size_t)a->n_tokens * (size_t)(a->top_k + 1);
+    const bool own = a->own_input && p.halves == 1;
+    if (a->n_tokens < 1 || (!own && !gemm_scratch(q, p.op, experts_down_scratch(a->n_tokens, a->top_k, a->inter_max))))
         return;
     const bool int8 = in_eight_bits(&p, w, a->int8);
     if (int8) {                         /* a row of the shared expert has fp16, all others eight bits */
         j.undo = halves_pass(q, p.op, a->h, slots, p.halves, a->inter_max, 0, a->shared->down.cols, a->top_k + 1);
         int8_pass(q, p.op, q->scratch, a->h, (int)slots, a->inter_max, w->cols, a->top_k + 1, a->int8);
-    } else if (a->own_input && gemm_experts_packets(a->n_tokens, a->top_k, a->n_experts, a->inter_max)) {
-        if (w->cols != a->inter_max || a->shared->down.cols != a->inter_max) {
-            queue_note(q, p.op, cudaErrorInvalidValue);
-            return;
-        }
-        j.undo = halves_of_packets(q, p.op, a->h, slots, a->inter_max);
+    } else if (own) {
+        j.undo = (const float *)((const char *)a->h + experts_factors_at(p, a->inter_max));
     } else {
         j.undo = halves_pass(q, p.op, a->h, slots, p.halves, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
     }
     j.y = a->d;
-    j.x = q->scratch;
+    j.x = own ? (const char *)a->h : q->scratch;
     j.start = a->start;
     j.slots = a->slots;
     j.per_row = 1;

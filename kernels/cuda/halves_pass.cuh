@@ -85,51 +85,6 @@ static inline const float *halves_pass(struct cuda_queue *q, const char *op, con
     return undo;
 }
 
-/* The same of rows in packets (packets.cuh), one half, whole groups: a warp per row. */
-enum { HALVES_PACKETS = 4 };            /* of a lane */
-static __global__ void __launch_bounds__(HALVES_PASS_THREADS) halves_packets_kernel(uint4 *dst, float *undo_of, const uint4 *x, int n_rows,
-                                                                                     int packets)
-{
-    const int row = (int)(blockIdx.x * (HALVES_PASS_THREADS / 32) + threadIdx.x / 32), lane = (int)threadIdx.x % 32;
-    gpu_wait();
-    gpu_next();
-    if (row >= n_rows)
-        return;
-    float v[HALVES_PACKETS][16], max = 0, undo;
-    const uint4 *from = x + (size_t)row * (size_t)(2 * packets);
-#pragma unroll
-    for (int i = 0; i < HALVES_PACKETS; i++)
-        if (lane + 32 * i < packets) {
-            packet_all(v[i], __ldcs(from + 2 * (lane + 32 * i)), __ldcs(from + 2 * (lane + 32 * i) + 1));
-#pragma unroll
-            for (int k = 0; k < 16; k++)
-                max = fmaxf(max, fabsf(v[i][k]));
-        }
-    const float factor = halves_factor(warp_max(max), &undo);
-    if (lane == 0)
-        undo_of[row] = undo;
-#pragma unroll
-    for (int i = 0; i < HALVES_PACKETS; i++)
-        if (lane + 32 * i < packets) {
-            uint4 *to = dst + (size_t)row * (size_t)(2 * packets) + 2 * (lane + 32 * i);
-#pragma unroll
-            for (int k = 0; k < 16; k++)
-                v[i][k] *= factor;
-            to[0] = f16_eight(v[i]);
-            to[1] = f16_eight(v[i] + 8);
-        }
-}
-static inline const float *halves_of_packets(struct cuda_queue *q, const char *op, const float *x, size_t n_rows, int cols)
-{
-    float *undo = (float *)(q->scratch + gemm_factors_at(n_rows, cols));
-    const int packets = cols / 16, rows = HALVES_PASS_THREADS / 32;
-    if (cols % PACK_GROUP || packets > 32 * HALVES_PACKETS)
-        queue_note(q, op, cudaErrorInvalidValue);
-    launch(q, op, halves_packets_kernel, dim3((unsigned)((n_rows + rows - 1) / rows)), HALVES_PASS_THREADS, 0, true, (uint4 *)q->scratch, undo,
-           (const uint4 *)x, (int)n_rows, packets);
-    return undo;
-}
-
 /* The copy of x [n_rows, cols], which lies there or is made.  Launches that keep it: queue->halves is to be set to it after them. */
 static inline struct halves_of halves_get(struct cuda_queue *q, const char *op, const float *x, int n_rows, int cols)
 {

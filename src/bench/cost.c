@@ -114,8 +114,10 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
     const double rows = down_int8 ? routed * EIGHT + n * copied(k) : slots * copied(k);
     if (up_int8)
         add(k, "rows in eight bits", 0, n * hidden * 4, n * hidden * EIGHT, 0);
-    add(k, "experts_up", up, n * hidden * (copied(k) + (up_int8 ? EIGHT : 0)), slots * inter * 4, 4 * up_slots * inter * hidden);
-    add(k, down_int8 ? "rows for experts_down" : "fp16 rows for experts_down", 0, slots * inter * 4, rows * inter, 0);
+    const bool own = !up_int8 && !down_int8 && halves == 1;           /* experts_up writes what experts_down reads */
+    add(k, "experts_up", up, n * hidden * (copied(k) + (up_int8 ? EIGHT : 0)), slots * inter * (own ? copied(k) : 4), 4 * up_slots * inter * hidden);
+    if (!own)
+        add(k, down_int8 ? "rows for experts_down" : "fp16 rows for experts_down", 0, slots * inter * 4, rows * inter, 0);
     add(k, "experts_down", down, rows * inter, slots * hidden * 4, 2 * down_slots * inter * hidden);
     add(k, "moe_combine", 0, slots * hidden * 4 + n * hidden * 4, n * hidden * 4, 0);
 }

@@ -82,16 +82,19 @@ static void call_up(struct timing *k, void *arg, int i)
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = moe(k->s, i);
     RUN(k->d, experts_up, .h = p->slots_h, .x = p->x, .experts = m->experts, .shared = &m->shared, .start = p->start, .slots = p->slots,
-        .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .int8 = int8(k));
+        .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .norms = m->norms, .int8 = int8(k),
+        .own_form = !int8(k));
 }
 
+/* Queues the second product, of what the first one has left. */
 static void call_down(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = moe(k->s, i);
     RUN(k->d, experts_down, .d = p->slots_d, .h = p->slots_h, .experts = m->experts, .shared = &m->shared, .start = p->start,
-        .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .int8 = int8(k));
+        .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .int8 = int8(k),
+        .own_input = !int8(k));
 }
 
 static void call_combine(struct timing *k, void *arg, int i)

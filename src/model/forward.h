@@ -26,7 +26,8 @@ size_t forward_scratch_bytes(const struct model_config *c, int max_rows);       
 /* Returns [n, hidden] fp32 after the final norm, of the last prompt_run() or step_run(); valid until the next. */
 const float *forward_hidden(const struct forward *f);
 /* How a prompt's activations are rounded: bits.  Which products take them in eight bits (kernels/int8.h), and whether rows that one operation
- * leaves for the next alone may have a form of its own (`own_form`), which on a GPU is 16 bits a number. */
+ * leaves for the next alone may have a form of their own (`own_form`), which on a GPU is 16 bits a number; rows between the products of experts
+ * always may. */
 enum prompt_math {
     PROMPT_EXACT,
     PROMPT_INT8_DELTA = 1,                      /* in_proj of DeltaNet */

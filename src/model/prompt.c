@@ -161,8 +161,10 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
     const int inter = most(c->moe_inter, c->shared_inter);
-    const bool packed = f->math & PROMPT_PACKED, inner = packed && !f->apart;
     static const struct int8_apart none;        /* no norm is before down */
+    const struct int8_apart *up = rounded(p, PROMPT_INT8_UP, &w->experts[0].gate, 1),
+        *down = rounded(p, PROMPT_INT8_DOWN, &w->experts[0].down, 1) ? &none : NULL;
+    const bool packed = f->math & PROMPT_PACKED, own = !up && !down;
 
     linear(f, f->router_logits, f->h, &w->router, p->n, false);
     linear(f, f->shared_gate, f->h, &w->shared_gate, p->n, false);
@@ -171,11 +173,11 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     RUN(f->dev, moe_group, .start = f->start, .slots = f->slots, .experts = f->experts, .n_tokens = p->n,
         .n_experts = c->n_experts, .top_k = c->top_k);
     RUN(f->dev, experts_up, .h = f->slots_h, .x = f->h, .experts = w->experts, .shared = &w->shared, .start = f->start,
-        .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
-        .int8 = rounded(p, PROMPT_INT8_UP, &w->experts[0].gate, 1), .own_form = inner);
+        .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter, .norms = w->norms,
+        .int8 = up, .own_form = own);
     RUN(f->dev, experts_down, .d = f->slots_d, .h = f->slots_h, .experts = w->experts, .shared = &w->shared,
         .start = f->start, .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
-        .int8 = rounded(p, PROMPT_INT8_DOWN, &w->experts[0].down, 1) ? &none : NULL, .own_input = inner, .own_form = packed);
+        .int8 = down, .own_input = own, .own_form = packed);
     RUN(f->dev, moe_combine, .x = f->x, .d = f->slots_d, .weights = f->router_weights, .shared_gate = f->shared_gate,
         .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = packed);
 }

@@ -129,7 +129,7 @@ static void test_moe_group__is_exact(void **state)
     }
 }
 
-/* Outputs of the GPU for n tokens with the given choices. */
+/* Outputs of the GPU for n tokens with the given choices.  h_in NULL: experts_down reads what experts_up has left for it alone. */
 struct result {
     float *h, *d;               /* [n (k + 1), inter_max], [n (k + 1), hidden] */
 };
@@ -138,16 +138,20 @@ static struct result on_gpu(const struct mixture *m, const float *x, const float
 {
     int E = m->n_experts, n_slots = n * (k + 1);
     size_t h_bytes = (size_t)n_slots * (size_t)inter_max * 4, d_bytes = (size_t)n_slots * (size_t)m->hidden * 4;
+    const bool own = !h_in;
     struct result r = {poison(h_bytes), poison(d_bytes)};
-    float *dx = upload(x, (size_t)n * (size_t)m->hidden * 4), *dh = upload(r.h, h_bytes), *din = upload(h_in, h_bytes), *dd = upload(r.d, d_bytes);
+    float *dx = upload(x, (size_t)n * (size_t)m->hidden * 4), *dh = upload(r.h, h_bytes), *din = own ? dh : upload(h_in, h_bytes),
+        *dd = upload(r.d, d_bytes);
     int32_t *dstart = upload(start, (size_t)(E + 2) * 4), *dslots = upload(slots, (size_t)n_slots * 4);
     RUN(cuda, experts_up, .h = dh, .x = dx, .experts = m->view, .shared = &m->view[E], .start = dstart, .slots = dslots, .n_tokens = n,
-        .n_experts = E, .top_k = k, .inter_max = inter_max);
+        .n_experts = E, .top_k = k, .inter_max = inter_max, .norms = m->norms, .own_form = own);
     RUN(cuda, experts_down, .d = dd, .h = din, .experts = m->view, .shared = &m->view[E], .start = dstart, .slots = dslots, .n_tokens = n,
-        .n_experts = E, .top_k = k, .inter_max = inter_max);
+        .n_experts = E, .top_k = k, .inter_max = inter_max, .own_input = own);
     download(r.h, dh, h_bytes);
     download(r.d, dd, d_bytes);
-    cuda->free(cuda, dx), cuda->free(cuda, dh), cuda->free(cuda, din), cuda->free(cuda, dd), cuda->free(cuda, dstart), cuda->free(cuda, dslots);
+    cuda->free(cuda, dx), cuda->free(cuda, dh), cuda->free(cuda, dd), cuda->free(cuda, dstart), cuda->free(cuda, dslots);
+    if (!own)
+        cuda->free(cuda, din);
     return r;
 }
 static void result_free(struct result *r) { free(r->h), free(r->d); }
@@ -165,7 +169,8 @@ static void check(const struct mixture *m, int n, int k, bool crowd)
     RUN(cpu, experts_down, .d = d, .h = h, .experts = m->host, .shared = &m->host[E], .start = start, .slots = slots, .n_tokens = n,
         .n_experts = E, .top_k = k, .inter_max = inter_max);
     const double tolerance = tolerances[gemm_halves(n)];
-    struct result r = on_gpu(m, x, h, start, slots, n, k, inter_max), again = on_gpu(m, x, h, start, slots, n, k, inter_max);
+    struct result r = on_gpu(m, x, h, start, slots, n, k, inter_max), again = on_gpu(m, x, h, start, slots, n, k, inter_max),
+        own = on_gpu(m, x, NULL, start, slots, n, k, inter_max);
     snprintf(what, sizeof what, "formats %d and %d, %d tokens, h", (int)m->host[0].gate.format, (int)m->host[E].gate.format, n);
     /* The shared expert's rows are every (k + 1)st. */
     size_t wide = (size_t)(k + 1) * (size_t)inter_max;
@@ -174,9 +179,10 @@ static void check(const struct mixture *m, int n, int k, bool crowd)
                 (size_t)(j < k ? inter : shared), 1.5 * tolerance);
     what[strlen(what) - 1] = 'd';
     compare(what, r.d, d, n_slots, (size_t)m->hidden, (size_t)m->hidden, tolerance);
+    compare("d of rows of a form of their own", own.d, d, n_slots, (size_t)m->hidden, (size_t)m->hidden, 1.5 * tolerance);
     assert_memory_equal(r.h, again.h, h_bytes);
     assert_memory_equal(r.d, again.d, d_bytes);
-    result_free(&r), result_free(&again);
+    result_free(&r), result_free(&again), result_free(&own);
     free(e), free(start), free(slots), free(x), free(h), free(d);
 }
 
@@ -196,6 +202,7 @@ static void test_experts__all_formats_and_tiles_agree_with_the_definition(void *
         struct mixture m = mixture_make(pairs[p][0], pairs[p][1], 16, p % 2 ? 384 : 256, inter, shared);
         for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
             check(&m, tokens[i], 4, i % 2);
+        check(&m, 150, 2, false);       /* with one half, and the tile of 16 */
         mixture_free(&m);
     }
 }
@@ -230,16 +237,18 @@ static void test_experts__a_row_has_the_same_bits_in_any_company(void **state)
     for (size_t c = 0; c < sizeof companies / sizeof *companies; c++) {
         int most = companies[c].all;
         RUN(cpu, moe_group, .start = start, .slots = slots, .experts = e, .n_tokens = most, .n_experts = E, .top_k = K);
-        struct result all = on_gpu(&m, x, h, start, slots, most, K, I);
+        struct result all = on_gpu(&m, x, h, start, slots, most, K, I), all_own = on_gpu(&m, x, NULL, start, slots, most, K, I);
         for (int i = 0; i < 3; i++) {
             size_t n = (size_t)companies[c].few[i], from = (size_t)most - n;
             RUN(cpu, moe_group, .start = start, .slots = slots, .experts = e + from * K, .n_tokens = (int)n, .n_experts = E, .top_k = K);
-            struct result few = on_gpu(&m, x + from * H, h + from * (K + 1) * I, start, slots, (int)n, K, I);
+            struct result few = on_gpu(&m, x + from * H, h + from * (K + 1) * I, start, slots, (int)n, K, I),
+                own = on_gpu(&m, x + from * H, NULL, start, slots, (int)n, K, I);
             assert_memory_equal(few.h, all.h + from * (K + 1) * I, n * (K + 1) * I * sizeof(float));
             assert_memory_equal(few.d, all.d + from * (K + 1) * H, n * (K + 1) * H * sizeof(float));
-            result_free(&few);
+            assert_memory_equal(own.d, all_own.d + from * (K + 1) * H, n * (K + 1) * H * sizeof(float));
+            result_free(&few), result_free(&own);
         }
-        result_free(&all);
+        result_free(&all), result_free(&all_own);
     }
     mixture_free(&m);
     free(e), free(x), free(h);
@@ -277,6 +286,75 @@ static void test_row_norms__are_those_of_the_largest_rows(void **state)
         mixture_free(&m);
         free(norms);
     }
+}
+
+/* Scales of the rows of a test at the size of a large model. */
+enum kind { PLAIN, TINY, HUGE_ROW, OUTLIERS, NOT_A_NUMBER, INFINITE, KINDS };
+static void scale_row(float *x, int hidden, enum kind kind)
+{
+    for (int i = 0; i < hidden; i++)
+        x[i] *= kind == TINY ? 1e-20f : kind == HUGE_ROW ? 1e10f : kind == OUTLIERS && i % 1000 == 7 ? 1000 : 1;
+    if (kind == NOT_A_NUMBER || kind == INFINITE)
+        x[hidden / 3] = kind == INFINITE ? INFINITY : NAN;
+}
+
+/* 256 experts, of which every fourth has the same weights.  The definition computes the first TOKENS_ALONE tokens. */
+static void test_experts__rows_of_any_size_at_a_large_models_widths(void **state)
+{
+    (void)state;
+    need_gpu();
+    enum { N = 4096, TOKENS_ALONE = 240, E = 256, SAME = 4, K = 8, H = 3072, I = 1024 };
+    struct mixture four = mixture_make(WEIGHT_INT4, WEIGHT_FP8, SAME, H, I, I);
+    const size_t step = (size_t)((const char *)four.view[1].gate.data - (const char *)four.view[0].gate.data), out = (size_t)N * (K + 1) * H;
+    struct expert_weights *host = calloc(E + 1, sizeof *host), *view = calloc(E + 1, sizeof *view);
+    char *memory = cuda->alloc(cuda, E * step);
+    float *norms = cuda->alloc(cuda, (E + 1) * sizeof *norms);
+    for (int e = 0; e < E; e++) {
+        cuda->copy(cuda, memory + (size_t)e * step, four.memory + (size_t)(e % SAME) * step, step);
+        host[e] = four.host[e % SAME];
+        view[e].gate = packed_view(WEIGHT_INT4, 2 * I, H, memory + (size_t)e * step);
+        view[e].down = packed_view(WEIGHT_INT4, H, I, memory + (size_t)e * step + pack_bytes(WEIGHT_INT4, 2 * I, H));
+    }
+    host[E] = four.host[SAME];
+    view[E] = four.view[SAME];
+    cuda->row_norms(cuda, norms, &view[0].gate, E, step);
+    cuda->row_norms(cuda, norms + E, &view[E].gate, 1, 0);
+    int32_t *e = choices(N, E, K, false), *start = malloc((E + 2) * sizeof *start), *slots = malloc((size_t)N * (K + 1) * sizeof *slots);
+    float *x = rand_array((size_t)N * H, 1), *d = malloc(out * sizeof *d), *got = malloc(out * sizeof *got),
+        *h = malloc((size_t)TOKENS_ALONE * (K + 1) * I * sizeof *h);
+    for (int t = 0; t < N; t++)
+        scale_row(x + (size_t)t * H, H, t % 9 < KINDS ? (enum kind)(t % 9) : PLAIN);
+    RUN(cpu, moe_group, .start = start, .slots = slots, .experts = e, .n_tokens = TOKENS_ALONE, .n_experts = E, .top_k = K);
+    RUN(cpu, experts_up, .h = h, .x = x, .experts = host, .shared = &host[E], .start = start, .slots = slots, .n_tokens = TOKENS_ALONE,
+        .n_experts = E, .top_k = K, .inter_max = I);
+    RUN(cpu, experts_down, .d = d, .h = h, .experts = host, .shared = &host[E], .start = start, .slots = slots, .n_tokens = TOKENS_ALONE,
+        .n_experts = E, .top_k = K, .inter_max = I);
+    RUN(cpu, moe_group, .start = start, .slots = slots, .experts = e, .n_tokens = N, .n_experts = E, .top_k = K);
+    float *dx = upload(x, (size_t)N * H * sizeof *x), *dh = poisoned((size_t)N * (K + 1) * I * sizeof *h), *dd = poisoned(out * sizeof *d);
+    int32_t *dstart = upload(start, (E + 2) * sizeof *start), *dslots = upload(slots, (size_t)N * (K + 1) * sizeof *slots);
+    RUN(cuda, experts_up, .h = dh, .x = dx, .experts = view, .shared = &view[E], .start = dstart, .slots = dslots, .n_tokens = N, .n_experts = E,
+        .top_k = K, .inter_max = I, .norms = norms, .own_form = true);
+    RUN(cuda, experts_down, .d = dd, .h = dh, .experts = view, .shared = &view[E], .start = dstart, .slots = dslots, .n_tokens = N, .n_experts = E,
+        .top_k = K, .inter_max = I, .own_input = true);
+    download(got, dd, out * sizeof *got);
+    for (size_t r = 0; r < (size_t)N * (K + 1); r++) {
+        const enum kind kind = r / (K + 1) % 9 < KINDS ? (enum kind)(r / (K + 1) % 9) : PLAIN;
+        const bool poison = kind == NOT_A_NUMBER || kind == INFINITE;
+        for (size_t i = 0; i < H; i++)
+            if (isfinite(got[r * H + i]) == poison)
+                fail_msg("slot %zu, a row of kind %d: outcome %zu is %g", r, (int)kind, i, (double)got[r * H + i]);
+        if (!poison && r < (size_t)TOKENS_ALONE * (K + 1)) {
+            char what[64];
+            snprintf(what, sizeof what, "slot %zu, a row of kind %d", r, (int)kind);
+            compare(what, got + r * H, d + r * H, 1, H, H, 1.5 * tolerances[1]);
+        }
+    }
+    void *device[] = {memory, norms, dx, dh, dd, dstart, dslots}, *all[] = {host, view, e, start, slots, x, d, got, h};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        cuda->free(cuda, device[i]);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    mixture_free(&four);
 }
 
 static void test_moe_combine__adds_in_the_order_of_its_definition(void **state)
@@ -369,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_experts__the_large_models_widths_agree_with_the_definition),
         cmocka_unit_test(test_experts__a_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(test_row_norms__are_those_of_the_largest_rows),
+        cmocka_unit_test(test_experts__rows_of_any_size_at_a_large_models_widths),
         cmocka_unit_test(test_moe_combine__adds_in_the_order_of_its_definition),
         cmocka_unit_test(test_rmsnorm__plain_strided_and_in_place_agree_with_the_definition),
         cmocka_unit_test(test_embed__rows_are_exact_for_chunks_and_steps),

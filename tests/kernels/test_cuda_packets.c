@@ -186,7 +186,8 @@ static void test_packets__a_deltanet_layer_agrees_with_the_definition(void **sta
 enum { E = 8, K = 4, INTER = 128 };
 struct mixture {
     struct expert_weights host[E + 1], device[E + 1];
-    char *memory;
+    char  *memory;
+    float *norms;
 };
 static struct mixture mixture_make(enum weight_format routed, enum weight_format last, int hidden)
 {
@@ -209,6 +210,9 @@ static struct mixture mixture_make(enum weight_format routed, enum weight_format
         m.device[e].down = packed_view(format, hidden, INTER, m.memory + to);
     }
     cuda->copy(cuda, m.memory, packed, all);
+    m.norms = cuda->alloc(cuda, (E + 1) * sizeof *m.norms);
+    cuda->row_norms(cuda, m.norms, &m.device[0].gate, E, step);
+    cuda->row_norms(cuda, m.norms + E, &m.device[E].gate, 1, 0);
     free(packed);
     return m;
 }
@@ -216,7 +220,7 @@ static void mixture_drop(struct mixture *m)
 {
     for (int e = 0; e <= E; e++)
         rand_weight_free(&m->host[e].gate), rand_weight_free(&m->host[e].up), rand_weight_free(&m->host[e].down);
-    cuda->free(cuda, m->memory);
+    cuda->free(cuda, m->memory), cuda->free(cuda, m->norms);
 }
 
 /* Rows of n tokens and what they chose. */
@@ -226,11 +230,11 @@ struct routed {
 };
 
 /* x += the mixture of h.  All pointers are memory of d. */
-static void run_mixture(struct dev *d, const struct expert_weights *w, const struct routed *r, float *slots_h, float *slots_d, int n,
-                        int hidden, bool own)
+static void run_mixture(struct dev *d, const struct expert_weights *w, const float *norms, const struct routed *r, float *slots_h, float *slots_d,
+                        int n, int hidden, bool own)
 {
     RUN(d, experts_up, .h = slots_h, .x = r->h, .experts = w, .shared = &w[E], .start = r->start, .slots = r->order, .n_tokens = n, .n_experts = E,
-        .top_k = K, .inter_max = INTER, .own_form = own);
+        .top_k = K, .inter_max = INTER, .norms = norms, .own_form = own);
     RUN(d, experts_down, .d = slots_d, .h = slots_h, .experts = w, .shared = &w[E], .start = r->start, .slots = r->order, .n_tokens = n,
         .n_experts = E, .top_k = K, .inter_max = INTER, .own_input = own, .own_form = own);
     RUN(d, moe_combine, .x = r->x, .d = slots_d, .weights = r->weights, .shared_gate = r->gate, .n_tokens = n, .top_k = K, .hidden = hidden,
@@ -252,13 +256,13 @@ static void check_mixture(enum weight_format routed, enum weight_format last, in
         struct routed t = {upload(r.h, N * H * f), upload(r.x, N * H * f), upload(r.weights, N * K * f), upload(r.gate, N * f),
                            upload(r.start, (E + 2) * sizeof(int32_t)), upload(r.order, slots * sizeof(int32_t))};
         float *dh = poisoned(slots * INTER * f), *dd = poisoned(slots * H * f);
-        run_mixture(cuda, m.device, &t, dh, dd, n, hidden, own);
+        run_mixture(cuda, m.device, m.norms, &t, dh, dd, n, hidden, own);
         got[own] = downloaded(t.x, N * H * f);
         void *all[] = {t.h, t.x, t.weights, t.gate, t.start, t.order, dh, dd};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             cuda->free(cuda, all[i]);
     }
-    run_mixture(cpu, m.host, &r, h, d, n, hidden, false);
+    run_mixture(cpu, m.host, NULL, &r, h, d, n, hidden, false);
     expect_close("experts", n, got[1], got[0], r.x, N * H, 9e-4, 3e-4);
     mixture_drop(&m);
     void *all[] = {choice, r.h, r.x, r.weights, r.gate, r.start, r.order, got[0], got[1], h, d};
