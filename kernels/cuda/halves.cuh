@@ -71,6 +71,33 @@ __device__ __forceinline__ float halves_norm(float squares) { return sqrtf(fmaxf
 enum { HALVES_BOUND_TOP = 14 };
 __device__ __forceinline__ float halves_bound_factor(float bound, float *undo) { return halves_factor(bound, undo, HALVES_BOUND_TOP); }
 
+/* Returns the factor of a row of which each of THREADS threads knows the greatest magnitude and the sum of squares of a part, and stores what undoes
+ * it, and the norm. */
+template <int THREADS> __device__ __forceinline__ float halves_shared(float max, float squares, float *undo, float *norm)
+{
+    __shared__ float part[THREADS / 32][2];
+    max = warp_max(max);
+    squares = warp_sum(squares);
+    if (threadIdx.x % 32 == 0) {
+        part[threadIdx.x / 32][0] = max;
+        part[threadIdx.x / 32][1] = squares;
+    }
+    __syncthreads();
+    squares = 0;
+#pragma unroll
+    for (int i = 0; i < THREADS / 32; i++) {
+        max = fmaxf(max, part[i][0]);
+        squares += part[i][1];
+    }
+    float back;
+    const float factor = halves_factor(max, &back);
+    if (threadIdx.x == 0) {
+        *undo = back;
+        *norm = halves_norm(squares);
+    }
+    return factor;
+}
+
 struct halves_to {
     char  *dst;
     float *undo, *norm;
@@ -84,32 +111,14 @@ __device__ __forceinline__ float most_of(const float4 &v) { return fmaxf(fmaxf(f
 template <int HELD, int HALVES, bool PACKETS = false>
 __device__ __forceinline__ void halves_row(const struct halves_to &to, int row, int quads, float4 (&v)[HELD])
 {
-    __shared__ float part[HALVES_THREADS / 32], squares[HALVES_THREADS / 32];
-    float max = 0, sum = 0, undo;
+    float max = 0, sum = 0;
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         if ((int)threadIdx.x + i * HALVES_THREADS < quads) {
             max = fmaxf(max, most_of(v[i]));
             sum += v[i].x * v[i].x + v[i].y * v[i].y + v[i].z * v[i].z + v[i].w * v[i].w;
         }
-    max = warp_max(max);
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) {
-        part[threadIdx.x / 32] = max;
-        squares[threadIdx.x / 32] = sum;
-    }
-    __syncthreads();
-    sum = 0;
-#pragma unroll
-    for (int i = 0; i < HALVES_THREADS / 32; i++) {
-        max = fmaxf(max, part[i]);
-        sum += squares[i];
-    }
-    const float factor = halves_factor(max, &undo);
-    if (threadIdx.x == 0) {
-        to.undo[row] = undo;
-        to.norm[row] = halves_norm(sum);
-    }
+    const float factor = halves_shared<HALVES_THREADS>(max, sum, to.undo + row, to.norm + row);
     const int filled = (quads + PACK_GROUP / 4 - 1) / (PACK_GROUP / 4) * (PACK_GROUP / 4);
     uint2 *dst = (uint2 *)to.dst + (size_t)row * (size_t)(HALVES * filled);
 #pragma unroll

@@ -24,12 +24,11 @@ __device__ __forceinline__ void halves_load(float v[8], const float *x, int col,
 enum { HALVES_PASS_THREADS = 128 };
 static __global__ void __launch_bounds__(HALVES_PASS_THREADS) halves_kernel(const struct halves_job j)
 {
-    __shared__ float part[HALVES_PASS_THREADS / 32], squares[HALVES_PASS_THREADS / 32];
-    const int row = (int)blockIdx.x, lane = (int)threadIdx.x % 32;
+    const int row = (int)blockIdx.x;
     const int cols = row % j.every == j.every - 1 ? j.cols_last : j.cols;
     const float *x = j.x + (size_t)row * j.stride;
     const bool aligned = j.stride % 4 == 0;
-    float max = 0, sum = 0, undo;
+    float max = 0, sum = 0;
     gpu_wait();
     gpu_next();
     if (!cols)
@@ -44,24 +43,7 @@ static __global__ void __launch_bounds__(HALVES_PASS_THREADS) halves_kernel(cons
             sum += v[k] * v[k];
         }
     }
-    max = warp_max(max);
-    sum = warp_sum(sum);
-    if (lane == 0) {
-        part[threadIdx.x / 32] = max;
-        squares[threadIdx.x / 32] = sum;
-    }
-    __syncthreads();
-    sum = 0;
-#pragma unroll
-    for (int i = 0; i < HALVES_PASS_THREADS / 32; i++) {
-        max = fmaxf(max, part[i]);
-        sum += squares[i];
-    }
-    const float factor = halves_factor(max, &undo);
-    if (threadIdx.x == 0) {
-        j.undo[row] = undo;
-        j.undo[gridDim.x + (unsigned)row] = halves_norm(sum);
-    }
+    const float factor = halves_shared<HALVES_PASS_THREADS>(max, sum, j.undo + row, j.undo + gridDim.x + row);
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < j.pieces; i += HALVES_PASS_THREADS) {
         float v[8];
