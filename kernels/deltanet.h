@@ -39,7 +39,7 @@ struct deltanet_raw {
     const float *a, *b;         /* [n_tokens, n_v_heads] */
     const float *a_log, *dt_bias;       /* [n_v_heads] */
     int          taps;
-    bool         own_form;      /* x is as a product writes it with this */
+    int          own_rows;      /* > 0: x is of the form in which a product of so many rows leaves it (own_form) */
 };
 struct deltanet_chunk_args {
     float       *y;             /* [n_tokens, n_v_heads, dv] */
@@ -49,7 +49,6 @@ struct deltanet_chunk_args {
     float       *state;         /* [n_v_heads, dk, dv], updated */
     int          n_tokens, n_k_heads, n_v_heads, dk, dv;
     int          pos;           /* of row 0 */
-    bool         own_form;      /* rmsnorm_gated alone reads y, and has this, too: a device may write y in a form of its own */
 };
 static inline size_t deltanet_chunk_bytes(const struct deltanet_chunk_args *a)
 {

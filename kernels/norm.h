@@ -34,14 +34,7 @@ struct rmsnorm_gated_args {
                                  * y in a form of its own; or NULL */
     int          n_rows, dim;
     float        eps;
-    bool         own_form;      /* with `next`: x is as deltanet_chunk, z as a product writes it with this */
 };
-/* True if own_form is possible before that matrix. */
-static inline bool rmsnorm_gated_own_form(const struct weight *next, int dim)
-{
-    enum { MOST_HEADS = 64 };
-    return !linear_narrow(next) && next->cols % dim == 0 && next->cols / dim <= MOST_HEADS;
-}
 static inline size_t rmsnorm_gated_bytes(const struct rmsnorm_gated_args *a)
 {
     return (size_t)(3 * a->n_rows + 1) * (size_t)a->dim * sizeof(float);

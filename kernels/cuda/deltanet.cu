@@ -13,10 +13,10 @@
  *   T = (I + strict_lower(beta_i k_i . k_m))^-1                  without decay, so that entries stay below 1
  *   W = exp(G_i) T beta K;  U = (T D) beta V;  P = lower(Q K^T D),   D[i][m] = exp(G_i - G_m)
  *   N = U - W S;  O = exp(G_i) Q S + P N;  S <- exp(G_last) S + K^T (exp(G_last - G_i) N)
- * Shapes    raw rows (or c) [n, (2 n_k + n_v) * 128], y [n, n_v * 128], state [n_v, 128, 128], all fp32; rows and y of more than GEMM_FINE
- *           tokens, if nothing else reads them, in packets (packets.cuh)
+ * Shapes    raw rows (or c) [n, (2 n_k + n_v) * 128], y [n, n_v * 128], state [n_v, 128, 128], all fp32; raw rows of more than
+ *           GEMM_FINE tokens, if nothing else reads them, in packets (packets.cuh)
  * Bytes     scratch per block: 54,784 per value head, 32,768 per key head, written and read;  4096 tokens, 16/64 heads:
- *           201 MB of rows, 134 MB of y, half of that in packets, 2 * 258 MB of scratch, of which 64 MB at a time mostly stay in a
+ *           201 MB of rows, half of that in packets, 134 MB of y, 2 * 258 MB of scratch, of which 64 MB at a time mostly stay in a
  *           second-level cache of 50 MB; with a smaller cache 12 MB at a time
  * Limit     tensor cores: 5.3 million multiply-adds per head and block, 43 GFLOP for 4096 tokens: 0.09 ms at 500 TFLOPS;
  *           the scan has one warp per scheduler, 212 mma and about 600 other instructions per block of rows: 0.1 to 0.15 ms
@@ -110,11 +110,11 @@ struct chunk_scratch {
 struct chunk_call {
     struct deltanet_chunk_args a;
     struct deltanet_raw raw;            /* if a.raw */
+    bool packets;                       /* raw.x is in packets */
     struct chunk_scratch s;
     int shift;                          /* pos % 64 */
     int first;                          /* block of the call that is block 0 of the scratch */
     int n_blocks;
-    bool packets;                       /* y is in packets */
 };
 /* The rows that prepare reads: c as deltanet_gates leaves it, or raw rows in fp32 or in packets. */
 enum chunk_input { INPUT_C, INPUT_RAW, INPUT_PACKETS };
@@ -319,13 +319,13 @@ __device__ __forceinline__ void window_update(const struct chunk_call &x, int at
 {
     const int width = (2 * x.a.n_k_heads + x.a.n_v_heads) * DIM, fours = width / 4;     /* whole warps */
     for (int i = at; i < fours; i += all) {
-        const int c = x.raw.own_form ? packet_column(i) : 4 * i, second = c + (x.raw.own_form ? 8 : 2);
+        const int c = x.packets ? packet_column(i) : 4 * i, second = c + (x.packets ? 8 : 2);
         float4 v[ABOVE];
 #pragma unroll
         for (int r = 0; r < ABOVE; r++) {
             const int from = x.a.n_tokens + r - ABOVE;
             const float *row = from < 0 ? x.raw.window + (size_t)(from + ABOVE) * width : x.raw.x + (size_t)from * width;
-            if (x.raw.own_form) {
+            if (x.packets) {
                 v[r] = packet_four(((const uint2 *)x.raw.x)[(size_t)from * fours + i], i);
             } else {
                 const float2 v0 = *(const float2 *)(row + c), v1 = *(const float2 *)(row + second);
@@ -736,18 +736,6 @@ __device__ __forceinline__ void load_u(float4 u[8], const struct chunk_call &x, 
         u[i] = src[i * 32];
 }
 
-/* Rows `row` and row + 1 of a block, whose first is row `start` of the call: o, times what undoes its scales, as packet `at` of y. */
-__device__ __forceinline__ void store_packets(const struct chunk_call &x, const float o[4], int start, int row, int rows, int at, int g,
-                                              const float back[2])
-{
-    const float lo[2] = {o[0] * back[0], o[1] * back[0]}, hi[2] = {o[2] * back[1], o[3] * back[1]};
-    const bool there[2] = {row < rows, row + 1 < rows};
-    const size_t words = (size_t)x.a.n_v_heads * (DIM / 2);
-    uint32_t *first = (uint32_t *)x.a.y + (size_t)(start + row) * words + at * 8;
-    uint32_t *const to[2] = {first, first + words};
-    packets_store(to, there, g, lo, hi);
-}
-
 /* N threads: N / 32 warps, each with 16 columns of the state.  S, N, O transposed: rows are columns of the state (g and g + 8
  * of a lane), columns are rows of the state, or rows of the block. */
 template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(struct chunk_call x)
@@ -858,11 +846,6 @@ template <int N> __global__ void __launch_bounds__(N, 1) deltanet_scan_kernel(st
         block_rows(x, x.first + b, &start, &rows);
         float *y = x.a.y + ((size_t)start * x.a.n_v_heads + h) * DIM + 16 * tile + g;
         float back[2] = {unit[0] * (1.0f / 128), unit[1] * (1.0f / 128)};
-        if (x.packets)
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                store_packets(x, o[i], start, 8 * i + 2 * t, rows, h * 8 + tile, g, back);
-        else
 #pragma unroll
         for (int i = 0; i < 8; i++)
 #pragma unroll
@@ -929,12 +912,11 @@ extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_
         return;
     }
     x.a = *a;
-    x.packets = a->own_form && gemm_packets(a->n_tokens, DIM);
     void (*prepare)(struct chunk_call) = deltanet_prepare_kernel<INPUT_C>;
     if (a->raw) {
         x.raw = *a->raw;
-        x.raw.own_form = x.raw.own_form && gemm_packets(a->n_tokens, DIM);
-        prepare = x.raw.own_form ? deltanet_prepare_kernel<INPUT_PACKETS> : deltanet_prepare_kernel<INPUT_RAW>;
+        x.packets = x.raw.own_rows > 0 && gemm_packets(x.raw.own_rows, DIM);
+        prepare = x.packets ? deltanet_prepare_kernel<INPUT_PACKETS> : deltanet_prepare_kernel<INPUT_RAW>;
     }
     x.shift = a->pos % C;
     x.s.w = q->scratch;

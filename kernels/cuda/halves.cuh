@@ -107,8 +107,8 @@ enum { HALVES_THREADS = 256 };
 __device__ __forceinline__ float most_of(const float4 &v) { return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))); }
 
 /* The copy of a row of 4 * quads columns, of which thread t of HALVES_THREADS holds the quads t, t + HALVES_THREADS, ..  v is lost.  Quads that
- * fill the last group are zeros, which v has in place.  PACKETS: quads have the columns that packet_four() gives (packets.cuh). */
-template <int HELD, int HALVES, bool PACKETS = false>
+ * fill the last group are zeros, which v has in place. */
+template <int HELD, int HALVES>
 __device__ __forceinline__ void halves_row(const struct halves_to &to, int row, int quads, float4 (&v)[HELD])
 {
     float max = 0, sum = 0;
@@ -127,13 +127,6 @@ __device__ __forceinline__ void halves_row(const struct halves_to &to, int row, 
         if (at >= filled)
             continue;
         v[i] = make_float4(v[i].x * factor, v[i].y * factor, v[i].z * factor, v[i].w * factor);
-        if (PACKETS) {
-            const uint2 two = f16_four(v[i]);
-            uint32_t *to_pair = (uint32_t *)dst + packet_column(at) / 2;
-            to_pair[0] = two.x;
-            to_pair[4] = two.y;
-            continue;
-        }
         dst[at] = f16_four(v[i]);
         if (HALVES == 2)
             dst[filled + at] = f16_four(v[i]);

@@ -1,7 +1,6 @@
 /* rmsnorm_gated: y = w * x / rms(x) * silu(z), rows of 128.
  * Shapes    x, y, z [n_rows, 128] fp32, w [128]
- * Bytes     12 * 128 * n_rows;  4096 tokens of 64 heads: 403 MB.  Alone for a product: 10 or 12, 336 MB, and no pass of the product's;
- *           with x and z in packets (packets.cuh) 6, 201 MB
+ * Bytes     12 * 128 * n_rows;  4096 tokens of 64 heads: 403 MB.  Alone for a product: 10 or 12, 336 MB, and no pass of the product's
  * Limit     bandwidth.  At 4.5 TB/s 89 us
  * Launch    a warp per 4 rows, 8 warps a block; alone for a product a block of 8 warps per token, up to 64 rows
  * Layout    16 bytes a lane, all rows of a warp in flight.  Alone for a product y is written as it reads it (halves.cuh)
@@ -10,13 +9,6 @@
 
 enum { DIM = 128, ROWS = 4, WARPS = 8 };
 
-/* The same by the fast exponential, for rows whose numbers have 16 bits: off by less than 2^-20. */
-__device__ __forceinline__ float4 norm_gate_fast(const float4 &x, const float4 &z, const float4 &w, float eps)
-{
-    const float s = rsqrtf(warp_sum(x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w)) * (1.0f / DIM) + eps);
-    return make_float4(x.x * s * w.x * __fdividef(z.x, 1.0f + __expf(-z.x)), x.y * s * w.y * __fdividef(z.y, 1.0f + __expf(-z.y)),
-                       x.z * s * w.z * __fdividef(z.z, 1.0f + __expf(-z.z)), x.w * s * w.w * __fdividef(z.w, 1.0f + __expf(-z.w)));
-}
 __device__ __forceinline__ float4 norm_gate(const float4 &x, const float4 &z, const float4 &w, float eps)
 {
     float sum = warp_sum(x.x * x.x + x.y * x.y + (x.z * x.z + x.w * x.w));
@@ -48,36 +40,28 @@ __global__ void __launch_bounds__(32 * WARPS) rmsnorm_gated_kernel(struct rmsnor
 
 /* A token of n rows; warp w has rows w, w + 8, .. */
 enum { HELD = 8 };
-template <int HALVES, bool PACKETS>
+template <int HALVES>
 static __global__ void __launch_bounds__(HALVES_THREADS) rmsnorm_gated_product_kernel(const struct rmsnorm_gated_args a, int n,
                                                                                       const struct halves_to to)
 {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quads = n * (DIM / 4);
     const size_t first = (size_t)blockIdx.x * (size_t)quads;
-    const float2 *pairs = (const float2 *)(a.w + packet_column(lane));
-    const float2 w0 = PACKETS ? __ldg(pairs) : make_float2(0, 0), w1 = PACKETS ? __ldg(pairs + 4) : make_float2(0, 0);
-    const float4 w = PACKETS ? make_float4(w0.x, w0.y, w1.x, w1.y) : __ldg((const float4 *)a.w + lane);
+    const float4 w = __ldg((const float4 *)a.w + lane);
     float4 x[HELD], z[HELD];
-    uint2 px[HELD], pz[HELD];
     gpu_wait();
     gpu_next();
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         if (warp + i * WARPS < n) {
             const size_t at = first + (size_t)(threadIdx.x + i * HALVES_THREADS);
-            if (PACKETS) {
-                px[i] = __ldcs((const uint2 *)a.x + at);
-                pz[i] = __ldcs((const uint2 *)a.z + at);
-            } else {
-                x[i] = ((const float4 *)a.x)[at];
-                z[i] = __ldcs((const float4 *)a.z + at);
-            }
+            x[i] = ((const float4 *)a.x)[at];
+            z[i] = __ldcs((const float4 *)a.z + at);
         }
 #pragma unroll
     for (int i = 0; i < HELD; i++)
         if (warp + i * WARPS < n)
-            x[i] = PACKETS ? norm_gate_fast(packet_four(px[i], lane), packet_four(pz[i], lane), w, a.eps) : norm_gate(x[i], z[i], w, a.eps);
-    halves_row<HELD, HALVES, PACKETS>(to, (int)blockIdx.x, quads, x);
+            x[i] = norm_gate(x[i], z[i], w, a.eps);
+    halves_row<HELD, HALVES>(to, (int)blockIdx.x, quads, x);
 }
 static_assert(32 * (int)WARPS == (int)HALVES_THREADS, "a token's warps");
 
@@ -87,8 +71,7 @@ static bool for_product(struct cuda_queue *q, const struct rmsnorm_gated_args *a
     const int cols = a->next->cols, n = cols / DIM, tokens = n ? a->n_rows / n : 0;
     if (linear_narrow(a->next) || n < 1 || cols % DIM || n > HELD * WARPS || a->n_rows % n || !halves_beside(q, tokens, cols))
         return false;
-    auto kernel = gemm_halves(tokens) == 2 ? rmsnorm_gated_product_kernel<2, false>
-                  : a->own_form && gemm_packets(tokens, cols) ? rmsnorm_gated_product_kernel<1, true> : rmsnorm_gated_product_kernel<1, false>;
+    auto kernel = gemm_halves(tokens) == 2 ? rmsnorm_gated_product_kernel<2> : rmsnorm_gated_product_kernel<1>;
     launch(q, "rmsnorm_gated", kernel, dim3((unsigned)tokens), HALVES_THREADS, 0, true, *a, n, halves_place(q, tokens, cols));
     halves_made(q, a->y, tokens, cols, false);
     return true;
@@ -96,7 +79,7 @@ static bool for_product(struct cuda_queue *q, const struct rmsnorm_gated_args *a
 
 extern "C" void rmsnorm_gated_cuda(struct cuda_queue *q, const struct rmsnorm_gated_args *a)
 {
-    if (a->dim != DIM || (a->own_form && (!a->next || !rmsnorm_gated_own_form(a->next, DIM))))
+    if (a->dim != DIM)
         queue_note(q, "rmsnorm_gated", cudaErrorInvalidValue);
     else if (!a->next || !for_product(q, a))
         launch(q, "rmsnorm_gated", rmsnorm_gated_kernel, dim3((a->n_rows + ROWS * WARPS - 1) / (ROWS * WARPS)), 32 * WARPS, 0, false, *a);

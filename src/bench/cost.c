@@ -25,11 +25,15 @@ static void add(struct chunk *k, const char *name, double weights, double read, 
 /* Bytes of a number of the copy that products read (kernels/gemm.h). */
 static double copied(const struct chunk *k) { return 2 * gemm_halves((int)k->n); }
 
-/* Adds a product over rows that the operation before left in fp16; narrow products read fp32.  `old`: bytes of the rows that it adds to. */
-static void product(struct chunk *k, const char *name, const struct weight *w, int old)
+/* Bytes of a number in rows that one operation leaves for another alone (kernels/cuda/packets.cuh). */
+static double left(const struct chunk *k, double cols) { return gemm_packets((int)k->n, (int)cols) ? 2 : 4; }
+
+/* Adds a product over rows that the operation before left in fp16; narrow products read fp32.  `old`: bytes of a number of the rows that it adds to;
+ * to: of those that it writes. */
+static void product(struct chunk *k, const char *name, const struct weight *w, int old, double to)
 {
     const double halves = gemm_halves((int)k->n), x = linear_narrow(w) ? 4 : copied(k);
-    add(k, name, (double)traffic_matrix(w, true), k->n * (x * w->cols + old * w->rows), k->n * 4 * w->rows,
+    add(k, name, (double)traffic_matrix(w, true), k->n * (x * w->cols + old * w->rows), k->n * to * w->rows,
         2 * k->n * w->rows * w->cols * (linear_narrow(w) ? 2 : halves));
 }
 
@@ -39,15 +43,15 @@ static const double EIGHT = 1 + 4 / 128.0;
 static bool is_int8(const struct chunk *k, const struct weight *w) { return k->int8 && gemm_int8(w, (int)k->n); }
 
 /* Adds a product of the rows that mixers read, which may be in eight bits.  `first`: rows in eight bits are made for it. */
-static void product_int8(struct chunk *k, const char *name, const struct weight *w, bool first)
+static void product_int8(struct chunk *k, const char *name, const struct weight *w, bool first, double to)
 {
     if (!is_int8(k, w)) {
-        product(k, name, w, 0);
+        product(k, name, w, 0, to);
         return;
     }
     if (first)
         add(k, "rows in eight bits", 0, k->n * w->cols * 4, k->n * w->cols * EIGHT, 0);
-    add(k, name, (double)traffic_matrix(w, true), k->n * w->cols * EIGHT, k->n * 4 * w->rows, k->n * w->rows * w->cols);
+    add(k, name, (double)traffic_matrix(w, true), k->n * w->cols * EIGHT, k->n * to * w->rows, k->n * w->rows * w->cols);
 }
 
 /* Adds a norm for these products alone; it leaves rows in fp32 as well where one of them is narrow, or rounded. */
@@ -64,14 +68,14 @@ static void delta(struct chunk *k, const struct delta_weights *w)
     const struct model_config *c = k->c;
     const double n = k->n, conv = config_conv_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim,
         heads = c->lin_v_heads;
-    product_int8(k, "in_proj_qkv", &w->qkv, true);
-    product_int8(k, "in_proj_z", &w->z, false);
-    product(k, "in_proj_a", &w->a, 0);
-    product(k, "in_proj_b", &w->b, 0);
-    add(k, "deltanet_chunk", 0, n * conv * 4 + (2 * n * heads + value * dk) * 4, n * value * 4 + value * dk * 4,
+    product_int8(k, "in_proj_qkv", &w->qkv, true, left(k, conv));
+    product_int8(k, "in_proj_z", &w->z, false, 4);
+    product(k, "in_proj_a", &w->a, 0, 4);
+    product(k, "in_proj_b", &w->b, 0, 4);
+    add(k, "deltanet_chunk", 0, n * conv * left(k, conv) + (2 * n * heads + value * dk) * 4, n * value * 4 + value * dk * 4,
         n * heads * (2 * DELTANET_CHUNK * (3 * dk + 2 * dv) + 6 * dk * dv));
     add(k, "rmsnorm_gated", 0, n * value * (4 + 4), n * value * copied(k), 0);
-    product(k, "linear_attn.out_proj", &w->out, 4);
+    product(k, "linear_attn.out_proj", &w->out, 4, 4);
 }
 
 /* Adds K and V rows alone. */
@@ -79,8 +83,8 @@ static void attention_rows(struct chunk *k, const struct attn_weights *w)
 {
     const struct model_config *c = k->c;
     const double kv = (double)c->n_kv_heads * c->head_dim, turned = (double)c->rotary_dim / c->head_dim;
-    product_int8(k, "k_proj", &w->k, false);
-    product_int8(k, "v_proj", &w->v, false);
+    product_int8(k, "k_proj", &w->k, false, 4);
+    product_int8(k, "v_proj", &w->v, false, 4);
     add(k, "norm, rope of k", 0, k->n * kv * 4 * (1 + turned), k->n * kv * 4 * (1 + turned), 0);
     add(k, "kv_store", 0, k->n * 2 * kv * 4, k->n * 2 * kv * 2, 0);
 }
@@ -89,12 +93,12 @@ static void attention(struct chunk *k, const struct attn_weights *w)
 {
     const struct model_config *c = k->c;
     const double n = k->n, q = (double)c->n_q_heads * c->head_dim, end = k->pos + n, turned = (double)c->rotary_dim / c->head_dim;
-    product_int8(k, "q_proj", &w->q, true);
+    product_int8(k, "q_proj", &w->q, true, 4);
     attention_rows(k, w);
     add(k, "norm, rope of q", 0, n * q * 4 * (1 + turned), n * q * 4 * (1 + turned), 0);
     add(k, "attention", 0, (double)kv_token_bytes(c, k->kv) / c->n_full * end + n * q * 4, n * q * 4, 4 * n * (k->pos + n / 2) * q);
     add(k, "sigmoid_gate", 0, 2 * n * q * 4, n * q * copied(k), 0);
-    product(k, "o_proj", &w->o, 4);
+    product(k, "o_proj", &w->o, 4, 4);
 }
 
 static void mixture(struct chunk *k, const struct moe_weights *w)
@@ -106,8 +110,8 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
     const double up = distinct * (double)(traffic_matrix(&x->gate, true) + traffic_matrix(&x->up, true))
                       + (double)(traffic_matrix(&s->gate, true) + traffic_matrix(&s->up, true));
     const double down = distinct * (double)traffic_matrix(&x->down, true) + (double)traffic_matrix(&s->down, true);
-    product(k, "mlp.gate (router)", &w->router, 0);
-    product(k, "shared_expert_gate", &w->shared_gate, 0);
+    product(k, "mlp.gate (router)", &w->router, 0, 4);
+    product(k, "shared_expert_gate", &w->shared_gate, 0, 4);
     add(k, "router, moe_group", 0, n * (c->n_experts + c->top_k) * 4, n * (3 * c->top_k + 1) * 4, 0);
     const bool up_int8 = is_int8(k, &x->gate), down_int8 = is_int8(k, &x->down);
     const double up_slots = up_int8 ? routed / 2 + n : slots * halves, down_slots = down_int8 ? routed / 2 + n : slots * halves;
@@ -118,8 +122,8 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
     add(k, "experts_up", up, n * hidden * (copied(k) + (up_int8 ? EIGHT : 0)), slots * inter * (own ? copied(k) : 4), 4 * up_slots * inter * hidden);
     if (!own)
         add(k, down_int8 ? "rows for experts_down" : "fp16 rows for experts_down", 0, slots * inter * 4, rows * inter, 0);
-    add(k, "experts_down", down, rows * inter, slots * hidden * 4, 2 * down_slots * inter * hidden);
-    add(k, "moe_combine", 0, slots * hidden * 4 + n * hidden * 4, n * hidden * 4, 0);
+    add(k, "experts_down", down, rows * inter, slots * hidden * left(k, hidden), 2 * down_slots * inter * hidden);
+    add(k, "moe_combine", 0, slots * hidden * left(k, hidden) + n * hidden * 4, n * hidden * 4, 0);
 }
 
 void prompt_layer(struct prompt_layer *to, const struct model_config *c, const struct layer_weights *w, const struct kv_recipe *kv, int n_tokens,
@@ -163,7 +167,7 @@ struct prompt_cost prompt_cost(const struct model_config *c, const struct weight
         if (w->mtp.present) {
             struct chunk k = {.c = c, .kv = kv, .n = n, .pos = pos, .sum = &l};
             l.n = 0;
-            product(&k, "mtp.fc", &w->mtp.fc, 0);
+            product(&k, "mtp.fc", &w->mtp.fc, 0, 4);
             norm(&k, "input_layernorm", (const struct weight *[]){&w->mtp.layer.attn.k, &w->mtp.layer.attn.v}, 2);
             attention_rows(&k, &w->mtp.layer.attn);
             spend(&sum, &l, m);

@@ -42,6 +42,7 @@ static void call_linear(struct timing *k, void *arg, int i)
     struct linear_args a = {.y = p->y, .x = p->x, .w = *p->matrix(k->s, i), .n_tokens = p->n, .int8 = int8(k)};
     if (p->matrix == delta_out || p->matrix == attn_o)
         a.int8 = NULL;
+    a.own_form = p->matrix == delta_qkv && !linear_narrow(&a.w);
     switch (a.w.format) {
     case WEIGHT_INT4: RUN(k->d, linear_int4, .l = a); break;
     case WEIGHT_FP8:  RUN(k->d, linear_fp8, .l = a); break;
@@ -94,7 +95,7 @@ static void call_down(struct timing *k, void *arg, int i)
     const struct moe_weights *m = moe(k->s, i);
     RUN(k->d, experts_down, .d = p->slots_d, .h = p->slots_h, .experts = m->experts, .shared = &m->shared, .start = p->start,
         .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .int8 = int8(k),
-        .own_input = !int8(k));
+        .own_input = !int8(k), .own_form = true);
 }
 
 static void call_combine(struct timing *k, void *arg, int i)
@@ -103,7 +104,7 @@ static void call_combine(struct timing *k, void *arg, int i)
     const struct model_config *c = &k->s->m.cfg;
     (void)i;
     RUN(k->d, moe_combine, .x = p->y, .d = p->slots_d, .weights = p->weights, .shared_gate = p->gate, .n_tokens = p->n, .top_k = c->top_k,
-        .hidden = c->hidden);
+        .hidden = c->hidden, .own_form = true);
 }
 
 static void call_chunk(struct timing *k, void *arg, int i)
@@ -111,8 +112,7 @@ static void call_chunk(struct timing *k, void *arg, int i)
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
     const struct deltanet_raw raw = {.x = p->x, .w = p->conv_w, .window = p->window, .a = p->z, .b = p->z, .a_log = p->a_log, .dt_bias = p->a_log,
-                                     .taps = c->conv_kernel};
-    (void)i;
+                                     .taps = c->conv_kernel, .own_rows = linear_narrow(delta_qkv(k->s, i)) ? 0 : p->n};
     RUN(k->d, deltanet_chunk, .y = p->z, .c = p->y, .beta = p->beta, .g = p->g, .raw = &raw, .state = p->state, .n_tokens = p->n,
         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
 }

@@ -46,7 +46,7 @@ static void close_model(struct job *j)
 static enum prompt_math math_of(const char *choice)
 {
     static const struct { const char *name; enum prompt_math math; } choices[] = {
-        {"packed", PROMPT_PACKED}, {"int8", PROMPT_INT8}, {"delta", PROMPT_INT8_DELTA | PROMPT_INT8_ANY}, {"qkv", PROMPT_INT8_QKV | PROMPT_INT8_ANY},
+        {"int8", PROMPT_INT8}, {"delta", PROMPT_INT8_DELTA | PROMPT_INT8_ANY}, {"qkv", PROMPT_INT8_QKV | PROMPT_INT8_ANY},
         {"up", PROMPT_INT8_UP | PROMPT_INT8_ANY}, {"down", PROMPT_INT8_DOWN | PROMPT_INT8_ANY}, {"all", PROMPT_INT8 | PROMPT_INT8_ANY},
     };
     for (size_t i = 0; choice && i < sizeof choices / sizeof *choices; i++)

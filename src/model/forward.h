@@ -25,9 +25,7 @@ size_t forward_scratch_bytes(const struct model_config *c, int max_rows);       
 
 /* Returns [n, hidden] fp32 after the final norm, of the last prompt_run() or step_run(); valid until the next. */
 const float *forward_hidden(const struct forward *f);
-/* How a prompt's activations are rounded: bits.  Which products take them in eight bits (kernels/int8.h), and whether rows that one operation
- * leaves for the next alone may have a form of their own (`own_form`), which on a GPU is 16 bits a number; rows between the products of experts
- * always may. */
+/* Which products of a prompt take their activations in eight bits (kernels/int8.h): bits. */
 enum prompt_math {
     PROMPT_EXACT,
     PROMPT_INT8_DELTA = 1,                      /* in_proj of DeltaNet */
@@ -36,7 +34,6 @@ enum prompt_math {
     PROMPT_INT8_DOWN  = 8,                      /* down of the routed experts */
     PROMPT_INT8       = 15,
     PROMPT_INT8_ANY   = 16,                     /* whatever their format; else only those with INT4 weights */
-    PROMPT_PACKED     = 32,
 };
 bool   forward_math(struct forward *f, enum prompt_math math, struct err *e);
 

@@ -138,20 +138,19 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
     const struct delta_state *s = &p->k->state.delta[delta_layer];
-    const bool packed = f->math & PROMPT_PACKED, own = packed && rmsnorm_gated_own_form(&w->out, c->lin_v_dim) && !linear_narrow(&w->z);
     const struct deltanet_raw raw = {.x = f->mixer_in, .w = w->conv, .window = s->window, .a = f->a, .b = f->b, .a_log = w->a_log,
-                                     .dt_bias = w->dt_bias, .taps = c->conv_kernel, .own_form = packed && !linear_narrow(&w->qkv)};
+                                     .dt_bias = w->dt_bias, .taps = c->conv_kernel, .own_rows = linear_narrow(&w->qkv) ? 0 : p->n};
 
     product(f, &(struct linear_args){.y = f->mixer_in, .x = f->h, .w = w->qkv, .n_tokens = p->n,
-        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->qkv, 0), .own_form = raw.own_form});
+        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->qkv, 0), .own_form = raw.own_rows > 0});
     product(f, &(struct linear_args){.y = f->mixer_gate, .x = f->h, .w = w->z, .n_tokens = p->n,
-        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->z, 0), .own_form = own});
+        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->z, 0)});
     linear(f, f->a, f->h, &w->a, p->n, false);
     linear(f, f->b, f->h, &w->b, p->n, false);
     RUN(f->dev, deltanet_chunk, .y = f->mixer_out, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .raw = &raw, .state = s->state, .n_tokens = p->n,
-        .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .pos = p->pos, .own_form = own);
+        .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .pos = p->pos);
     RUN(f->dev, rmsnorm_gated, .y = f->mixer_out, .x = f->mixer_out, .z = f->mixer_gate, .w = w->norm, .next = &w->out,
-        .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps, .own_form = own);
+        .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps);
     linear(f, f->x, f->mixer_out, &w->out, p->n, true);
 }
 
@@ -164,7 +163,7 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     static const struct int8_apart none;        /* no norm is before down */
     const struct int8_apart *up = rounded(p, PROMPT_INT8_UP, &w->experts[0].gate, 1),
         *down = rounded(p, PROMPT_INT8_DOWN, &w->experts[0].down, 1) ? &none : NULL;
-    const bool packed = f->math & PROMPT_PACKED, own = !up && !down;
+    const bool own = !up && !down;
 
     linear(f, f->router_logits, f->h, &w->router, p->n, false);
     linear(f, f->shared_gate, f->h, &w->shared_gate, p->n, false);
@@ -177,9 +176,9 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
         .int8 = up, .own_form = own);
     RUN(f->dev, experts_down, .d = f->slots_d, .h = f->slots_h, .experts = w->experts, .shared = &w->shared,
         .start = f->start, .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
-        .int8 = down, .own_input = own, .own_form = packed);
+        .int8 = down, .own_input = own, .own_form = true);
     RUN(f->dev, moe_combine, .x = f->x, .d = f->slots_d, .weights = f->router_weights, .shared_gate = f->shared_gate,
-        .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = packed);
+        .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = true);
 }
 
 /* h = norm(x), for products of these matrices alone. */

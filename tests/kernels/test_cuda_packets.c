@@ -122,15 +122,15 @@ static struct outcome run_layer(struct dev *d, const struct layer *l, int pos, b
     const struct weight *qkv = host ? &l->qkv.host : &l->qkv.device, *z = host ? &l->z.host : &l->z.device,
                         *out = host ? &l->out.host : &l->out.device;
     product(d, s[0], t[0], qkv, l->n, own);
-    product(d, s[2], t[0], z, l->n, own);
+    product(d, s[2], t[0], z, l->n, false);
     for (int from = 0, until = cut ? cut : l->n; from < l->n; from = until, until = l->n) {
-        const size_t F = (size_t)from, step = own ? w / 2 : w, out_step = own ? v * D / 2 : v * D;
+        const size_t F = (size_t)from, step = own ? w / 2 : w;
         const struct deltanet_raw raw = {.x = s[0] + F * step, .w = t[3], .window = t[4], .a = t[1] + F * v, .b = t[2] + F * v, .a_log = t[5],
-                                         .dt_bias = t[6], .taps = TAPS, .own_form = own};
-        RUN(d, deltanet_chunk, .y = s[3] + F * out_step, .c = s[1], .beta = s[4], .g = s[5], .raw = &raw, .state = t[8], .n_tokens = until - from,
-            .n_k_heads = l->hk, .n_v_heads = l->hv, .dk = D, .dv = D, .pos = pos + from, .own_form = own);
+                                         .dt_bias = t[6], .taps = TAPS, .own_rows = own ? l->n : 0};
+        RUN(d, deltanet_chunk, .y = s[3] + F * v * D, .c = s[1], .beta = s[4], .g = s[5], .raw = &raw, .state = t[8], .n_tokens = until - from,
+            .n_k_heads = l->hk, .n_v_heads = l->hv, .dk = D, .dv = D, .pos = pos + from);
     }
-    RUN(d, rmsnorm_gated, .y = s[3], .x = s[3], .z = s[2], .w = t[7], .next = out, .n_rows = l->n * l->hv, .dim = D, .eps = 1e-6f, .own_form = own);
+    RUN(d, rmsnorm_gated, .y = s[3], .x = s[3], .z = s[2], .w = t[7], .next = out, .n_rows = l->n * l->hv, .dim = D, .eps = 1e-6f);
     product(d, s[6], s[3], out, l->n, false);
     struct outcome o;
     if (host) {

@@ -112,10 +112,10 @@ static void test_prompt_layer__operations_add_up_to_what_the_shapes_say(void **s
         assert_true(fabs(sum_of(&l, 'w') - matrices) < 1e-6 * matrices);
         if (w->full)
             continue;
-        const double norms = n * H * (4 + 2) + n * H * (4 + 4 + 2) + n * (4 * H + 4), mixed = n * (4 * H * 2 + 4 * conv + 4 * value + 8 * heads),
-            rule = n * (4 * conv + 8 * heads + 4 * value) + 8 * S + n * value * (4 + 4 + 2),
+        const double norms = n * H * (4 + 2) + n * H * (4 + 4 + 2) + n * (4 * H + 4), mixed = n * (4 * H * 2 + 2 * conv + 4 * value + 8 * heads),
+            rule = n * (2 * conv + 8 * heads + 4 * value) + 8 * S + n * value * (4 + 4 + 2),
             out = n * (2 * value + 8 * H), routed = n * (4 * H + 4 * c->n_experts + 4 * (c->n_experts + c->top_k + 3 * c->top_k + 1)),
-            experts = n * 2 * H + slots * c->moe_inter * (2 + 2) + slots * H * (4 + 4) + n * 8 * H;
+            experts = n * 2 * H + slots * c->moe_inter * (2 + 2) + slots * H * (2 + 2) + n * 8 * H;
         const double all = norms + mixed + rule + out + routed + experts;
         assert_true(fabs(sum_of(&l, 'a') - all) < 1e-6 * all);
     }
