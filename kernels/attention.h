@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "kernels/kv.h"
+#include "kernels/rope.h"
 #include "kernels/tensor.h"
 
 /* The KV rows of one layer.
@@ -94,7 +95,17 @@ static inline int kv_seal_units(const struct kv_seal_args *a) { return (a->to - 
 /* y[t,h] = sum_{p <= pos+t} softmax_p(scale * q[t,h] . k[p, h / (n_q_heads / n_kv_heads)]) * v[p, same]
  * Rows pos..pos+n_tokens-1 are already in the cache, and blocks below kv_sealed(pos+n_tokens-1) are sealed.  Online softmax
  * (Milakov and Gimelshein, arXiv:1805.02867) in blocks of 64 positions counted from 0, so that the bits of a row do not depend on
- * n_tokens.                                                            tolerance: 1e-5 relative */
+ * n_tokens.                                                            tolerance: 1e-5 relative
+ * With a `turn` q is first normed and turned as rmsnorm and rope do; what is at q stays as it is. */
+struct attention_turn {
+    const float *norm;          /* [head_dim], zero-centred weights of rmsnorm; NULL: q is normed and turned already */
+    float        eps;
+    const float *freq;          /* [half], as the next four what rope takes */
+    int          half;          /* on a GPU a multiple of 8 */
+    const struct rope_position *at;
+    int          first;
+    float        scale;
+};
 struct attention_args {
     float         *y;           /* [n_tokens, n_q_heads, head_dim] */
     const float   *q;           /* head h of token t at q + t * q_token + h * q_head */
@@ -102,6 +113,7 @@ struct attention_args {
     struct kv_rows kv;
     int            n_tokens, n_q_heads, pos;
     float          scale;
+    struct attention_turn turn;
 };
 static inline size_t attention_bytes(const struct attention_args *a)
 {

@@ -96,6 +96,7 @@ struct head {
     int          kv_head;
     int          n, sealed;             /* positions that it reads; sinks..sealed-1 are codes */
     float        max, sum;
+    float        turned[MAX_DIM];       /* q after norm and rope, if it was raw */
     float        rotated[KV_DIM];       /* q, for codes */
     f32x8        acc[MAX_DIM / 8];      /* sums of weighted values */
     f32x8        acc_codes[KV_DIM / 8];    /* the same for codes, still rotated */
@@ -146,6 +147,16 @@ static void multiply(struct head *h, float by)
         h->acc_codes[i] *= splat(by);
 }
 
+/* Norms and turns the query of token t. */
+static void turn(struct head *h, const struct attention_args *a, int t)
+{
+    const struct attention_turn *u = &a->turn;
+    rmsnorm_cpu(&(struct rmsnorm_args){.y = h->turned, .x = h->q, .w = u->norm, .n_rows = 1, .dim = a->kv.head_dim, .eps = u->eps}, 0, 1);
+    rope_cpu(&(struct rope_args){.x = h->turned, .freq = u->freq, .n_tokens = 1, .n_heads = 1, .half = u->half, .at = u->at ? u->at + t : NULL,
+                                 .first = u->first + t, .scale = u->scale}, 0, 1);
+    h->q = h->turned;
+}
+
 /* Sets up one head of one token: its query, its place in the result, the KV head that it shares. */
 static void begin_head(struct head *h, const struct attention_args *a, int unit)
 {
@@ -154,6 +165,8 @@ static void begin_head(struct head *h, const struct attention_args *a, int unit)
         .q = a->q + (size_t)t * a->q_token + (size_t)head * a->q_head, .y = a->y + (size_t)unit * (size_t)a->kv.head_dim, .kv = &a->kv,
         .kv_head = head / (a->n_q_heads / a->kv.n_kv_heads), .n = a->pos + t + 1, .sealed = kv_sealed(&a->kv, a->pos + t), .max = -INFINITY,
     };
+    if (a->turn.norm)
+        turn(h, a, t);
     if (h->sealed)
         kv_rotate(KV_KEY, h->q, h->rotated);
 }

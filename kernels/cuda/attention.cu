@@ -15,6 +15,7 @@
  *           with that of the parts before it
  * Layout    rows of 512 bytes, 16-byte piece c of row r at c ^ (r & 7): the eight rows of an ldmatrix phase are in eight bank
  *           groups, and so are the copies; likewise the softmax weights, in rows of 128 bytes
+ *           q is normed and turned in fp32 as it is loaded, if asked for
  * Numerics  q and weights in bf16, logits, softmax and sums in fp32 (online, base 2, tile after tile from 0); within 1e-2 relative L2
  *           of cpu/attention.c, the bits of a row do not depend on the other rows of the call */
 #include "kernels/cuda/attention.cuh"
@@ -114,20 +115,65 @@ static __device__ __forceinline__ void put(float *y, float v0, float v1, float2 
     *(float2 *)y = make_float2(fmaf(old.x, by.y, v0 * by.x), fmaf(old.y, by.y, v1 * by.x));
 }
 
+/* Cosine and sine of the eight pairs of which a lane has one half: lanes 0 .. half / 8 - 1 the first, as many lanes behind them the second. */
+static __device__ __forceinline__ void turn_angles(float2 by[8], const struct attention_turn &u, int t)
+{
+    const int lanes = u.half / 8, first = (int)threadIdx.x % 32 % lanes * 8;
+    if ((int)threadIdx.x % 32 >= 2 * lanes)
+        return;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int p = u.at ? rope_coordinate(u.at[t], first + i) : u.first + t;
+        float s, c;
+        sincosf((float)p * __ldg(u.freq + first + i), &s, &c);
+        by[i] = make_float2(c * u.scale, s * u.scale);
+    }
+}
+/* Norms and turns a row of which a lane has dims 8 lane .. 8 lane + 7.  Called by the whole warp. */
+static __device__ __forceinline__ void turn_row(float x[8], const struct attention_turn &u, const float2 by[8])
+{
+    const int lane = (int)threadIdx.x % 32, lanes = u.half / 8, partner = lane < lanes ? lane + lanes : lane < 2 * lanes ? lane - lanes : lane;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        sum += x[i] * x[i];
+    const float s = 1.0f / sqrtf(warp_sum(sum) * (1.0f / DIM) + u.eps);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        x[i] *= s * (1.0f + __ldg(u.norm + 8 * lane + i));
+        const float other = __shfl_sync(~0u, x[i], partner);
+        if (lane < lanes)
+            x[i] = x[i] * by[i].x - other * by[i].y;
+        else if (lane < 2 * lanes)
+            x[i] = x[i] * by[i].x + other * by[i].y;
+    }
+}
+
 /* Loads a warp's 16 rows of q as bf16; rows beyond the last are 0. */
 static __device__ __forceinline__ void stage_q(char *to, const struct attention_args &a, int t0, int n, int head0, int group)
 {
-    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    for (int r0 = 0, end; r0 < 16; r0 = end) {          /* the rows of a token */
+        const int tok = (warp * 16 + r0) / group;
+        float2 by[8];
+        end = min(16, (tok + 1) * group - warp * 16);
+        if (a.turn.norm && tok < n)
+            turn_angles(by, a.turn, t0 + tok);
 #pragma unroll 4
-    for (int r = 0; r < 16; r++) {
-        int m = warp * 16 + r, tok = m / group;
-        uint4 bits = make_uint4(0, 0, 0, 0);
-        if (tok < n) {
-            const float4 *x = (const float4 *)(a.q + (size_t)(t0 + tok) * a.q_token + (size_t)(head0 + m % group) * a.q_head) + 2 * lane;
-            float4 lo = x[0], hi = x[1];
-            bits = make_uint4(bf16_pair(lo.x, lo.y), bf16_pair(lo.z, lo.w), bf16_pair(hi.x, hi.y), bf16_pair(hi.z, hi.w));
+        for (int r = r0; r < end; r++) {
+            const int m = warp * 16 + r;
+            uint4 bits = make_uint4(0, 0, 0, 0);
+            if (tok < n) {
+                float x[8];
+                const float4 *q = (const float4 *)(a.q + (size_t)(t0 + tok) * a.q_token + (size_t)(head0 + m % group) * a.q_head) + 2 * lane;
+                *(float4 *)x = q[0];
+                *(float4 *)(x + 4) = q[1];
+                if (a.turn.norm)
+                    turn_row(x, a.turn, by);
+                bits = make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7]));
+            }
+            *(uint4 *)(to + m * ROW_BYTES + ((lane ^ (r & 7)) << 4)) = bits;
         }
-        *(uint4 *)(to + m * ROW_BYTES + ((lane ^ (r & 7)) << 4)) = bits;
     }
 }
 
@@ -640,7 +686,8 @@ static void launch_compressed(struct cuda_queue *q, const struct attention_args 
 extern "C" void attention_cuda(struct cuda_queue *q, const struct attention_args *a)
 {
     int group = a->n_q_heads / a->kv.n_kv_heads;
-    if (a->kv.dtype != DT_BF16 || a->kv.head_dim != DIM || group < 1 || group > ROWS) {
+    if (a->kv.dtype != DT_BF16 || a->kv.head_dim != DIM || group < 1 || group > ROWS
+        || (a->turn.norm && (a->turn.half < 8 || a->turn.half % 8 || 2 * a->turn.half > DIM))) {
         queue_note(q, "attention", cudaErrorInvalidValue);
         return;
     }

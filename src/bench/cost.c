@@ -92,10 +92,9 @@ static void attention_rows(struct chunk *k, const struct attn_weights *w)
 static void attention(struct chunk *k, const struct attn_weights *w)
 {
     const struct model_config *c = k->c;
-    const double n = k->n, q = (double)c->n_q_heads * c->head_dim, end = k->pos + n, turned = (double)c->rotary_dim / c->head_dim;
+    const double n = k->n, q = (double)c->n_q_heads * c->head_dim, end = k->pos + n;
     product_int8(k, "q_proj", &w->q, true, 4);
     attention_rows(k, w);
-    add(k, "norm, rope of q", 0, n * q * 4 * (1 + turned), n * q * 4 * (1 + turned), 0);
     add(k, "attention", 0, (double)kv_token_bytes(c, k->kv) / c->n_full * end + n * q * 4, n * q * 4, 4 * n * (k->pos + n / 2) * q);
     add(k, "sigmoid_gate", 0, 2 * n * q * 4, n * q * copied(k), 0);
     product(k, "o_proj", &w->o, 4, 4);

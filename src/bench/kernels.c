@@ -9,7 +9,7 @@
 struct prompt {
     int    n;
     float *x, *y, *z;                   /* [n, widest] */
-    float *conv_w, *window, *state, *norm, *beta, *g, *a_log, *logits, *weights, *slots_h, *slots_d, *gate, *head_norm;
+    float *raw, *conv_w, *window, *state, *norm, *freq, *beta, *g, *a_log, *logits, *weights, *slots_h, *slots_d, *gate, *head_norm;
     int32_t *experts, *start, *slots;
     struct kv_rows kv;
     int    pos;
@@ -111,7 +111,7 @@ static void call_chunk(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
-    const struct deltanet_raw raw = {.x = p->x, .w = p->conv_w, .window = p->window, .a = p->z, .b = p->z, .a_log = p->a_log, .dt_bias = p->a_log,
+    const struct deltanet_raw raw = {.x = p->raw, .w = p->conv_w, .window = p->window, .a = p->z, .b = p->z, .a_log = p->a_log, .dt_bias = p->a_log,
                                      .taps = c->conv_kernel, .own_rows = linear_narrow(delta_qkv(k->s, i)) ? 0 : p->n};
     RUN(k->d, deltanet_chunk, .y = p->z, .c = p->y, .beta = p->beta, .g = p->g, .raw = &raw, .state = p->state, .n_tokens = p->n,
         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
@@ -133,7 +133,8 @@ static void call_attention(struct timing *k, void *arg, int i)
     size_t d = (size_t)c->head_dim;
     (void)i;
     RUN(k->d, attention, .y = p->y, .q = p->x, .q_token = (size_t)c->n_q_heads * 2 * d, .q_head = 2 * d, .kv = p->kv, .n_tokens = p->n,
-        .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim));
+        .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim),
+        .turn = {.norm = p->norm, .eps = c->rms_eps, .freq = p->freq, .half = c->rotary_dim / 2, .first = p->pos, .scale = 1});
 }
 
 /* ---- rows of the table */
@@ -176,6 +177,10 @@ static void measure_delta(struct timing *k, struct prompt *p)
 {
     const struct model_config *c = &k->s->m.cfg;
     const double block = DELTANET_CHUNK, dk = c->lin_k_dim, dv = c->lin_v_dim;
+    struct prompt first = *p;           /* what the rule reads, in its form */
+    first.matrix = delta_qkv;
+    first.y = p->raw;
+    call_linear(k, &first, 0);
     measure(k, p, "deltanet_chunk", call_chunk, p->n * c->lin_v_heads * (2 * block * (3 * dk + 2 * dv) + 6 * dk * dv));
     measure(k, p, "rmsnorm_gated", call_gated_norm, 0);
 }
@@ -205,10 +210,12 @@ static void alloc_operands(struct timing *k, struct prompt *p, int n_ctx)
     p->x = timing_random(k, n * wide);
     p->y = timing_random(k, n * wide);
     p->z = timing_random(k, n * wide);
+    p->raw = timing_alloc(k, n * conv * sizeof(float));
     p->conv_w = timing_random(k, conv * (size_t)c->conv_kernel);
     p->window = timing_random(k, conv * (size_t)c->conv_kernel);
     p->state = timing_alloc(k, heads * (size_t)(c->lin_k_dim * c->lin_v_dim) * sizeof(float));
     p->norm = timing_random(k, (size_t)c->hidden);
+    p->freq = timing_random(k, (size_t)c->rotary_dim);
     p->head_norm = timing_random(k, (size_t)c->lin_v_dim);
     p->beta = timing_random(k, n * heads);
     p->g = timing_random(k, n * heads);

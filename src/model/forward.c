@@ -119,7 +119,7 @@ bool forward_fits(const struct model_config *c, struct err *e)
         {"query heads per KV head", c->n_q_heads / c->n_kv_heads,    1, 16, 1},
         {"attention width",         c->n_q_heads * c->head_dim,      128, MOST_SPLITS * 2048, 128},
         {"DeltaNet value width",    config_lin_value_dim(c),         128, MOST_SPLITS * 2048, 128},
-        {"rotary dimensions",       c->rotary_dim,                   8, 256, 8},
+        {"rotary dimensions",       c->rotary_dim,                   16, 256, 16},
         {"linear_key_head_dim",     c->lin_k_dim,                    128, 128, 1},
         {"linear_value_head_dim",   c->lin_v_dim,                    128, 128, 1},
         {"linear_conv_kernel_dim",  c->conv_kernel,                  4, 4, 1},

@@ -121,12 +121,10 @@ static void attention_block(const struct pass *p, const struct attn_weights *w, 
 
     read_hidden(p, q, &w->q, PROMPT_INT8_QKV);      /* [n, heads, 2, head_dim]: per head, query then gate */
     attention_rows(p, w, kv_layer);                 /* its products read the same, so they come next */
-    RUN(f->dev, rmsnorm, .y = q, .x = q, .w = w->q_norm, .n_rows = p->n * c->n_q_heads, .dim = c->head_dim, .eps = c->rms_eps,
-        .per_group = c->n_q_heads, .x_group = q_token, .x_row = 2 * d, .y_group = q_token, .y_row = 2 * d);
-    RUN(f->dev, rope, .x = q, .token_stride = q_token, .head_stride = 2 * d, .freq = f->freq, .n_tokens = p->n,
-        .n_heads = c->n_q_heads, .half = c->rotary_dim / 2, .at = p->at, .first = p->first, .scale = c->yarn_attention_factor);
     RUN(f->dev, attention, .y = f->mixer_out, .q = q, .q_token = q_token, .q_head = 2 * d, .kv = *kv,
-        .n_tokens = p->n, .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim));
+        .n_tokens = p->n, .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim),
+        .turn = {.norm = w->q_norm, .eps = c->rms_eps, .freq = f->freq, .half = c->rotary_dim / 2, .at = p->at, .first = p->first,
+                 .scale = c->yarn_attention_factor});
     RUN(f->dev, sigmoid_gate, .y = f->mixer_out, .gate = gate, .gate_token = q_token, .gate_head = 2 * d,
         .next = &w->o, .n_tokens = p->n, .n_heads = c->n_q_heads, .head_dim = c->head_dim);
     linear(f, f->x, f->mixer_out, &w->o, p->n, true);

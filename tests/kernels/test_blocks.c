@@ -151,6 +151,34 @@ static void test_attention__agrees_with_softmax_in_double_for_both_row_types(voi
         }
 }
 
+static void test_attention__norms_and_turns_queries_as_these_operations_do(void **state)
+{
+    (void)state;
+    enum { N = 5, Q = 4, K = 2, D = 64, HALF = 8, POS = 20 };
+    const size_t q_token = Q * 2 * D, rows = (POS + N) * K * D;
+    float *q = rand_array(N * q_token, 1), *k = rand_array(rows, 1), *v = rand_array(rows, 1), *norm = rand_array(D, 0.5f), freq[HALF];
+    float *raw = malloc(N * q_token * sizeof *raw), *want = malloc(N * Q * D * sizeof *want), *got = malloc(N * Q * D * sizeof *got);
+    struct rope_position at[N];
+    for (int i = 0; i < HALF; i++)
+        freq[i] = powf(1e4f, -(float)i / HALF);
+    for (int i = 0; i < N; i++)
+        at[i] = (struct rope_position){POS + i, POS + 2 * i, POS + i % 2};
+    memcpy(raw, q, N * q_token * sizeof *raw);
+    struct attention_args a = {.y = got, .q = raw, .q_token = q_token, .q_head = 2 * D, .n_tokens = N, .n_q_heads = Q, .pos = POS, .scale = 0.2f,
+                               .kv = {.k = k, .v = v, .dtype = DT_F32, .n_kv_heads = K, .head_dim = D},
+                               .turn = {.norm = norm, .eps = 1e-6f, .freq = freq, .half = HALF, .at = at, .scale = 1.2f}};
+    dev->ops->attention(dev, &a);
+    assert_memory_equal(raw, q, N * q_token * sizeof *raw);
+    RUN(dev, rmsnorm, .y = q, .x = q, .w = norm, .n_rows = N * Q, .dim = D, .eps = 1e-6f, .per_group = Q, .x_group = q_token, .x_row = 2 * D,
+        .y_group = q_token, .y_row = 2 * D);
+    RUN(dev, rope, .x = q, .token_stride = q_token, .head_stride = 2 * D, .freq = freq, .n_tokens = N, .n_heads = Q, .half = HALF, .at = at,
+        .scale = 1.2f);
+    a.turn.norm = NULL, a.q = q, a.y = want;
+    dev->ops->attention(dev, &a);
+    assert_memory_equal(got, want, N * Q * D * sizeof *got);
+    free(q), free(k), free(v), free(norm), free(raw), free(want), free(got);
+}
+
 static void test_router__picks_the_largest_and_renormalises(void **state)
 {
     (void)state;
@@ -287,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_rope__turns_pairs_and_keeps_the_rest),
         cmocka_unit_test(test_rope__pairs_turn_by_the_axis_that_is_theirs),
         cmocka_unit_test(test_attention__agrees_with_softmax_in_double_for_both_row_types),
+        cmocka_unit_test(test_attention__norms_and_turns_queries_as_these_operations_do),
         cmocka_unit_test(test_router__picks_the_largest_and_renormalises),
         cmocka_unit_test(test_moe__grouped_experts_give_the_weighted_sum_of_each),
         cmocka_unit_test(test_dev__threads_cut_the_work_without_changing_it),

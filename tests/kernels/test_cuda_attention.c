@@ -109,8 +109,32 @@ static void test_sigmoid_gate__agrees_with_the_definition(void **state)
     }
 }
 
+/* Norm and rope of q, in host memory, then in device memory; of every other case at positions of their own. */
+struct turn_case {
+    float *norm, *freq;
+    struct rope_position *at;
+    struct attention_turn host, device;
+};
+static struct turn_case turn_open(int n, int pos, bool own)
+{
+    struct turn_case t = {rand_array(DIM, 0.5f), frequencies(), malloc((size_t)n * sizeof *t.at)};
+    t.host = (struct attention_turn){.eps = 1e-6f, .half = HALF, .first = pos, .scale = 1.1f};
+    for (int i = 0; i < n; i++)
+        t.at[i] = (struct rope_position){pos + i / 3, pos + i % 7, pos + i % 5};
+    t.device = t.host;
+    t.host.norm = t.norm, t.host.freq = t.freq, t.host.at = own ? t.at : NULL;
+    t.device.norm = upload(t.norm, DIM * sizeof *t.norm), t.device.freq = upload(t.freq, HALF * sizeof *t.freq);
+    t.device.at = own ? upload(t.at, (size_t)n * sizeof *t.at) : NULL;
+    return t;
+}
+static void turn_close(struct turn_case *t)
+{
+    cuda->free(cuda, (void *)t->device.norm), cuda->free(cuda, (void *)t->device.freq), cuda->free(cuda, (void *)t->device.at);
+    free(t->norm), free(t->freq), free(t->at);
+}
+
 /* bf16 queries and weights: relative L2 1e-2.  Rows past the last position are NaN in the cache.  Few rows after many positions
- * are computed in pieces, for which there is scratch memory. */
+ * are computed in pieces, for which there is scratch memory.  Each case twice, with queries that are normed and turned on the way. */
 static void test_attention__agrees_with_the_definition(void **state)
 {
     (void)state;
@@ -120,8 +144,10 @@ static void test_attention__agrees_with_the_definition(void **state)
         {16, 2, 17, 0, 1}, {4, 2, 65, 10, 1},    {4, 2, 200, 0, 2},   {16, 1, 40, 127, 1}, {4, 1, 100, 64, 1}, {32, 2, 130, 500, 1},
         {12, 1, 33, 40, 1}, {4, 4, 150, 1, 1},   {32, 2, 20, 1500, 1}, {4, 1, 70, 2030, 1}, {16, 2, 9, 2040, 2},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t at = 0; at < 2 * (sizeof cases / sizeof *cases); at++) {
+        const size_t i = at / 2;
         int Q = cases[i].q, K = cases[i].kv, n = cases[i].n, pos = cases[i].pos, len = pos + n, ctx = len + 40;
+        struct turn_case turn = turn_open(n, pos, i % 2);
         size_t row = (size_t)K * DIM, q_token = (size_t)Q * 2 * DIM, y_bytes = (size_t)n * (size_t)Q * DIM * sizeof(float);
         float *q = rand_array((size_t)n * q_token, cases[i].sharp), *y = malloc(y_bytes);
         uint16_t *k = bf16_rows((size_t)ctx * row, 1), *v = bf16_rows((size_t)ctx * row, 1);
@@ -130,14 +156,18 @@ static void test_attention__agrees_with_the_definition(void **state)
         struct attention_args a = {.y = y, .q = q, .q_token = q_token, .q_head = 2 * DIM,
                                    .kv = {.k = k, .v = v, .dtype = DT_BF16, .n_kv_heads = K, .head_dim = DIM},
                                    .n_tokens = n, .n_q_heads = Q, .pos = pos, .scale = 1.0f / 16};
+        if (at % 2)
+            a.turn = turn.host;
         cpu->ops->attention(cpu, &a);
+        if (at % 2)
+            a.turn = turn.device;
         float *dq = upload(q, (size_t)n * q_token * sizeof *q), *again;
         a.y = poisoned(y_bytes), a.q = dq;
         a.kv.k = upload(k, (size_t)ctx * row * 2), a.kv.v = upload(v, (size_t)ctx * row * 2);
         cuda->ops->attention(cuda, &a);
         float *out = downloaded(a.y, y_bytes);
         char what[80];
-        snprintf(what, sizeof what, "%d/%d heads, %d rows after %d", Q, K, n, pos);
+        snprintf(what, sizeof what, "%d/%d heads, %d rows after %d%s", Q, K, n, pos, at % 2 ? ", turned" : "");
         assert_rows_close(what, out, y, n * Q, DIM, 1e-2);
         for (int run = 0; run < 3; run++) {
             cuda->ops->attention(cuda, &a);
@@ -147,6 +177,7 @@ static void test_attention__agrees_with_the_definition(void **state)
         }
         cuda->free(cuda, a.y), cuda->free(cuda, dq), cuda->free(cuda, a.kv.k), cuda->free(cuda, a.kv.v);
         free(q), free(y), free(k), free(v), free(out);
+        turn_close(&turn);
     }
 }
 
