@@ -98,8 +98,8 @@ static void test_pace__pictures_keep_answers_waiting_for_60_ms_where_that_can_be
     (void)state;
     struct pace p;
     begin(&p, &gpus[2]);
-    near(pace_rows(&p, PACE_SEEN, MOST), 491);
-    assert_true(took(&gpus[2], pace_rows(&p, PACE_SEEN, MOST)) <= 60);
+    near(pace_rows(&p, PACE_SEEN, MOST), 393);
+    assert_true(took(&gpus[2], pace_rows(&p, PACE_SEEN, MOST)) <= 54);
     assert_int_equal(pace_rows(&p, PACE_OTHERS, MOST), MOST);
     assert_int_equal(pace_rows(&p, PACE_SEEN, 128), 128);
     for (int i = 0; i < 5; i += 1 + (i == 1)) {
@@ -120,14 +120,14 @@ static void test_pace__short_chunks_of_pictures_follow_what_they_take(void **sta
         rows = pace_rows(&p, PACE_SEEN, MOST);
         pace_took(&p, rows, 30 + 0.09 * rows);
     }
-    assert_true(30 + 0.09 * rows < 61);
+    assert_true(30 + 0.09 * rows < 55);
     pace_took(&p, rows, 400);
     assert_int_equal(pace_rows(&p, PACE_SEEN, MOST), 256);
     for (int i = 0; i < 20; i++) {
         rows = pace_rows(&p, PACE_SEEN, MOST);
         pace_took(&p, rows, 30 + 0.07 * rows);
     }
-    near(rows, 428);
+    near(rows, 343);
     assert_int_equal(pace_rows(&p, PACE_NEXT, MOST), MOST);
 }
 
