@@ -57,7 +57,8 @@ static inline size_t deltanet_chunk_bytes(const struct deltanet_chunk_args *a)
 }
 static inline int deltanet_chunk_units(const struct deltanet_chunk_args *a) { return a->raw ? a->n_k_heads : a->n_v_heads; }
 
-/* Scratch memory of deltanet_chunk on a GPU: bytes for each head and block of 64 rows; most blocks at a time.  It works with memory for one block. */
+/* Scratch memory of deltanet_chunk on a GPU: bytes for each head and block of 64 rows; most blocks at a time.  It works with memory for one block.
+ * A copy of activations for products that lies at the beginning of scratch memory (kernels/gemm.h) stays there if there is room for both. */
 enum { DELTANET_SCRATCH_V_HEAD = 54784, DELTANET_SCRATCH_K_HEAD = 32768, DELTANET_SCRATCH_BLOCKS = 16 };
 static inline size_t deltanet_block_scratch(int n_k_heads, int n_v_heads)
 {

@@ -12,10 +12,11 @@ extern "C" {
 #include "kernels/step.h"
 }
 
-/* Activations of which scratch memory begins with a copy for products (halves.cuh). */
+/* Activations of which there is a copy for products (halves.cuh). */
 struct halves_of {
     const float *x, *undo;              /* x NULL: of none; undo NULL: the copy is in eight bits (int8_rows.cuh) */
     int          n_rows, cols;
+    const char  *at;                    /* the copy: at the beginning of scratch memory, or in the memory of x itself, then without norms of rows */
 };
 
 /* One in-order queue of a device.  Operations are host functions `void <op>_cuda(struct cuda_queue *, const struct <op>_args *)`

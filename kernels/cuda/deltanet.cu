@@ -34,6 +34,10 @@
 
 #include "kernels/cuda/packets.cuh"
 
+extern "C" {
+#include "kernels/gemm.h"
+}
+
 enum {
     DIM   = 128,
     C     = DELTANET_CHUNK,
@@ -892,17 +896,26 @@ static_assert(W_BYTES + P_BYTES + U_BYTES + E_BYTES == (int)DELTANET_SCRATCH_V_H
 
 /* Blocks of rows per pair of launches: what prepare writes is to be in the second-level cache when scan reads it.  More blocks keep more
  * multiprocessors busy, so a cache that holds most of SEGMENT is enough for it. */
-static int segment(const struct cuda_queue *q, size_t block)
+static int segment(const struct cuda_queue *q, size_t scratch, size_t block)
 {
     const size_t in_cache = q->l2 * 4 / 3 >= SEGMENT * block ? (size_t)SEGMENT : max(q->l2 / 2 / block, (size_t)1);
-    return (int)min(min(in_cache, (size_t)SEGMENT), q->scratch_bytes / block);
+    return (int)min(min(in_cache, (size_t)SEGMENT), scratch / block);
+}
+
+/* Bytes at the beginning of scratch memory with a copy of activations that stays there: 0 if there is none, or no room for a block behind it. */
+static size_t kept_bytes(const struct cuda_queue *q, size_t block)
+{
+    const struct halves_of *h = &q->halves;
+    const size_t bytes = h->x && h->at == q->scratch ? linear_scratch(h->n_rows, h->cols) : 0;
+    return bytes + block <= q->scratch_bytes ? bytes : 0;
 }
 
 extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_chunk_args *a)
 {
     struct chunk_call x = {};
-    size_t block = deltanet_block_scratch(a->n_k_heads, a->n_v_heads);
-    int fit = segment(q, block), groups = (a->n_v_heads / a->n_k_heads + GROUP - 1) / GROUP;
+    const struct halves_of kept = q->halves;            /* of the layer's input, which a product reads after this */
+    const size_t block = deltanet_block_scratch(a->n_k_heads, a->n_v_heads), taken = kept_bytes(q, block);
+    int fit = segment(q, q->scratch_bytes - taken, block), groups = (a->n_v_heads / a->n_k_heads + GROUP - 1) / GROUP;
     if (a->dk != DIM || a->dv != DIM || a->n_v_heads % a->n_k_heads || a->n_tokens < 1 || (a->raw && a->raw->taps != TAPS)) {
         queue_note(q, "deltanet_chunk", cudaErrorInvalidValue);
         return;
@@ -919,7 +932,7 @@ extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_
         prepare = x.packets ? deltanet_prepare_kernel<INPUT_PACKETS> : deltanet_prepare_kernel<INPUT_RAW>;
     }
     x.shift = a->pos % C;
-    x.s.w = q->scratch;
+    x.s.w = q->scratch + taken;
     x.s.u = x.s.w + (size_t)fit * a->n_v_heads * W_BYTES;
     x.s.p = x.s.u + (size_t)fit * a->n_v_heads * U_BYTES;
     x.s.e = x.s.p + (size_t)fit * a->n_v_heads * P_BYTES;
@@ -935,6 +948,8 @@ extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_
         else                            /* few heads: more blocks */
             launch(q, "deltanet_chunk", deltanet_scan_kernel<64>, dim3(a->n_v_heads, 4), 64, sizeof(struct scan_shared), false, x);
     }
+    if (taken && a->y != kept.x && a->c != kept.x)
+        q->halves = kept;
 }
 
 /* ------------------------------------------------------------------ gates */

@@ -437,7 +437,7 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     const struct halves_of x = halves_get(q, p.op, a->x, a->n_tokens, w->cols);
     j.undo = x.undo;
     j.y = a->h;
-    j.x = q->scratch;
+    j.x = x.at;
     j.start = a->start;
     j.slots = a->slots;
     j.per_row = a->top_k + 1;

@@ -3,9 +3,11 @@
  * pack_groups(cols) * 128 numbers, columns beyond the matrix are zero; with two halves (kernels/gemm.h) hi and lo are two such rows.  The
  * factors that undo the powers of two lie behind all rows, and behind them the Euclidean norms of the rows.
  *
+ * A product may leave a copy elsewhere, too, in the memory of the activations themselves (halves_left()).
+ *
  * Whoever writes activations that a product reads next may write the copy, too, and save the product a pass over them (halves_row(),
  * halves_made()).  The queue remembers of which activations there is a copy; every launch forgets it, since it may change them or scratch,
- * unless the operation says otherwise: products and the operations that choose experts. */
+ * unless the operation says otherwise: products, the operations that choose experts, and deltanet_chunk. */
 #pragma once
 
 #include "kernels/cuda/packets.cuh"
@@ -143,10 +145,17 @@ static inline struct halves_to halves_place(const struct cuda_queue *q, int n_ro
     float *undo = (float *)(q->scratch + gemm_factors_at((size_t)(gemm_halves(n_rows) * n_rows), cols));
     return {q->scratch, undo, undo + n_rows};
 }
+/* A copy of x at another place has been launched; there is nothing else of x, for one product. */
+static inline void halves_left(struct cuda_queue *q, const float *x, const float *undo, int n_rows, int cols, const char *at)
+{
+    q->halves = {x, undo, n_rows, cols, at};
+    q->left_out = x;
+    q->left_for_several = false;
+}
 /* The copy of x has been launched.  Without with_x there is no other, for one product or for `several`. */
 static inline void halves_made(struct cuda_queue *q, const float *x, int n_rows, int cols, bool with_x, bool several = false)
 {
-    q->halves = {x, halves_place(q, n_rows, cols).undo, n_rows, cols};
+    q->halves = {x, halves_place(q, n_rows, cols).undo, n_rows, cols, q->scratch};
     q->left_out = with_x ? NULL : x;
     q->left_for_several = several;
 }

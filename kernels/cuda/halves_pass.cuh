@@ -79,5 +79,5 @@ static inline struct halves_of halves_get(struct cuda_queue *q, const char *op, 
     }
     if (there)
         return h;
-    return {x, halves_pass(q, op, x, (size_t)n_rows, gemm_halves(n_rows), cols, cols, cols, 1), n_rows, cols};
+    return {x, halves_pass(q, op, x, (size_t)n_rows, gemm_halves(n_rows), cols, cols, cols, 1), n_rows, cols, q->scratch};
 }

@@ -93,5 +93,5 @@ static inline struct halves_of int8_get(struct cuda_queue *q, const char *op, co
         queue_note(q, op, cudaErrorInvalidValue);
     int8_pass(q, op, q->scratch, x, n_rows, cols, cols, 0, apart);
     q->apart = apart;
-    return {x, NULL, n_rows, cols};
+    return {x, NULL, n_rows, cols, q->scratch};
 }

@@ -40,17 +40,19 @@ size_t forward_bytes(const struct model_config *c, int max_rows)
          + (size_t)(c->n_experts + 2) * sizeof(int32_t) + (size_t)c->rotary_dim / 2 * sizeof(float) + 64 * 32;
 }
 
-/* Returns what the operation that needs most scratch memory needs: one operation at a time uses it. */
+/* Returns what the operation that needs most scratch memory needs: one operation at a time uses it, but the rule of DeltaNet leaves the copy of the
+ * layer's input where it is. */
 size_t forward_scratch_bytes(const struct model_config *c, int max_rows)
 {
     enum { MOST_SMS = 192 };            /* more than any GPU of today has */
     const int inter = most(c->moe_inter, c->shared_inter);
     const int inputs[] = {2 * c->hidden, c->n_q_heads * c->head_dim, config_lin_value_dim(c)};  /* widths that linear() reads: MTP join, mixers'
                                                                                                  * output */
-    size_t bytes = most_size(attention_scratch(MOST_SMS), deltanet_chunk_scratch(max_rows, c->lin_k_heads, c->lin_v_heads));
+    size_t bytes = attention_scratch(MOST_SMS);
     for (int n = max_rows; n > 0; n = n > GEMM_FINE ? GEMM_FINE : 0) {          /* a short call takes two halves a row */
         for (int i = 0; i < 3; i++)
             bytes = most_size(bytes, linear_scratch(n, inputs[i]));
+        bytes = most_size(bytes, linear_scratch(n, c->hidden) + deltanet_chunk_scratch(n, c->lin_k_heads, c->lin_v_heads));
         bytes = most_size(bytes, most_size(experts_up_scratch(n, c->hidden), experts_down_scratch(n, c->top_k, inter)));
     }
     return bytes;

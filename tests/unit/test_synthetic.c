@@ -163,7 +163,7 @@ static void test_synthetic__scratch_is_what_the_hungriest_operation_takes(void *
             linear_scratch(rows[i], 2 * c.hidden), linear_scratch(rows[i], c.n_q_heads * c.head_dim),
                 linear_scratch(rows[i], config_lin_value_dim(&c)),
             experts_up_scratch(rows[i], c.hidden), experts_down_scratch(rows[i], c.top_k, c.moe_inter), attention_scratch(192),
-            deltanet_chunk_scratch(rows[i], c.lin_k_heads, c.lin_v_heads),
+            linear_scratch(rows[i], c.hidden) + deltanet_chunk_scratch(rows[i], c.lin_k_heads, c.lin_v_heads),
             experts_down_scratch(rows[i] < GEMM_FINE ? rows[i] : GEMM_FINE, c.top_k, c.moe_inter),
         };
         size_t most = 0;
