@@ -222,8 +222,6 @@ static void place_moe(struct place *p, struct moe_weights *m, const struct model
     for (int i = 0; i < c->n_experts; i++)
         place_expert(p, &m->experts[i], routed, c->hidden, c->moe_inter);
     m->norms = piece(p, (size_t)(c->n_experts + 1) * sizeof *m->norms);
-    if (p->base)
-        weights_norms(m, c->n_experts, p->s->dev);
 }
 
 /* The formats of a layer's matrices: attention and out projections, the other large ones, the shared expert. */
@@ -254,8 +252,11 @@ static void place_layer(struct place *p, struct layer_weights *l, const struct m
         l->delta.a_log = vector(p, RANDOM_A_LOG, c->lin_v_heads);
         l->delta.dt_bias = vector(p, RANDOM_DT_BIAS, c->lin_v_heads);
         l->delta.norm = vector(p, RANDOM_GATED_NORM, c->lin_v_dim);
+        l->delta.z_norm = piece(p, sizeof *l->delta.z_norm);
     }
     place_moe(p, &l->moe, c, f, form.shared);
+    if (p->base)
+        weights_norms(l, c->n_experts, p->s->dev);
 }
 
 /* Fills slab `i`: the layers, then the MTP block, then what no layer owns. */

@@ -195,6 +195,9 @@ static void place_layer_weights(struct upload_plan *p, struct layer_weights *l)
     float *norms = take_place(p, (size_t)(c->n_experts + 1) * sizeof *norms);
     if (norms)
         l->moe.norms = norms;
+    float *z_norm = l->full ? NULL : take_place(p, sizeof *z_norm);
+    if (z_norm)
+        l->delta.z_norm = z_norm;
 }
 
 /* Places the head, made of the stored tensor that was added last: its own, or that of the embedding if both are tied. */
@@ -643,9 +646,9 @@ bool weights_upload(struct weights *w, const struct model_config *c, struct dev 
         ok = open_upload(&u, &st->shards, span, e) && stream_reads(&u, progress, arg, e);
     }
     for (int i = 0; i < c->n_layers && ok; i++)
-        weights_norms(&w->layers[i].moe, c->n_experts, d);
+        weights_norms(&w->layers[i], c->n_experts, d);
     if (ok && w->mtp.present)
-        weights_norms(&w->mtp.layer.moe, c->n_experts, d);
+        weights_norms(&w->mtp.layer, c->n_experts, d);
     ok = ok && d->finish(d, e);
     close_upload(&u);
     upload_plan_free(&u.p);

@@ -668,13 +668,16 @@ bool weights_prefetch(struct weights *w, bool (*progress)(size_t done, size_t to
     return true;
 }
 
-void weights_norms(struct moe_weights *m, int n, struct dev *d)
+void weights_norms(struct layer_weights *l, int n, struct dev *d)
 {
+    struct moe_weights *m = &l->moe;
     const char *first = m->experts[0].gate.data, *second = m->experts[n > 1].gate.data;
     if (!d->row_norms)
         return;
     d->row_norms(d, m->norms, &m->experts[0].gate, n, (size_t)(second - first));
     d->row_norms(d, m->norms + n, &m->shared.gate, 1, 0);
+    if (!l->full)
+        d->row_norms(d, l->delta.z_norm, &l->delta.z, 1, 0);
 }
 
 void weights_make_head(struct weights *w, enum head h)

@@ -31,6 +31,7 @@ struct delta_weights {
     const float *conv;                          /* [conv_dim, conv_kernel], the last tap is the current token */
     const float *a_log, *dt_bias;               /* [lin_v_heads] */
     const float *norm;                          /* [lin_v_dim], plain: the gated norm multiplies by w */
+    float *z_norm;                              /* [1] on a GPU: largest norm of a row of z */
 };
 
 struct layer_weights {
@@ -130,8 +131,8 @@ enum weight_format weights_mtp_format(const struct model_config *c, enum mtp_for
 /* Memory that these take beside the checkpoint, if that has all of them in 16 or 32 bits. */
 size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form);
 
-/* Computes m->norms of n packed experts, whose memory is there, in queue order. */
-void weights_norms(struct moe_weights *m, int n, struct dev *d);
+/* Computes the norms of a layer's packed matrices and n experts, whose memory is there, in queue order. */
+void weights_norms(struct layer_weights *l, int n, struct dev *d);
 
 /* Makes head_int8 or head_planes from head, once (model/quantize.h).  HEAD_BF16 must be there. */
 void weights_make_head(struct weights *w, enum head h);
