@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "kernels/int8.h"
+#include "kernels/norm.h"
 #include "kernels/tensor.h"
 
 enum { LINEAR_ROWS = 8 };       /* outputs of one unit */
@@ -19,12 +20,27 @@ struct linear_args {
     const float  *bias;         /* [w.rows], or NULL; only for linear_dense */
     const struct int8_apart *int8;      /* not NULL: x is rounded (kernels/int8.h); a GPU does so where it gains time (kernels/gemm.h) */
     bool          own_form;     /* not with add.  An operation that has this, too, alone reads y: a device may write y in a form of its own */
+    const struct rmsnorm_gated_args *gate;      /* not NULL: this follows, with y as its z, and then y is undefined unless it is gate->y; in host
+                                                 * memory, not with add or own_form */
+    const float  *norm;         /* for gate on a GPU: the largest norm of a row of w; or NULL */
 };
+/* True if a GPU, with `norm`, gates z = W x as it stores, if `next` alone reads what is gated. */
+static inline bool linear_gates(const struct weight *w, const struct weight *next, int dim, int n_tokens, bool int8)
+{
+    enum { HEAD = 128 };
+    return gemm_halves(n_tokens) == 1 && dim == HEAD && w->rows % HEAD == 0 && !linear_narrow(w) && !(int8 && gemm_int8(w, n_tokens))
+        && w->format != WEIGHT_INT8 && w->format != WEIGHT_PLANES && next && next->cols == w->rows && !linear_narrow(next);
+}
 static inline size_t linear_bytes(const struct linear_args *a)
 {
-    return weight_bytes(&a->w) + (size_t)a->n_tokens * (size_t)(a->w.cols + (a->add ? 2 : 1) * a->w.rows) * sizeof(float);
+    return weight_bytes(&a->w) + (size_t)a->n_tokens * (size_t)(a->w.cols + (a->add || a->gate ? 2 : 1) * a->w.rows) * sizeof(float);
 }
-static inline int linear_units(const struct linear_args *a) { return (a->w.rows + LINEAR_ROWS - 1) / LINEAR_ROWS; }
+/* Rows of a unit: with a gate whole heads. */
+static inline int linear_unit(const struct linear_args *a)
+{
+    return !a->gate ? LINEAR_ROWS : a->gate->dim % LINEAR_ROWS ? a->w.rows : a->gate->dim;
+}
+static inline int linear_units(const struct linear_args *a) { return (a->w.rows + linear_unit(a) - 1) / linear_unit(a); }
 
 #define LINEAR(op)                                                                                \
     struct op##_args { struct linear_args l; };                                                   \

@@ -27,7 +27,7 @@ static inline int rmsnorm_units(const struct rmsnorm_args *a) { return a->n_rows
 
 /* y[r,i] = w[i] * x[r,i] / sqrt(mean_i(x[r,i]^2) + eps) * silu(z[r,i])     plain weights; norm before gate; tolerance: 2e-6 relative */
 struct rmsnorm_gated_args {
-    float       *y;             /* [n_rows, dim]; may alias x */
+    float       *y;             /* [n_rows, dim]; may alias x or z */
     const float *x, *z;         /* [n_rows, dim] */
     const float *w;             /* [dim] */
     const struct weight *next;  /* the matrix that y, as rows of next->cols, is multiplied with next, if nothing else reads y: a device may then write

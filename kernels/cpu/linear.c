@@ -4,11 +4,11 @@
 #include "kernels/cpu/matmul.h"
 #include "kernels/ops.h"
 
-/* Computes rows of y = x · Wᵀ, with bias or added to y if the arguments say so; a unit is LINEAR_ROWS rows. */
-static void linear(const struct linear_args *a, int begin, int end)
+/* Computes rows from .. to - 1 of y = x · Wᵀ, with bias or added to y if the arguments say so. */
+static void linear_rows(const struct linear_args *a, int from, int to)
 {
-    for (int u = begin; u < end; u++) {
-        int row = u * LINEAR_ROWS, n_rows = a->w.rows - row < LINEAR_ROWS ? a->w.rows - row : LINEAR_ROWS;
+    for (int row = from; row < to; row += LINEAR_ROWS) {
+        int n_rows = to - row < LINEAR_ROWS ? to - row : LINEAR_ROWS;
         for (int t0 = 0; t0 < a->n_tokens; t0 += MATMUL_TOKENS) {
             int n = a->n_tokens - t0 < MATMUL_TOKENS ? a->n_tokens - t0 : MATMUL_TOKENS;
             const float *x[MATMUL_TOKENS];
@@ -24,6 +24,19 @@ static void linear(const struct linear_args *a, int begin, int end)
                 }
             }
         }
+    }
+}
+
+static void linear(const struct linear_args *a, int begin, int end)
+{
+    const int unit = linear_unit(a), from = begin * unit, to = end * unit < a->w.rows ? end * unit : a->w.rows;
+    linear_rows(a, from, to);
+    if (!a->gate)
+        return;
+    CHECK(!a->add && a->gate->z == a->y && a->w.rows % a->gate->dim == 0 && a->gate->n_rows == a->n_tokens * (a->w.rows / a->gate->dim));
+    for (int t = 0; t < a->n_tokens; t++) {
+        const int head = t * (a->w.rows / a->gate->dim);
+        rmsnorm_gated_cpu(a->gate, head + from / a->gate->dim, head + to / a->gate->dim);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "kernels/deltanet.h"
 #include "kernels/gemm.h"
+#include "kernels/linear.h"
 #include "model/traffic.h"
 
 /* A chunk of n rows at pos, and its operations so far.  Sizes of activations are bytes of a number: fp32 4, fp16 2. */
@@ -69,12 +70,17 @@ static void delta(struct chunk *k, const struct delta_weights *w)
     const double n = k->n, conv = config_conv_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim,
         heads = c->lin_v_heads;
     product_int8(k, "in_proj_qkv", &w->qkv, true, left(k, conv));
-    product_int8(k, "in_proj_z", &w->z, false, 4);
     product(k, "in_proj_a", &w->a, 0, 4);
     product(k, "in_proj_b", &w->b, 0, 4);
     add(k, "deltanet_chunk", 0, n * conv * left(k, conv) + (2 * n * heads + value * dk) * 4, n * value * 4 + value * dk * 4,
         n * heads * (2 * DELTANET_CHUNK * (3 * dk + 2 * dv) + 6 * dk * dv));
-    add(k, "rmsnorm_gated", 0, n * value * (4 + 4), n * value * copied(k), 0);
+    if (linear_gates(&w->z, &w->out, c->lin_v_dim, (int)n, k->int8)) {
+        add(k, "in_proj_z, gated norm", (double)traffic_matrix(&w->z, true), n * (copied(k) * w->z.cols + 4 * value), n * value * copied(k),
+            2 * n * value * w->z.cols);
+    } else {
+        product_int8(k, "in_proj_z", &w->z, !is_int8(k, &w->qkv), 4);
+        add(k, "rmsnorm_gated", 0, n * value * (4 + 4), n * value * copied(k), 0);
+    }
     product(k, "linear_attn.out_proj", &w->out, 4, 4);
 }
 

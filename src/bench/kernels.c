@@ -35,7 +35,18 @@ static const struct int8_apart *int8(const struct timing *k)
     return k->s->m.math & PROMPT_INT8 ? &none : NULL;
 }
 
-/* Queues one product of a layer, in the format of its weights. */
+/* Queues a product, in the format of its weights. */
+static void product(struct timing *k, const struct linear_args *a)
+{
+    switch (a->w.format) {
+    case WEIGHT_INT4: RUN(k->d, linear_int4, .l = *a); break;
+    case WEIGHT_FP8:  RUN(k->d, linear_fp8, .l = *a); break;
+    case WEIGHT_INT8: RUN(k->d, linear_int8, .l = *a); break;
+    default:          RUN(k->d, linear_dense, .l = *a); break;
+    }
+}
+
+/* Queues one product of a layer. */
 static void call_linear(struct timing *k, void *arg, int i)
 {
     struct prompt *p = arg;
@@ -43,12 +54,7 @@ static void call_linear(struct timing *k, void *arg, int i)
     if (p->matrix == delta_out || p->matrix == attn_o)
         a.int8 = NULL;
     a.own_form = p->matrix == delta_qkv && !linear_narrow(&a.w);
-    switch (a.w.format) {
-    case WEIGHT_INT4: RUN(k->d, linear_int4, .l = a); break;
-    case WEIGHT_FP8:  RUN(k->d, linear_fp8, .l = a); break;
-    case WEIGHT_INT8: RUN(k->d, linear_int8, .l = a); break;
-    default:          RUN(k->d, linear_dense, .l = a); break;
-    }
+    product(k, &a);
 }
 
 static void call_norm(struct timing *k, void *arg, int i)
@@ -117,13 +123,27 @@ static void call_chunk(struct timing *k, void *arg, int i)
         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim);
 }
 
+static struct rmsnorm_gated_args gated_norm(const struct timing *k, const struct prompt *p, int i)
+{
+    const struct model_config *c = &k->s->m.cfg;
+    return (struct rmsnorm_gated_args){.y = p->y, .x = p->x, .z = p->z, .w = p->head_norm, .next = delta_out(k->s, i),
+                                       .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps};
+}
+
 static void call_gated_norm(struct timing *k, void *arg, int i)
 {
+    const struct rmsnorm_gated_args a = gated_norm(k, arg, i);
+    k->d->ops->rmsnorm_gated(k->d, &a);
+}
+
+/* Queues a product that gates.  It makes the fp16 rows of its input each time, since what it leaves takes the place of these; in a layer they are
+ * there. */
+static void call_gated(struct timing *k, void *arg, int i)
+{
     const struct prompt *p = arg;
-    const struct model_config *c = &k->s->m.cfg;
-    (void)i;
-    RUN(k->d, rmsnorm_gated, .y = p->y, .x = p->x, .z = p->z, .w = p->head_norm, .next = delta_out(k->s, i), .n_rows = p->n * c->lin_v_heads,
-        .dim = c->lin_v_dim, .eps = c->rms_eps);
+    const struct rmsnorm_gated_args gate = gated_norm(k, p, i);
+    product(k, &(struct linear_args){.y = p->z, .x = p->x, .w = *delta_z(k->s, i), .n_tokens = p->n, .gate = &gate,
+        .norm = k->s->delta[i % k->s->n_delta]->delta.z_norm});
 }
 
 static void call_attention(struct timing *k, void *arg, int i)
@@ -182,6 +202,11 @@ static void measure_delta(struct timing *k, struct prompt *p)
     first.y = p->raw;
     call_linear(k, &first, 0);
     measure(k, p, "deltanet_chunk", call_chunk, p->n * c->lin_v_heads * (2 * block * (3 * dk + 2 * dv) + 6 * dk * dv));
+    if (subject_fused(k->s) && linear_gates(delta_z(k->s, 0), delta_out(k->s, 0), c->lin_v_dim, p->n, int8(k))) {
+        measure(k, p, "in_proj_z, gated norm", call_gated, 2.0 * p->n * delta_z(k->s, 0)->rows * delta_z(k->s, 0)->cols);
+        return;
+    }
+    measure_linear(k, p, "in_proj_z", delta_z);
     measure(k, p, "rmsnorm_gated", call_gated_norm, 0);
 }
 
@@ -253,7 +278,6 @@ static void kernels_prompt(struct timing *k, int n_tokens)
     measure(k, &p, "post_attention_layernorm", call_norm_post, 0);
     if (s->n_delta) {
         measure_linear(k, &p, "in_proj_qkv", delta_qkv);
-        measure_linear(k, &p, "in_proj_z", delta_z);
         measure_linear(k, &p, "in_proj_a", delta_a);
         measure_delta(k, &p);
         measure_linear(k, &p, "linear_attn.out_proj", delta_out);

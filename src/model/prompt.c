@@ -138,18 +138,18 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
     const struct delta_state *s = &p->k->state.delta[delta_layer];
     const struct deltanet_raw raw = {.x = f->mixer_in, .w = w->conv, .window = s->window, .a = f->a, .b = f->b, .a_log = w->a_log,
                                      .dt_bias = w->dt_bias, .taps = c->conv_kernel, .own_rows = linear_narrow(&w->qkv) ? 0 : p->n};
+    const struct rmsnorm_gated_args gate = {.y = f->mixer_gate, .x = f->mixer_out, .z = f->mixer_gate, .w = w->norm, .next = &w->out,
+                                            .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps};
 
     product(f, &(struct linear_args){.y = f->mixer_in, .x = f->h, .w = w->qkv, .n_tokens = p->n,
         .int8 = rounded(p, PROMPT_INT8_DELTA, &w->qkv, 0), .own_form = raw.own_rows > 0});
-    product(f, &(struct linear_args){.y = f->mixer_gate, .x = f->h, .w = w->z, .n_tokens = p->n,
-        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->z, 0)});
     linear(f, f->a, f->h, &w->a, p->n, false);
     linear(f, f->b, f->h, &w->b, p->n, false);
     RUN(f->dev, deltanet_chunk, .y = f->mixer_out, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .raw = &raw, .state = s->state, .n_tokens = p->n,
         .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .pos = p->pos);
-    RUN(f->dev, rmsnorm_gated, .y = f->mixer_out, .x = f->mixer_out, .z = f->mixer_gate, .w = w->norm, .next = &w->out,
-        .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps);
-    linear(f, f->x, f->mixer_out, &w->out, p->n, true);
+    product(f, &(struct linear_args){.y = f->mixer_gate, .x = f->h, .w = w->z, .n_tokens = p->n,
+        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->z, 0), .gate = &gate, .norm = w->z_norm});
+    linear(f, f->x, f->mixer_gate, &w->out, p->n, true);
 }
 
 /* x += sum over the chosen experts + the gated shared expert, which rides along as one more expert of every row. */

@@ -37,8 +37,8 @@ struct forward {
     float   *h2;                        /* [n, 2 hidden] MTP: embedding and hidden side by side */
     float   *mixer_in;                  /* attention: [n, heads, 2, head_dim] query and gate; DeltaNet: [n, conv_dim] raw */
     float   *mixer_mid;                 /* DeltaNet: [n, conv_dim] after the convolution */
-    float   *mixer_gate;                /* DeltaNet: z [n, value_dim] */
-    float   *mixer_out;                 /* [n, heads * head_dim] or [n, value_dim] before the output projection */
+    float   *mixer_gate;                /* DeltaNet: z [n, value_dim], then the gated output, before the output projection */
+    float   *mixer_out;                 /* [n, heads * head_dim] before the output projection; DeltaNet: [n, value_dim] of the rule */
     float   *kv;                        /* k [n, kv_heads, head_dim], then v */
     float   *a, *b, *beta, *g;          /* [n, lin_v_heads] */
     float   *router_logits;             /* [n, experts] */

@@ -77,15 +77,18 @@ static struct weight make(enum weight_format format, enum dtype dtype, enum dtyp
     return w;
 }
 
+static void run_args(const struct linear_args *a)
+{
+    switch (a->w.format) {
+    case WEIGHT_DENSE: RUN(dev, linear_dense, .l = *a); break;
+    case WEIGHT_INT4:  RUN(dev, linear_int4, .l = *a); break;
+    case WEIGHT_FP8:   RUN(dev, linear_fp8, .l = *a); break;
+    default:           RUN(dev, linear_int8, .l = *a); break;
+    }
+}
 static void run(float *y, const float *x, const struct weight *w, int n, bool add)
 {
-    struct linear_args a = {.y = y, .x = x, .w = *w, .n_tokens = n, .add = add};
-    switch (w->format) {
-    case WEIGHT_DENSE: RUN(dev, linear_dense, .l = a); break;
-    case WEIGHT_INT4:  RUN(dev, linear_int4, .l = a); break;
-    case WEIGHT_FP8:   RUN(dev, linear_fp8, .l = a); break;
-    default:           RUN(dev, linear_int8, .l = a); break;
-    }
+    run_args(&(struct linear_args){.y = y, .x = x, .w = *w, .n_tokens = n, .add = add});
 }
 
 struct shape { enum weight_format format; enum dtype dtype, scale; int rows, cols; };
@@ -248,6 +251,36 @@ static void test_linear__a_row_has_the_same_bits_alone_and_in_company(void **sta
     }
 }
 
+/* Heads of `dim` rows; in place, and with z and what is gated apart. */
+static void test_linear__with_a_gate_is_the_product_and_then_the_gated_norm(void **state)
+{
+    (void)state;
+    static const struct { struct shape s; int dim; } all[] = {
+        {{WEIGHT_INT4, DT_I32, DT_F16, 1024, 384}, 128},      {{WEIGHT_DENSE, DT_BF16, DT_NONE, 48, 100}, 16},
+        {{WEIGHT_FP8, DT_F8_E4M3, DT_F32, 84, 200}, 12},      {{WEIGHT_INT4, DT_I32, DT_F16, 72, 128}, 4},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        enum { N = 7 };
+        const struct shape *s = &all[i].s;
+        const size_t R = (size_t)s->rows, C = (size_t)s->cols, D = (size_t)all[i].dim, bytes = N * R * sizeof(float);
+        double *value = malloc(R * C * sizeof *value);
+        struct weight w = make(s->format, s->dtype, s->scale, s->rows, s->cols, value);
+        float *x = rand_array(N * C, 0.1f), *y = rand_array(N * R, 1), *norm = rand_array(D, 1), *z = malloc(bytes), *want = malloc(bytes),
+            *got = malloc(bytes);
+        struct rmsnorm_gated_args gate = {.y = want, .x = y, .z = z, .w = norm, .n_rows = (int)(N * R / D), .dim = (int)D, .eps = 1e-6f};
+        run(z, x, &w, N, false);
+        dev->ops->rmsnorm_gated(dev, &gate);
+        for (int in_place = 0; in_place < 2; in_place++) {
+            memset(z, 0xff, bytes);
+            gate.y = in_place ? z : got;
+            run_args(&(struct linear_args){.y = z, .x = x, .w = w, .n_tokens = N, .gate = &gate});
+            assert_memory_equal(gate.y, want, bytes);
+        }
+        free(value), free(x), free(y), free(norm), free(z), free(want), free(got);
+        free((void *)w.data), free((void *)w.scale), free((void *)w.zeros);
+    }
+}
+
 static void test_vec__sixteen_bit_conversions_are_exact_and_round_to_even(void **state)
 {
     (void)state;
@@ -288,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_linear__int8_rounds_to_half_a_step_and_keeps_what_is_no_number),
         cmocka_unit_test(test_linear__columns_apart_are_those_far_above_the_median),
         cmocka_unit_test(test_linear__a_row_has_the_same_bits_alone_and_in_company),
+        cmocka_unit_test(test_linear__with_a_gate_is_the_product_and_then_the_gated_norm),
     };
     return cmocka_run_group_tests(tests, open_dev, close_dev);
 }

@@ -112,8 +112,8 @@ static void test_prompt_layer__operations_add_up_to_what_the_shapes_say(void **s
         assert_true(fabs(sum_of(&l, 'w') - matrices) < 1e-6 * matrices);
         if (w->full)
             continue;
-        const double norms = n * H * (4 + 2) + n * H * (4 + 4 + 2) + n * (4 * H + 4), mixed = n * (4 * H * 2 + 2 * conv + 4 * value + 8 * heads),
-            rule = n * (2 * conv + 8 * heads + 4 * value) + 8 * S + n * value * (4 + 4 + 2),
+        const double norms = n * H * (4 + 2) + n * H * (4 + 4 + 2) + n * (4 * H + 4), mixed = n * (4 * H * 2 + 2 * conv + 8 * heads),
+            rule = n * (2 * conv + 8 * heads + 4 * value) + 8 * S + n * value * (4 + 2),
             out = n * (2 * value + 8 * H), routed = n * (4 * H + 4 * c->n_experts + 4 * (c->n_experts + c->top_k + 3 * c->top_k + 1)),
             experts = n * 2 * H + slots * c->moe_inter * (2 + 2) + slots * H * (2 + 2) + n * 8 * H;
         const double all = norms + mixed + rule + out + routed + experts;
@@ -144,7 +144,7 @@ static void test_prompt_cost__eight_bits_count_half(void **state)
     const struct prompt_cost exact = cost(4096, 4096, &gb10), int8 = prompt_cost(&config, &weights, kv, 4096, 4096, true, &gb10),
         small = prompt_cost(&config, &weights, kv, 128, 4096, true, &gb10);
     assert_true(fabs((exact.flops - int8.flops) / 4096 - 13.1e9 / 2) < 0.1e9);
-    assert_true(int8.ms < 0.95 * exact.ms);
+    assert_true(int8.ms < 0.98 * exact.ms);
     assert_true(small.flops == cost(128, 4096, &gb10).flops);
     for (int n = 2048; n <= 32768; n *= 4) {
         const struct prompt_cost c = prompt_cost(&config, &weights, kv, n, 4096, true, &gb10);
