@@ -61,7 +61,7 @@ UI_C     := $(wildcard ui/*.c ui/*/*.c)
 objs      = $(patsubst %,$(BUILD)/%.o,$(1))
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(SKIP),$(wildcard $(foreach d,unit kernels golden fuzz,tests/$d/test_*.c))))
 # Those of tests/golden run on either device.
-GPUTESTS := $(filter $(BUILD)/tests/kernels/test_cuda_% $(addprefix $(BUILD)/tests/golden/test_,depths generate pictures resume),$(TESTS))
+GPUTESTS := $(filter $(BUILD)/tests/kernels/test_cuda_% $(addprefix $(BUILD)/tests/golden/test_,depths generate pictures resume together),$(TESTS))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 # The instruments of development, which some tests run, too.
 MEASURES := $(call objs,$(addprefix tests/bench/,crowd.c guide.c head.c kv.c kv_attention.c synthetic_write.c text.c trial.c))

@@ -33,7 +33,8 @@ static inline int deltanet_gates_units(const struct deltanet_gates_args *a) { re
  *
  * With `raw` it first makes c, beta and g as conv and deltanet_gates do; a device may do without them, so what they hold afterwards is undefined. */
 struct deltanet_raw {
-    const float *x;             /* [n_tokens, channels]: input of conv */
+    const float *x;             /* [first + n_tokens, channels]: input of conv */
+    int          first;         /* row of x that is token 0's */
     const float *w;             /* [channels, taps] */
     float       *window;        /* [taps - 1, channels], updated */
     const float *a, *b;         /* [n_tokens, n_v_heads] */

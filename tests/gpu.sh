@@ -35,7 +35,7 @@ if [ -n "$SANITIZE" ]; then
 fi
 set --
 for t in "$BUILD"/tests/kernels/test_cuda_* "$BUILD"/tests/golden/test_depths "$BUILD"/tests/golden/test_generate \
-    "$BUILD"/tests/golden/test_pictures "$BUILD"/tests/golden/test_resume; do
+    "$BUILD"/tests/golden/test_pictures "$BUILD"/tests/golden/test_resume "$BUILD"/tests/golden/test_together; do
     case ${t##*/} in
     *.* | *\*) ;;               # objects and dependencies; no match
     *) set -- "$@" "$t" ;;

@@ -124,9 +124,9 @@ static void chunk_block(const struct chunk *c)
 static void from_raw(const struct deltanet_chunk_args *a, int begin, int end)
 {
     const struct deltanet_raw *x = a->raw;
-    const int key = a->n_k_heads * a->dk, r = a->n_v_heads / a->n_k_heads;
-    const struct conv_args conv = {.y = a->c, .x = x->x, .w = x->w, .window = x->window, .n_tokens = a->n_tokens,
-                                   .n_channels = 2 * key + a->n_v_heads * a->dv, .taps = x->taps};
+    const int key = a->n_k_heads * a->dk, r = a->n_v_heads / a->n_k_heads, channels = 2 * key + a->n_v_heads * a->dv;
+    const struct conv_args conv = {.y = a->c, .x = x->x + (size_t)x->first * (size_t)channels, .w = x->w, .window = x->window,
+                                   .n_tokens = a->n_tokens, .n_channels = channels, .taps = x->taps};
     const struct deltanet_gates_args g = {.c = a->c, .beta = a->beta, .g = a->g, .a = x->a, .b = x->b, .a_log = x->a_log, .dt_bias = x->dt_bias,
                                           .n_tokens = a->n_tokens, .n_k_heads = a->n_k_heads, .n_v_heads = a->n_v_heads, .dk = a->dk, .dv = a->dv};
     conv_channels(&conv, begin * a->dk, end * a->dk);

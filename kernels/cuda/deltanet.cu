@@ -929,6 +929,7 @@ extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_
     if (a->raw) {
         x.raw = *a->raw;
         x.packets = x.raw.own_rows > 0 && gemm_packets(x.raw.own_rows, DIM);
+        x.raw.x += (size_t)x.raw.first * (size_t)((2 * a->n_k_heads + a->n_v_heads) * DIM / (x.packets ? 2 : 1));
         prepare = x.packets ? deltanet_prepare_kernel<INPUT_PACKETS> : deltanet_prepare_kernel<INPUT_RAW>;
     }
     x.shift = a->pos % C;

@@ -23,7 +23,7 @@ size_t forward_step_bytes(const struct model_config *c);                /* of th
 bool   forward_fits(const struct model_config *c, struct err *e);
 size_t forward_scratch_bytes(const struct model_config *c, int max_rows);       /* on a GPU, beside the work space */
 
-/* Returns [n, hidden] fp32 after the final norm, of the last prompt_run() or step_run(); valid until the next. */
+/* Returns [n, hidden] fp32 after the final norm, of the last call of model/prompt.h or step_run(); valid until the next. */
 const float *forward_hidden(const struct forward *f);
 /* Which products of a prompt take their activations in eight bits (kernels/int8.h): bits. */
 enum prompt_math {

@@ -10,31 +10,33 @@
 #include "base/memory.h"
 #include "model/workspace.h"
 
-/* The n rows from KV row `pos` on of the sequence whose cache is k. */
+/* The rows of all parts, one part after the other.  What is about a row alone takes all of them in one call. */
 struct pass {
     struct forward *f;
-    struct cache   *k;
-    int             n, pos;
-    const struct rope_position *at;     /* device memory: where rope turns the rows; NULL: from `first` on, on all axes */
-    int             first;
-    int             layer;              /* -1: the MTP block */
+    const struct prompt_part *parts;
+    int n_parts, n;                     /* parts, their rows together */
+    int layer;                          /* -1: the MTP block */
 };
 
-/* Looks up the positions of n rows, and copies those that differ by axis to the device. */
-static struct pass pass_of(struct forward *f, struct cache *k, int n, int pos)
+#define EACH_PART(p, i, row) for (int i = 0, row = 0; i < (p)->n_parts; row += (p)->parts[i++].n)
+
+/* Checks that the rows have room, and copies their positions to the device. */
+static struct pass pass_of(struct forward *f, const struct prompt_part *parts, int n_parts)
 {
-    const struct positions *q = &k->positions;
-    struct pass p = {.f = f, .k = k, .n = n, .pos = pos, .first = pos + q->offset, .layer = -1};
-    if (pos >= q->n)
-        return p;
-    struct rope_position *at = memory_alloc((size_t)n * sizeof *at);
-    for (int i = 0; i < n; i++) {
-        const int text = pos + i + q->offset;
-        at[i] = pos + i < q->n ? q->at[pos + i] : (struct rope_position){text, text, text};
+    struct pass p = {.f = f, .parts = parts, .n_parts = n_parts, .layer = -1};
+    for (int i = 0; i < n_parts; p.n += parts[i++].n)
+        CHECK(parts[i].n > 0 && parts[i].pos >= 0 && parts[i].pos + parts[i].n <= parts[i].k->n_ctx);
+    CHECK(p.n > 0 && p.n <= f->max_rows);
+    struct rope_position *at = memory_alloc((size_t)p.n * sizeof *at);
+    EACH_PART(&p, i, row) {
+        const struct positions *q = &parts[i].k->positions;
+        for (int j = 0; j < parts[i].n; j++) {
+            const int pos = parts[i].pos + j, text = pos + q->offset;
+            at[row + j] = pos < q->n ? q->at[pos] : (struct rope_position){text, text, text};
+        }
     }
-    f->dev->copy(f->dev, f->at, at, (size_t)n * sizeof *at);
+    f->dev->copy(f->dev, f->at, at, (size_t)p.n * sizeof *at);
     free(at);
-    p.at = f->at;
     return p;
 }
 
@@ -72,17 +74,24 @@ static void linear(struct forward *f, float *y, const float *x, const struct wei
     product(f, &(struct linear_args){.y = y, .x = x, .w = *w, .n_tokens = n, .add = add});
 }
 
-/* x = the embeddings of tokens pos .. pos+n-1, or of pictures among them the rows of the tower. */
-static void embed_tokens(struct forward *f, const struct cache *k, const int32_t *ids, int n, int pos)
+/* x = the embeddings of the ids, which are the tokens from `ahead` after the first row on; of pictures among them the rows of the tower. */
+static void embed_tokens(const struct pass *p, int ahead)
 {
+    struct forward *f = p->f;
     const size_t H = (size_t)f->cfg->hidden;
-    f->dev->copy(f->dev, f->ids, ids, (size_t)n * sizeof *ids);
-    RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = n);
-    for (int i = 0; i < k->n_pictures; i++) {
-        const struct picture_rows *p = &k->pictures[i];
-        const int from = most(p->first, pos), to = least(p->first + p->n, pos + n);
-        if (from < to)
-            f->dev->copy(f->dev, f->x + (size_t)(from - pos) * H, p->rows + (size_t)(from - p->first) * H, (size_t)(to - from) * H * sizeof *f->x);
+    EACH_PART(p, i, row)
+        f->dev->copy(f->dev, f->ids + row, p->parts[i].ids, (size_t)p->parts[i].n * sizeof *f->ids);
+    RUN(f->dev, embed, .y = f->x, .ids = f->ids, .table = f->w->embed, .n_tokens = p->n);
+    EACH_PART(p, i, row) {
+        const struct cache *k = p->parts[i].k;
+        const int pos = p->parts[i].pos + ahead;
+        for (int j = 0; j < k->n_pictures; j++) {
+            const struct picture_rows *r = &k->pictures[j];
+            const int from = most(r->first, pos), to = least(r->first + r->n, pos + p->parts[i].n);
+            if (from < to)
+                f->dev->copy(f->dev, f->x + (size_t)(row + from - pos) * H, r->rows + (size_t)(from - r->first) * H,
+                             (size_t)(to - from) * H * sizeof *f->x);
+        }
     }
 }
 
@@ -91,43 +100,65 @@ static void norm(struct forward *f, float *y, const float *x, const float *w, in
     RUN(f->dev, rmsnorm, .y = y, .x = x, .w = w, .n_rows = n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps);
 }
 
-/* Appends K and V rows pos .. pos+n-1 of one KV layer. */
+/* Appends the K and V rows of one KV layer. */
 static void attention_rows(const struct pass *p, const struct attn_weights *w, int kv_layer)
 {
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
-    const struct kv_rows *kv = &p->k->kv[kv_layer];
     const size_t d = (size_t)c->head_dim, kv_token = (size_t)c->n_kv_heads * d;
     float *k = f->kv, *v = k + (size_t)p->n * kv_token;
 
     read_hidden(p, k, &w->k, PROMPT_INT8_QKV);
     read_hidden(p, v, &w->v, PROMPT_INT8_QKV);
     RUN(f->dev, rmsnorm, .y = k, .x = k, .w = w->k_norm, .n_rows = p->n * c->n_kv_heads, .dim = c->head_dim, .eps = c->rms_eps);
-    RUN(f->dev, rope, .x = k, .token_stride = kv_token, .head_stride = d, .freq = f->freq, .n_tokens = p->n,
-        .n_heads = c->n_kv_heads, .half = c->rotary_dim / 2, .at = p->at, .first = p->first, .scale = c->yarn_attention_factor);
-    RUN(f->dev, kv_store, .kv = *kv, .k = k, .v = v, .n_tokens = p->n, .pos = p->pos);
-    if (kv_sealed(kv, p->pos + p->n - 1) > kv_sealed(kv, p->pos - 1))
-        RUN(f->dev, kv_seal, .kv = *kv, .from = kv_sealed(kv, p->pos - 1), .to = kv_sealed(kv, p->pos + p->n - 1));
+    RUN(f->dev, rope, .x = k, .token_stride = kv_token, .head_stride = d, .freq = f->freq, .n_tokens = p->n, .n_heads = c->n_kv_heads,
+        .half = c->rotary_dim / 2, .at = f->at, .scale = c->yarn_attention_factor);
+    EACH_PART(p, i, row) {
+        const struct kv_rows *kv = &p->parts[i].k->kv[kv_layer];
+        const int n = p->parts[i].n, pos = p->parts[i].pos, from = kv_sealed(kv, pos - 1), to = kv_sealed(kv, pos + n - 1);
+        RUN(f->dev, kv_store, .kv = *kv, .k = k + (size_t)row * kv_token, .v = v + (size_t)row * kv_token, .n_tokens = n, .pos = pos);
+        if (to > from)
+            RUN(f->dev, kv_seal, .kv = *kv, .from = from, .to = to);
+    }
 }
 
-/* x += o_proj(sigmoid(gate) * attention(q, k, v)).  Appends K and V rows pos .. pos+n-1 of one KV layer. */
+/* x += o_proj(sigmoid(gate) * attention(q, k, v)).  Appends the K and V rows of one KV layer. */
 static void attention_block(const struct pass *p, const struct attn_weights *w, int kv_layer)
 {
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
-    const struct kv_rows *kv = &p->k->kv[kv_layer];
-    size_t d = (size_t)c->head_dim, q_token = (size_t)c->n_q_heads * 2 * d;
+    const size_t d = (size_t)c->head_dim, y_token = (size_t)c->n_q_heads * d, q_token = 2 * y_token;
     float *q = f->mixer_in, *gate = q + d;
 
     read_hidden(p, q, &w->q, PROMPT_INT8_QKV);      /* [n, heads, 2, head_dim]: per head, query then gate */
     attention_rows(p, w, kv_layer);                 /* its products read the same, so they come next */
-    RUN(f->dev, attention, .y = f->mixer_out, .q = q, .q_token = q_token, .q_head = 2 * d, .kv = *kv,
-        .n_tokens = p->n, .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim),
-        .turn = {.norm = w->q_norm, .eps = c->rms_eps, .freq = f->freq, .half = c->rotary_dim / 2, .at = p->at, .first = p->first,
-                 .scale = c->yarn_attention_factor});
+    EACH_PART(p, i, row)
+        RUN(f->dev, attention, .y = f->mixer_out + (size_t)row * y_token, .q = q + (size_t)row * q_token, .q_token = q_token, .q_head = 2 * d,
+            .kv = p->parts[i].k->kv[kv_layer], .n_tokens = p->parts[i].n, .n_q_heads = c->n_q_heads, .pos = p->parts[i].pos,
+            .scale = 1.0f / sqrtf((float)c->head_dim),
+            .turn = {.norm = w->q_norm, .eps = c->rms_eps, .freq = f->freq, .half = c->rotary_dim / 2, .at = f->at + row,
+                     .scale = c->yarn_attention_factor});
     RUN(f->dev, sigmoid_gate, .y = f->mixer_out, .gate = gate, .gate_token = q_token, .gate_head = 2 * d,
         .next = &w->o, .n_tokens = p->n, .n_heads = c->n_q_heads, .head_dim = c->head_dim);
     linear(f, f->x, f->mixer_out, &w->o, p->n, true);
+}
+
+/* Convolution and rule of one DeltaNet layer, over the rows of each conversation by its own states.  own_rows: as in struct deltanet_raw. */
+static void delta_rule(const struct pass *p, const struct delta_weights *w, int delta_layer, int own_rows)
+{
+    struct forward *f = p->f;
+    const struct model_config *c = f->cfg;
+    const size_t heads = (size_t)c->lin_v_heads, values = heads * (size_t)c->lin_v_dim;
+    EACH_PART(p, i, r) {
+        const struct delta_state *s = &p->parts[i].k->state.delta[delta_layer];
+        const size_t row = (size_t)r;
+        const struct deltanet_raw raw = {.x = f->mixer_in, .first = r, .w = w->conv, .window = s->window, .a = f->a + row * heads,
+                                         .b = f->b + row * heads, .a_log = w->a_log, .dt_bias = w->dt_bias, .taps = c->conv_kernel,
+                                         .own_rows = own_rows};
+        RUN(f->dev, deltanet_chunk, .y = f->mixer_out + row * values, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .raw = &raw, .state = s->state,
+            .n_tokens = p->parts[i].n, .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim,
+            .pos = p->parts[i].pos);
+    }
 }
 
 /* x += out_proj(gated_norm(delta_rule(conv(qkv)), z)).  In the chunk form. */
@@ -135,18 +166,15 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
 {
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
-    const struct delta_state *s = &p->k->state.delta[delta_layer];
-    const struct deltanet_raw raw = {.x = f->mixer_in, .w = w->conv, .window = s->window, .a = f->a, .b = f->b, .a_log = w->a_log,
-                                     .dt_bias = w->dt_bias, .taps = c->conv_kernel, .own_rows = linear_narrow(&w->qkv) ? 0 : p->n};
+    const int own_rows = linear_narrow(&w->qkv) ? 0 : p->n;
     const struct rmsnorm_gated_args gate = {.y = f->mixer_gate, .x = f->mixer_out, .z = f->mixer_gate, .w = w->norm, .next = &w->out,
                                             .n_rows = p->n * c->lin_v_heads, .dim = c->lin_v_dim, .eps = c->rms_eps};
 
     product(f, &(struct linear_args){.y = f->mixer_in, .x = f->h, .w = w->qkv, .n_tokens = p->n,
-        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->qkv, 0), .own_form = raw.own_rows > 0});
+        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->qkv, 0), .own_form = own_rows > 0});
     linear(f, f->a, f->h, &w->a, p->n, false);
     linear(f, f->b, f->h, &w->b, p->n, false);
-    RUN(f->dev, deltanet_chunk, .y = f->mixer_out, .c = f->mixer_mid, .beta = f->beta, .g = f->g, .raw = &raw, .state = s->state, .n_tokens = p->n,
-        .n_k_heads = c->lin_k_heads, .n_v_heads = c->lin_v_heads, .dk = c->lin_k_dim, .dv = c->lin_v_dim, .pos = p->pos);
+    delta_rule(p, w, delta_layer, own_rows);
     product(f, &(struct linear_args){.y = f->mixer_gate, .x = f->h, .w = w->z, .n_tokens = p->n,
         .int8 = rounded(p, PROMPT_INT8_DELTA, &w->z, 0), .gate = &gate, .norm = w->z_norm});
     linear(f, f->x, f->mixer_gate, &w->out, p->n, true);
@@ -204,56 +232,93 @@ static void layer_block(const struct pass *p, const struct layer_weights *w, int
     moe_block(p, &w->moe);
 }
 
-void prompt_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
+/* All parts through the layers: their states and forward_hidden(). */
+static void run(struct forward *f, const struct prompt_part *parts, int n_parts)
 {
     const struct model_config *c = f->cfg;
-    CHECK(n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
-    struct pass p = pass_of(f, k, n, pos);
-    state_end_steps(&k->state);
-    embed_tokens(f, k, ids, n, pos);
+    struct pass p = pass_of(f, parts, n_parts);
+    for (int i = 0; i < n_parts; i++)
+        state_end_steps(&parts[i].k->state);
+    embed_tokens(&p, 0);
     for (int i = 0, full = 0, delta = 0; i < c->n_layers; i++) {
         p.layer = i;
         layer_block(&p, &f->w->layers[i], full, delta);
         *(c->full[i] ? &full : &delta) += 1;
     }
-    norm(f, f->hidden, f->x, f->w->norm, n);
+    norm(f, f->hidden, f->x, f->w->norm, p.n);
     f->newest = f->hidden;
-    CHECK(!k->state.n_staged);
-    k->state.pos = pos + n;
+    for (int i = 0; i < n_parts; i++) {
+        CHECK(!parts[i].k->state.n_staged);
+        parts[i].k->state.pos = parts[i].pos + parts[i].n;
+    }
 }
 
-/* x = fc [norm(embed(next)) ; norm(hidden)], one full-attention layer with a KV layer of its own, norm. */
-void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const int32_t *next_ids, int n, int pos, float *out)
+void prompt_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
+{
+    run(f, &(struct prompt_part){.k = k, .ids = ids, .n = n, .pos = pos}, 1);
+}
+
+/* x = fc [norm(embed(next)) ; norm(hidden)], one full-attention layer with a KV layer of its own, norm.  The ids of a part are those after its rows,
+ * whose hidden states are in hidden[i]. */
+static void run_mtp(struct forward *f, const struct prompt_part *parts, const float *const *hidden, int n_parts, float *out)
 {
     const struct model_config *c = f->cfg;
     const struct mtp_weights *w = &f->w->mtp;
-    size_t H = (size_t)c->hidden;
-    CHECK(w->present && n > 0 && n <= f->max_rows && pos >= 0 && pos + n <= k->n_ctx);
-    embed_tokens(f, k, next_ids, n, pos + 1);
-    RUN(f->dev, rmsnorm, .y = f->h2, .x = f->x, .w = w->norm_embedding, .n_rows = n, .dim = c->hidden, .eps = c->rms_eps,
-        .y_group = 2 * H);
-    RUN(f->dev, rmsnorm, .y = f->h2 + H, .x = hidden, .w = w->norm_hidden, .n_rows = n, .dim = c->hidden, .eps = c->rms_eps,
-        .y_group = 2 * H);
-    linear(f, f->x, f->h2, &w->fc, n, false);
-    const struct pass p = pass_of(f, k, n, pos);
+    const size_t H = (size_t)c->hidden;
+    CHECK(w->present);
+    const struct pass p = pass_of(f, parts, n_parts);
+    embed_tokens(&p, 1);
+    RUN(f->dev, rmsnorm, .y = f->h2, .x = f->x, .w = w->norm_embedding, .n_rows = p.n, .dim = c->hidden, .eps = c->rms_eps, .y_group = 2 * H);
+    EACH_PART(&p, i, row)
+        RUN(f->dev, rmsnorm, .y = f->h2 + (size_t)row * 2 * H + H, .x = hidden[i], .w = w->norm_hidden, .n_rows = parts[i].n, .dim = c->hidden,
+            .eps = c->rms_eps, .y_group = 2 * H);
+    linear(f, f->x, f->h2, &w->fc, p.n, false);
     if (!out) {
         norm_for(&p, w->layer.norm_in, (const struct weight *[]){&w->layer.attn.k, &w->layer.attn.v}, 2);
         attention_rows(&p, &w->layer.attn, c->n_full);
         return;
     }
     layer_block(&p, &w->layer, c->n_full, 0);
-    norm(f, out, f->x, w->norm, n);
+    norm(f, out, f->x, w->norm, p.n);
 }
 
-void prompt_chunk(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)
+void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const int32_t *next_ids, int n, int pos, float *out)
 {
-    const bool has_mtp = mtp && f->w->mtp.present;
-    prompt_run(f, k, ids, n, pos);
-    if (has_mtp && pos > 0)             /* the token that follows position pos - 1 is known only now */
-        prompt_mtp(f, k, k->state.last_hidden, ids, 1, pos - 1, NULL);
-    if (has_mtp && n > 1)
-        prompt_mtp(f, k, f->hidden, ids + 1, n - 1, pos, NULL);
-    forward_keep_hidden(k, f->hidden + (size_t)(n - 1) * (size_t)f->cfg->hidden);
+    run_mtp(f, &(struct prompt_part){.k = k, .ids = next_ids, .n = n, .pos = pos}, &hidden, 1, out);
+}
+
+/* Runs the MTP rows of a call's parts.  The one before a part's first row is among them: the token that follows it is known only now. */
+static void run_mtp_rows(struct forward *f, const struct prompt_part *parts, int n_parts)
+{
+    struct prompt_part rows[2 * PROMPT_PARTS];
+    const float *hidden[2 * PROMPT_PARTS], *next = f->hidden;
+    int n = 0;
+    for (int i = 0; i < n_parts; next += (size_t)parts[i++].n * (size_t)f->cfg->hidden) {
+        const struct prompt_part *p = &parts[i];
+        if (p->pos > 0) {
+            hidden[n] = p->k->state.last_hidden;
+            rows[n++] = (struct prompt_part){.k = p->k, .ids = p->ids, .n = 1, .pos = p->pos - 1};
+        }
+        if (p->n > 1) {
+            hidden[n] = next;
+            rows[n++] = (struct prompt_part){.k = p->k, .ids = p->ids + 1, .n = p->n - 1, .pos = p->pos};
+        }
+    }
+    if (n)
+        run_mtp(f, rows, hidden, n, NULL);
+}
+
+void prompt_chunks(struct forward *f, const struct prompt_part *parts, int n_parts, bool mtp)
+{
+    const float *end = f->hidden;
+    CHECK(n_parts > 0 && n_parts <= PROMPT_PARTS);
+    run(f, parts, n_parts);
+    if (mtp && f->w->mtp.present)
+        run_mtp_rows(f, parts, n_parts);
+    for (int i = 0; i < n_parts; i++) {
+        end += (size_t)parts[i].n * (size_t)f->cfg->hidden;
+        forward_keep_hidden(parts[i].k, end - f->cfg->hidden);
+    }
 }
 
 void prompt_head(struct forward *f, enum head h, const float *hidden, int n, float *logits)

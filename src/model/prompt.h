@@ -1,7 +1,9 @@
-/* A chunk of a prompt through the model: the layer loop in its plain form.  Formulas: docs/model.md.
+/* Chunks of prompts through the model: the layer loop in its plain form.  Formulas: docs/model.md.
  * Rows are tokens at consecutive positions.  All functions only queue operations; nothing is read back. */
 #pragma once
 
+#include "config/limits.h"
+#include "kernels/gemm.h"
 #include "model/forward.h"
 
 /* Runs the tokens ids[0..n-1] at positions pos..pos+n-1, which join the sequence.  Rows 0..pos-1 are in the cache, and its states are those of
@@ -13,9 +15,28 @@ void prompt_run(struct forward *f, struct cache *k, const int32_t *ids, int n, i
  * prompt_head(), and the hidden input of the next chained draft.  out may not alias hidden.  NULL: only the KV rows
  * are wanted, which need neither attention nor experts. */
 void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const int32_t *next_ids, int n, int pos, float *out);
-/* Does both for a chunk: prompt_run(), then, when the model has an MTP block and `mtp` is set, its rows for positions
- * pos-1..pos+n-2, for which the hidden states and following tokens are known now (the one of pos-1 is kept
- * in the cache).  Afterwards the cache's last hidden state is that of position pos+n-1. */
-void prompt_chunk(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp);
+/* The chunk of one conversation: tokens ids[0..n-1] at positions pos..pos+n-1. */
+struct prompt_part {
+    struct cache  *k;
+    const int32_t *ids;
+    int            n, pos;
+};
+enum { PROMPT_PARTS = LIMIT_SEQUENCES };
+/* Does both for chunks of n_parts conversations, at most PROMPT_PARTS: prompt_run(), then, when the model has an MTP block and `mtp` is set, its rows
+ * for positions pos-1..pos+n-2, for which the hidden states and following tokens are known now (the one of pos-1 is kept in the cache).  Afterwards
+ * each cache's last hidden state is that of its newest position.  All parts together read the weights once and are one call: their rows are at most
+ * those of the work space, and forward_hidden() has them one part after the other. */
+void prompt_chunks(struct forward *f, const struct prompt_part *parts, int n_parts, bool mtp);
+static inline void prompt_chunk(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)
+{
+    prompt_chunks(f, &(struct prompt_part){.k = k, .ids = ids, .n = n, .pos = pos}, 1, mtp);
+}
+/* True if `more` rows of a conversation have the same bits in a call with others, which have `rows`, as alone: all of them together are a call that a
+ * GPU rounds as a short one, or each part by itself would be a long one (kernels/gemm.h).  With PROMPT_INT8 a GPU's experts still round differently
+ * where a call has more rows than the part. */
+static inline bool prompt_joins(int rows, int more)
+{
+    return rows + more <= GEMM_FINE || (rows > GEMM_FINE && more > GEMM_FINE);
+}
 /* logits [n, vocab] fp32 of n rows of hidden states after a final norm. */
 void prompt_head(struct forward *f, enum head h, const float *hidden, int n, float *logits);

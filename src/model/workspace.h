@@ -47,7 +47,7 @@ struct forward {
     float   *slots_h, *slots_d;         /* [n, top_k + 1, inter], [n, top_k + 1, hidden] */
     int32_t *ids, *experts, *slots, *start;
     float   *freq;                      /* [rotary_dim / 2] */
-    struct rope_position *at;           /* [n] positions of the rows, where they are not those of text */
+    struct rope_position *at;           /* [n] positions of the rows */
     int      math;                      /* enum prompt_math */
     struct int8_apart *apart;           /* [n_layers, 2] columns apart behind the norms of a layer; NULL: all products are exact */
     const float *newest;                /* hidden states of the last run: `hidden`, or those of a step */

@@ -124,8 +124,8 @@ static struct outcome run_layer(struct dev *d, const struct layer *l, int pos, b
     product(d, s[0], t[0], qkv, l->n, own);
     product(d, s[2], t[0], z, l->n, false);
     for (int from = 0, until = cut ? cut : l->n; from < l->n; from = until, until = l->n) {
-        const size_t F = (size_t)from, step = own ? w / 2 : w;
-        const struct deltanet_raw raw = {.x = s[0] + F * step, .w = t[3], .window = t[4], .a = t[1] + F * v, .b = t[2] + F * v, .a_log = t[5],
+        const size_t F = (size_t)from;
+        const struct deltanet_raw raw = {.x = s[0], .first = from, .w = t[3], .window = t[4], .a = t[1] + F * v, .b = t[2] + F * v, .a_log = t[5],
                                          .dt_bias = t[6], .taps = TAPS, .own_rows = own ? l->n : 0};
         RUN(d, deltanet_chunk, .y = s[3] + F * v * D, .c = s[1], .beta = s[4], .g = s[5], .raw = &raw, .state = t[8], .n_tokens = until - from,
             .n_k_heads = l->hk, .n_v_heads = l->hv, .dk = D, .dv = D, .pos = pos + from);

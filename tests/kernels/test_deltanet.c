@@ -210,11 +210,11 @@ static void test_deltanet__raw_rows_give_the_bits_of_the_operations_one_by_one(v
     y[0] = malloc(sizeof(float) * N * HV * DIM);
     y[1] = malloc(sizeof(float) * N * HV * DIM);
     for (int from = 0, n = FIRST; from < N; from += n, n = N - from) {
-        const struct deltanet_raw raw = {.x = x + from * W, .w = w, .window = window[1], .a = a + from * HV, .b = b + from * HV, .a_log = a_log,
+        const struct deltanet_raw raw = {.x = x, .first = from, .w = w, .window = window[1], .a = a + from * HV, .b = b + from * HV, .a_log = a_log,
                                          .dt_bias = dt, .taps = TAPS};
         struct deltanet_chunk_args chunk = {.y = y[0] + from * HV * DIM, .c = c, .beta = beta, .g = g, .state = state[0], .n_tokens = n,
                                             .n_k_heads = HK, .n_v_heads = HV, .dk = DIM, .dv = DIM, .pos = 62 + from};
-        RUN(dev, conv, .y = c, .x = raw.x, .w = w, .window = window[0], .n_tokens = n, .n_channels = W, .taps = TAPS);
+        RUN(dev, conv, .y = c, .x = x + from * W, .w = w, .window = window[0], .n_tokens = n, .n_channels = W, .taps = TAPS);
         RUN(dev, deltanet_gates, .c = c, .beta = beta, .g = g, .a = raw.a, .b = raw.b, .a_log = a_log, .dt_bias = dt, .n_tokens = n,
             .n_k_heads = HK, .n_v_heads = HV, .dk = DIM, .dv = DIM);
         dev->ops->deltanet_chunk(dev, &chunk);

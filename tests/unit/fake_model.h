@@ -33,6 +33,7 @@ static struct {
     int   n_bad;                        /* MTP drafts that were made wrong on purpose */
     atomic_int row_us;                  /* time a row takes; changed while it runs */
     void (*on_rows)(int rows);          /* called in every chunk and step */
+    void (*on_chunk)(const struct prompt_part *parts, int n_parts);    /* called in every chunk */
     atomic_int hold_pos;                /* rows behind this position wait until it is 0 again, a minute at most; 0: none */
     atomic_bool held;                   /* some do */
     atomic_int reached;                 /* the last position that was run, and one */
@@ -386,12 +387,19 @@ static void fake_run(struct forward *f, struct cache *k, const int32_t *ids, int
     fake.rows_run += n;
     if (fake.row_us)
         usleep((useconds_t)(fake.row_us * n));
-    if (fake.on_rows)
-        fake.on_rows(n);
 }
 
-void prompt_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos) { fake_run(f, k, ids, n, pos, false); }
-void step_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos) { fake_run(f, k, ids, n, pos, true); }
+static void fake_took(int rows)
+{
+    if (fake.on_rows)
+        fake.on_rows(rows);
+}
+
+void step_run(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos)
+{
+    fake_run(f, k, ids, n, pos, true);
+    fake_took(n);
+}
 
 const float *forward_hidden(const struct forward *f) { return f->hidden; }
 
@@ -427,16 +435,33 @@ void prompt_mtp(struct forward *f, struct cache *k, const float *hidden, const i
     }
 }
 
-void prompt_chunk(struct forward *f, struct cache *k, const int32_t *ids, int n, int pos, bool mtp)
+static void fake_chunk(struct forward *f, const struct prompt_part *p, bool mtp)
 {
     float in[FAKE_MAX_ROWS * FAKE_HIDDEN], out[FAKE_MAX_ROWS * FAKE_HIDDEN];
-    int from = pos ? pos - 1 : 0, skip = pos ? 0 : 1;
-    prompt_run(f, k, ids, n, pos);
+    struct cache *k = p->k;
+    int n = p->n, from = p->pos ? p->pos - 1 : 0, skip = p->pos ? 0 : 1;
+    fake_run(f, k, p->ids, n, p->pos, false);
     memcpy(in, k->s.last, sizeof k->s.last);
     memcpy(in + FAKE_HIDDEN, f->hidden, (size_t)(n - 1) * sizeof k->s.last);
     if (mtp && n > skip)
-        prompt_mtp(f, k, in + skip * FAKE_HIDDEN, ids + skip, n - skip, from, out);
+        prompt_mtp(f, k, in + skip * FAKE_HIDDEN, p->ids + skip, n - skip, from, out);
     memcpy(k->s.last, f->hidden + (n - 1) * FAKE_HIDDEN, sizeof k->s.last);
+}
+
+void prompt_chunks(struct forward *f, const struct prompt_part *parts, int n_parts, bool mtp)
+{
+    int rows = 0;
+    for (int i = 0; i < n_parts; i++) {
+        CHECK(!rows || prompt_joins(rows, parts[i].n));
+        rows += parts[i].n;
+        for (int j = 0; j < i; j++)
+            CHECK(parts[j].k != parts[i].k);
+        fake_chunk(f, &parts[i], mtp);
+    }
+    CHECK(rows > 0 && rows <= f->max_rows);
+    if (fake.on_chunk)
+        fake.on_chunk(parts, n_parts);
+    fake_took(rows);
 }
 
 const float *forward_last_hidden(const struct cache *k) { return k->s.last; }
