@@ -1,5 +1,5 @@
-/* In a turn one prompt advances by a chunk, then all answers whose prompts are read advance by a step: so a long prompt keeps the others waiting no
- * longer than a chunk takes. */
+/* In a turn one prompt advances by a chunk, and others with it if their chunks fit into the call; then all answers whose prompts are read advance by
+ * a step.  So long prompts keep the others waiting no longer than a chunk takes. */
 #include "engine/answering.h"
 
 #include <math.h>
@@ -11,6 +11,7 @@
 #include "base/least.h"
 #include "base/memory.h"
 #include "engine/sampler.h"
+#include "model/prompt.h"
 #include "model/stepper.h"
 
 enum {
@@ -141,40 +142,82 @@ static bool others_step(const struct decoder *d)
     return steps;
 }
 
+/* True if there are tokens of pictures among the next rows of the prompt. */
+static bool has_pictures(const struct run *r, int rows)
+{
+    const int from = r->q->tl.n_run;
+    return spans_picture(r->p.spans, from, from + rows);
+}
+
 static int rows_of_chunk(const struct run *r)
 {
     const struct decoder *d = r->d;
     const struct timeline *t = &r->q->tl;
     const int stop = t->n_run < r->message_pos ? r->message_pos : r->p.snapshot_pos;
     const int rows = decoder_chunk_rows(d, t->n_run, t->n, stop, d->n_runs > 1 ? PACE_OTHERS : PACE_NEXT);
-    const bool seen = spans_picture(r->p.spans, t->n_run, t->n_run + rows) && others_step(d);
+    const bool seen = has_pictures(r, rows) && others_step(d);
     return seen ? decoder_chunk_rows(d, t->n_run, t->n, stop, PACE_SEEN) : rows;
 }
 
-/* Reads the next chunk of the run's prompt, takes a snapshot where one is due, and begins the steps after the last chunk.  False on a device fault; a
- * refused picture ends only this run. */
+/* After a chunk of the run's prompt: takes a snapshot where one is due, reports progress, and begins the steps after the last chunk. */
+static void after_chunk(struct run *r)
+{
+    const struct timeline *t = &r->q->tl;
+    if (t->n_run == r->p.snapshot_pos || t->n_run == r->message_pos || t->n_run % SNAPSHOT_EVERY == 0)
+        sequence_keep(&r->d->sequences, r->q, false);
+    r->h.prefill(r->h.arg, t->n_run, t->n, r->cached);
+    if (t->n_run == t->n)
+        begin_steps(r);
+}
+
+/* Collects the prompts that a call reads: the first one, by `rows` rows, and those whose next chunk is short and without pictures, as far as those
+ * who wait for the end of the call allow.  A prompt that may wait delays none that is due.  Returns how many there are. */
+static int join_prompts(struct run *first, int rows, struct run *in[PROMPT_PARTS], struct portion all[PROMPT_PARTS])
+{
+    const struct decoder *d = first->d;
+    const enum pace_wait wait = !others_step(d) ? PACE_NEXT : has_pictures(first, rows) ? PACE_SEEN : PACE_OTHERS;
+    const int most = decoder_most_rows(d, wait);
+    int n = 0;
+    in[n] = first;
+    all[n++] = (struct portion){first->q, rows};
+    for (int i = 0; i < d->n_runs; i++) {
+        struct run *r = d->runs[i];
+        const int more = r != first && r->stage == RUN_READS ? rows_of_chunk(r) : 0;
+        const bool delays = r->due > first->moved_ns && first->due <= first->moved_ns;
+        if (!more || delays || !pace_joins(&d->pace, more) || rows + more > most || !prompt_joins(rows, more) || has_pictures(r, more))
+            continue;
+        in[n] = r;
+        all[n++] = (struct portion){r->q, more};
+        rows += more;
+    }
+    return n;
+}
+
+/* Reads the next chunk of the run's prompt, and of others in the same call.  False on a device fault; a refused picture ends only this run. */
 static bool read_chunk(struct run *r, struct err *fault)
 {
     struct decoder *d = r->d;
-    struct sequence *q = r->q;
-    struct timeline *t = &q->tl;
-    const int rows = rows_of_chunk(r);
+    struct run *in[PROMPT_PARTS];
+    struct portion all[PROMPT_PARTS];
+    int rows = rows_of_chunk(r);
     r->moved_ns = clock_ns();
-    switch (decoder_read_chunk(d, q, r->p.spans, rows, &r->out->stats.n_pictures, &r->out->why, fault)) {
+    switch (decoder_look(d, r->q, r->p.spans, &rows, &r->out->stats.n_pictures, &r->out->why, fault)) {
     case READ_CHUNK:   break;
     case READ_SLICE:   return true;
     case READ_FAULT:   return false;
     case READ_REFUSED:
-        timeline_cut(t);
+        timeline_cut(&r->q->tl);
         r->refused = true;
         end(r, END_FAILED);
         return true;
     }
-    if (t->n_run == r->p.snapshot_pos || t->n_run == r->message_pos || t->n_run % SNAPSHOT_EVERY == 0)
-        sequence_keep(&d->sequences, q, false);
-    r->h.prefill(r->h.arg, q->tl.n_run, q->tl.n, r->cached);
-    if (t->n_run == t->n)
-        begin_steps(r);
+    const int n = join_prompts(r, rows, in, all);
+    for (int i = 1; i < n; i++)
+        in[i]->moved_ns = r->moved_ns;
+    if (!decoder_read(d, all, n, fault))
+        return false;
+    for (int i = 0; i < n; i++)
+        after_chunk(in[i]);
     return true;
 }
 

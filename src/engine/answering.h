@@ -47,8 +47,8 @@ struct prompt {
 bool decoder_may_begin(const struct decoder *d, const struct arrival *a);       /* an answer to that prompt, now */
 /* Begins an answer, or ends it at once because it is refused.  What `p` points to and `out` stay valid until done(). */
 void decoder_begin(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out);
-/* Advances all of them: a chunk of one prompt, and a step of those whose prompts are read.  False when the device failed: then all have ended,
- * and the decoder is of no more use. */
+/* Advances all of them: a chunk of one prompt or of several short ones, and a step of those whose prompts are read.  False when the device failed:
+ * then all have ended, and the decoder is of no more use. */
 bool decoder_turn(struct decoder *d, struct err *fault);
 /* Ends those that are to stop, so that an answer that begins next finds their sequences.  False as decoder_turn(). */
 bool decoder_end_stopped(struct decoder *d, struct err *fault);

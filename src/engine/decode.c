@@ -181,9 +181,14 @@ bool decoder_check_prompt(const struct decoder *d, struct spans prompt, struct e
     return true;
 }
 
+int decoder_most_rows(const struct decoder *d, enum pace_wait wait)
+{
+    return d->o.fixed_chunk ? d->o.chunk : pace_rows(&d->pace, wait, d->o.chunk);
+}
+
 int decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait)
 {
-    int n = d->o.fixed_chunk ? d->o.chunk : pace_rows(&d->pace, wait, d->o.chunk);
+    int n = decoder_most_rows(d, wait);
     if (n >= BLOCK)
         n = (pos + n) / BLOCK * BLOCK - pos;
     int stops[] = {end, (pos / SNAPSHOT_EVERY + 1) * SNAPSHOT_EVERY, snapshot_pos > pos ? snapshot_pos : end};
@@ -192,8 +197,7 @@ int decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_p
     return n;
 }
 
-/* Puts the rows of the pictures of a chunk into place. */
-static enum read look(struct decoder *d, struct sequence *q, struct spans prompt, int *rows, int *n_computed, struct err *why, struct err *fault)
+enum read decoder_look(struct decoder *d, struct sequence *q, struct spans prompt, int *rows, int *n_computed, struct err *why, struct err *fault)
 {
     const struct picture_rows *seen = NULL;
     int n_seen = 0, to = q->tl.n_run + *rows;
@@ -210,22 +214,25 @@ static enum read look(struct decoder *d, struct sequence *q, struct spans prompt
     return READ_CHUNK;
 }
 
-enum read decoder_read_chunk(struct decoder *d, struct sequence *q, struct spans prompt, int rows, int *n_computed, struct err *why,
-                             struct err *fault)
+bool decoder_read(struct decoder *d, const struct portion *all, int n, struct err *fault)
 {
-    struct timeline *t = &q->tl;
-    const enum read first = look(d, q, prompt, &rows, n_computed, why, fault);
-    if (first != READ_CHUNK)
-        return first;
-    int64_t start = clock_ns(), waited = clock_waited_ns();
-    prompt_chunk(d->f, q->k, t->ids + t->n_run, rows, t->n_run, d->o.depth > 0);
-    cache_set_pictures(q->k, NULL, 0);
+    struct prompt_part parts[PROMPT_PARTS];
+    const int64_t start = clock_ns(), waited = clock_waited_ns();
+    int rows = 0;
+    for (int i = 0; i < n; i++) {
+        const struct timeline *t = &all[i].q->tl;
+        parts[i] = (struct prompt_part){.k = all[i].q->k, .ids = t->ids + t->n_run, .n = all[i].rows, .pos = t->n_run};
+        rows += all[i].rows;
+    }
+    prompt_chunks(d->f, parts, n, d->o.depth > 0);
+    cache_set_pictures(all[0].q->k, NULL, 0);
     if (!d->dev->finish(d->dev, fault))
-        return READ_FAULT;
+        return false;
     /* Waiting for a processor takes as long for few rows as for many: it does not count. */
     pace_took(&d->pace, rows, clock_ms_since(start) - (double)(clock_waited_ns() - waited) * 1e-6);
-    timeline_ran(t, rows);
-    return READ_CHUNK;
+    for (int i = 0; i < n; i++)
+        timeline_ran(&all[i].q->tl, all[i].rows);
+    return true;
 }
 
 /* ---- reading ahead ---- */
@@ -268,13 +275,13 @@ bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*sto
     while (rows && !stop(arg)) {
         struct err why;
         int pos = t->n_run, n_computed = 0;
-        enum read r = decoder_read_chunk(d, q, b->spans, rows, &n_computed, &why, fault);
-        if (r == READ_FAULT)
-            return false;
+        enum read r = decoder_look(d, q, b->spans, &rows, &n_computed, &why, fault);
         if (r == READ_SLICE)
             continue;
         if (r == READ_REFUSED)          /* the prompt itself will be refused, with the reason */
             break;
+        if (r == READ_FAULT || !decoder_read(d, &(struct portion){q, rows}, 1, fault))
+            return false;
         sequence_note_ahead(q, pos, t->n_run - pos);
         rows = ahead_rows(d, t->n_run, b->spans.n);
         bool last = t->n_run <= b->snapshot_pos && (!rows || t->n_run + rows > b->snapshot_pos);

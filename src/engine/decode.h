@@ -62,11 +62,21 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, stru
                              const struct decoder_options *o, struct err *e);
 void decoder_close(struct decoder *d);
 
-/* Runs a chunk of the sequence, whose prompt is given again for its pixels; or a slice of the tower, if pictures of the chunk are to be computed
- * first.  READ_REFUSED: a picture is not there, *why says which. */
+/* Brings the rows of the pictures among the next *rows tokens of the sequence into place; its prompt is given again for the pixels.  READ_CHUNK:
+ * they are there for decoder_read(), and *rows may be less.  READ_SLICE: the tower computed a slice of them.  READ_REFUSED: a picture is not there,
+ * *why says which. */
 enum read { READ_CHUNK, READ_SLICE, READ_REFUSED, READ_FAULT };
-enum read decoder_read_chunk(struct decoder *d, struct sequence *q, struct spans prompt, int rows, int *n_computed, struct err *why,
-                             struct err *fault);
+enum read decoder_look(struct decoder *d, struct sequence *q, struct spans prompt, int *rows, int *n_computed, struct err *why, struct err *fault);
+/* The next rows of a sequence. */
+struct portion {
+    struct sequence *q;
+    int rows;
+};
+/* Runs the next rows of n sequences in one call of prompt_chunks() (model/prompt.h); only those of the first may have pictures.  False when the
+ * device failed. */
+bool decoder_read(struct decoder *d, const struct portion *all, int n, struct err *fault);
+/* Most rows that a call may have while somebody waits for its end. */
+int  decoder_most_rows(const struct decoder *d, enum pace_wait wait);
 /* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
 int  decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait);
 /* False with the reason when an id is none of the vocabulary's, or pictures overlap or end in no rectangle. */

@@ -259,6 +259,11 @@ void pace_took(struct pace *p, int rows, double ms)
         p->short_ms = (p->short_ms + row) / 2;
 }
 
+bool pace_joins(const struct pace *p, int rows)
+{
+    return p->call_ms > 0 && (rows <= p->least_rows || rows * p->row_ms <= p->call_ms);
+}
+
 int pace_rows(const struct pace *p, enum pace_wait wait, int most)
 {
     if (wait == PACE_SEEN && p->most_ms[wait] - p->call_ms < SEEN_ROWS * p->row_ms)

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "engine/answering.h"
@@ -727,7 +728,7 @@ enum { CROWD = 4 };
 struct asker {
     bool    under_way, over;
     int     begins;                     /* turn in which it asks */
-    int32_t prompt[100];
+    int32_t prompt[CTX];
     int     n;
     struct sampling how;
     struct heard    heard;
@@ -753,7 +754,8 @@ static struct asker make_asker(int i)
         {.temperature = 0}, {.temperature = 1, .top_k = 8}, {.temperature = 0.7f, .presence_penalty = 1.2f},
         {.repetition_penalty = 1.3f, .n_alternatives = 3},
     };
-    struct asker a = {.how = hows[pick_below(4)], .n = 1 + pick_below(99), .begins = 2 * i + pick_below(20), .heard = {.stop_after = -1}};
+    struct asker a = {.how = hows[pick_below(4)], .n = 1 + pick_below(pick_below(3) ? 99 : CTX - 1), .begins = 2 * i + pick_below(20),
+                      .heard = {.stop_after = -1}};
     random_ids(a.prompt, a.n);
     a.how.seed = (uint64_t)pick_below(1000);
     a.how.max_tokens = 1 + pick_below(60);
@@ -804,23 +806,34 @@ static void serve_crowd(struct decoder *d, struct asker *all, int n)
     assert_int_equal(d->n_runs, 0);
 }
 
+static long n_joined;                   /* chunks of several conversations */
+
+static void count_joined(const struct prompt_part *parts, int n_parts)
+{
+    (void)parts;
+    n_joined += n_parts > 1;
+}
+
 static void test_decode__answers_at_once_are_those_that_each_is_alone(void **state)
 {
     (void)state;
     enum { ASKERS = 12 };
+    static const int chunks[] = {16, 128, 300, CTX};
     const struct dev_caps *caps = dev->caps;
     static struct dev_caps several;
     several = *caps;
     several.several = true;
     dev->caps = &several;
-    fake.n_drafts_together = fake.n_verified_together = 0;
+    fake.n_drafts_together = fake.n_verified_together = n_joined = 0;
+    fake.on_chunk = count_joined;
     for (int n_sequences = 2; n_sequences <= CROWD; n_sequences++)
         for (int round = 0; round < 12; round++) {
             struct asker all[ASKERS];
-            struct decoder *d = open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = 16, .fixed_chunk = true, .depth = round % 4 ? 3 : 0,
-                                                                    .n_sequences = n_sequences, .n_snapshots = 6});
+            struct decoder *d = open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = chunks[round / 3], .fixed_chunk = true,
+                                                                    .depth = round % 4 ? 3 : 0, .n_sequences = n_sequences, .n_snapshots = 6});
             fake.n_together = 0;
             assert_int_equal(d->most_runs, n_sequences);
+            d->pace.call_ms = 1000;     /* of which rows are a small part */
             for (int i = 0; i < ASKERS; i++)
                 all[i] = make_asker(i);
             serve_crowd(d, all, ASKERS);
@@ -829,7 +842,114 @@ static void test_decode__answers_at_once_are_those_that_each_is_alone(void **sta
             assert_true(fake.n_together > 10);
             close_decoder(d);
         }
-    assert_true(fake.n_drafts_together > 100 && fake.n_verified_together > 100);
+    assert_true(fake.n_drafts_together > 100 && fake.n_verified_together > 100 && n_joined > 10);
+    fake.on_chunk = NULL;
+    dev->caps = caps;
+}
+
+static struct buf chunks_read;          /* rows of each chunk's parts, as in "150+140 60" */
+
+static void write_chunk(const struct prompt_part *parts, int n_parts)
+{
+    for (int i = 0; i < n_parts; i++)
+        buf_addf(&chunks_read, "%s%d", i ? "+" : chunks_read.len ? " " : "", parts[i].n);
+}
+
+/* Prompts that wait together, and what is in which call. */
+static const struct joined {
+    const char *want;
+    int  n[3];
+    int  chunk;                         /* most rows of a call */
+    int  patience_ms[3];
+    int  seen;                          /* the prompt with a picture, from 1 on */
+    bool answers;                       /* beside an answer */
+    int  others_ms;                     /* how long answers wait; 0: 900, as others do, which is 3,000 rows */
+    int  stops;                         /* the prompt that is stopped after two turns, from 1 on */
+} joined[] = {
+    {"150+140", {150, 140}, .chunk = 400},
+    {"60+50+10", {60, 50, 10}, .chunk = 400},
+    {"60+60 60", {60, 60, 60}, .chunk = 400},           /* 128 rows are a short call */
+    {"300 100", {300, 100}, .chunk = 400},
+    {"100 100", {100, 100}, .chunk = 400},
+    {"250 200", {250, 200}, .chunk = 400},
+    {"140 340", {140, 340}, .chunk = FAKE_MAX_ROWS},    /* whose rows take longer than a call */
+    {"340+140", {340, 140}, .chunk = FAKE_MAX_ROWS},
+    {"200+130 200", {200, 200, 130}, .chunk = 350},
+    {"256 150+134", {390, 150}, .chunk = 300},
+    {"256 256 134+134", {390, 390}, .chunk = 300},
+    {"256 256 134", {390, 390}, .chunk = 300, .stops = 1},
+    {"256 256 134", {390, 390}, .chunk = 300, .stops = 2},
+    {"150 140", {150, 140}, .chunk = 400, .patience_ms = {0, 20000}},
+    {"150+140", {150, 140}, .chunk = 400, .patience_ms = {20000, 20000}},
+    {"150+140", {150, 140}, .chunk = 400, .seen = 1},
+    {"150 140", {150, 140}, .chunk = 400, .seen = 2},
+    {"150+140", {150, 140}, .chunk = 400, .answers = true},
+    {"150 140", {150, 140}, .chunk = 400, .answers = true, .others_ms = 60},    /* 200 rows */
+    {"60+50", {60, 50}, .chunk = 400, .answers = true, .others_ms = 60},
+    {"150+140", {150, 140}, .chunk = 400, .others_ms = 60},
+    {"192+192 192+192 192+192 6+6+6", {390, 390, 390}, .chunk = 400, .others_ms = 60},
+    {"150 140", {150, 140}, .chunk = 400, .seen = 1, .answers = true},          /* 266 rows */
+};
+
+static void call_takes_time(int rows) { now_ns += 100000000 + 300000ll * rows; }
+
+static void read_joined(const struct joined *j)
+{
+    static const struct picture picture = {.first = 20, .n = 60, .h = 6, .w = 10, .hash = {1, 2}};
+    const int32_t pad = config.vision.image_id;         /* no answer to a prompt with a picture says it */
+    const float never = -INFINITY;
+    struct decoder_hooks hooks = {asker_stop, asker_prefill, asker_tokens, asker_done, NULL};
+    struct decoder *d = open_with(&(struct decoder_options){.n_ctx = CTX, .chunk = j->chunk, .n_sequences = CROWD, .n_snapshots = 6, .depth = 3});
+    struct asker all[CROWD] = {{0}};
+    struct err e;
+    fake.on_rows = call_takes_time;
+    d->pace = (struct pace){.most_ms = {1000, 1000, 100 + (j->others_ms ? j->others_ms : 900), 180}, .least_rows = 1, .telling_rows = 10 * CTX,
+                             .call_ms = 100, .row_ms = 0.3};
+    for (int i = j->answers ? -1 : 0; i < 3 && (i < 0 || j->n[i]); i++) {
+        struct asker *a = hooks.arg = &all[i + 1];
+        *a = (struct asker){.under_way = true, .n = i < 0 ? 5 : j->n[i], .heard = {.stop_after = -1},
+                            .how = {.max_tokens = i < 0 ? 60 : 3, .bias_ids = &pad, .bias = &never, .n_bias = 1}};
+        if (i >= 0)
+            a->how.patience_ms = j->patience_ms[i];
+        if (i >= 0 && j->stops == i + 1)
+            a->heard.stop_after = 2;
+        random_ids(a->prompt, a->n);
+        a->end = oracle(a->prompt, a->n, &a->how, &a->want);
+        struct prompt p = {.spans = spans_text(a->prompt, a->n), .how = &a->how, .submitted_ns = now_ns};
+        p.spans.pictures = &picture;
+        p.spans.n_pictures = i >= 0 && j->seen == i + 1;
+        decoder_begin(d, &p, &hooks, &a->out);
+        while (i < 0 && !a->heard.ids.n)
+            assert_true(decoder_turn(d, &e));
+    }
+    buf_reset(&chunks_read);
+    fake.on_chunk = write_chunk;
+    while (d->n_runs)
+        assert_true(decoder_turn(d, &e));
+    fake.on_rows = rows_take_time;
+    fake.on_chunk = NULL;
+    assert_string_equal(buf_str(&chunks_read), j->want);
+    for (int i = 0; i < CROWD; i++) {
+        struct asker *a = &all[i];
+        if (!a->n)
+            continue;
+        if (!j->stops || i != j->stops)
+            assert_int_equal(a->heard.last_done, a->n);
+        check_asker(a);
+    }
+    close_decoder(d);
+}
+
+static void test_decode__short_prompts_that_wait_are_read_in_one_call(void **state)
+{
+    (void)state;
+    const struct dev_caps *caps = dev->caps;
+    struct dev_caps several = *caps;
+    several.several = true;
+    dev->caps = &several;
+    for (size_t i = 0; i < sizeof joined / sizeof *joined; i++)
+        read_joined(&joined[i]);
+    buf_free(&chunks_read);
     dev->caps = caps;
 }
 
@@ -1255,6 +1375,7 @@ int main(void)
         cmocka_unit_test(test_decode__an_edit_takes_no_place_of_another_conversation),
         cmocka_unit_test(test_decode__without_a_name_a_prompt_finds_what_it_continues),
         cmocka_unit_test(test_decode__answers_at_once_are_those_that_each_is_alone),
+        cmocka_unit_test(test_decode__short_prompts_that_wait_are_read_in_one_call),
         cmocka_unit_test(test_decode__a_chunk_with_a_picture_is_short_while_another_answer_is_made),
         cmocka_unit_test(test_decode__an_answer_that_fails_ends_alone),
         cmocka_unit_test(test_decode__what_cannot_be_opened_says_why),

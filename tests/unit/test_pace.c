@@ -67,6 +67,20 @@ static void test_pace__a_short_prompt_leaves_the_chunks_of_a_gpu_long(void **sta
 }
 
 /* A call is known from the beginning on; rows may be slower than it seemed, since the bytes of the experts hide some of them. */
+/* Two prompts of 400 tokens take one call on a GPU, those of a CPU two. */
+static void test_pace__rows_that_cost_less_than_a_call_join_another(void **state)
+{
+    (void)state;
+    struct pace gb10, slow, cpu;
+    begin(&gb10, &gpus[0]);
+    begin(&slow, &gpus[4]);
+    pace_init(&cpu, false);
+    pace_begin(&cpu, 0, 0, 8, 16);
+    assert_true(pace_joins(&gb10, 400) && pace_joins(&gb10, 860) && !pace_joins(&gb10, 870));
+    assert_true(pace_joins(&slow, 512) && !pace_joins(&slow, 513));
+    assert_false(pace_joins(&cpu, 1));
+}
+
 static void test_pace__chunks_follow_what_the_last_one_took(void **state)
 {
     (void)state;
@@ -184,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pace__a_chunk_of_a_gpu_is_as_long_as_the_next_request_may_wait),
         cmocka_unit_test(test_pace__a_short_prompt_leaves_the_chunks_of_a_gpu_long),
+        cmocka_unit_test(test_pace__rows_that_cost_less_than_a_call_join_another),
         cmocka_unit_test(test_pace__chunks_follow_what_the_last_one_took),
         cmocka_unit_test(test_pace__what_is_read_ahead_keeps_a_submit_waiting_for_less),
         cmocka_unit_test(test_pace__pictures_keep_answers_waiting_for_60_ms_where_that_can_be),
