@@ -64,7 +64,7 @@ TESTS    := $(patsubst %.c,$(BUILD)/%,$(filter-out $(SKIP),$(wildcard $(foreach 
 GPUTESTS := $(filter $(BUILD)/tests/kernels/test_cuda_% $(addprefix $(BUILD)/tests/golden/test_,depths generate pictures resume together),$(TESTS))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 # The instruments of development, which some tests run, too.
-MEASURES := $(call objs,$(addprefix tests/bench/,crowd.c guide.c head.c kv.c kv_attention.c synthetic_write.c text.c trial.c))
+MEASURES := $(call objs,$(addprefix tests/bench/,crowd.c guide.c head.c kv.c kv_attention.c prompts.c synthetic_write.c text.c trial.c))
 
 # V=1 shows the commands.
 Q        := $(if $(V),,@)

@@ -1,4 +1,4 @@
-/* The instruments of development, as one program:  build/tests/bench/measure head|kv|drafts|guide|write [--OPTION VALUE ...] */
+/* The instruments of development, as one program:  build/tests/bench/measure head|kv|drafts|prompts|guide|write [--OPTION VALUE ...] */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static const struct row {
     {"depth", .number = &o.b.draft, .help = "drafts: at most so many a step"},
     {"alternatives", .number = &o.b.n_alternatives, .help = "drafts: likely tokens returned with each token"},
     {"overlap", .number = &o.b.overlap, .help = "experts that the rows of a step share (default: as routed)"},
-    {"answers", .number = &o.answers, .help = "drafts: one to so many answers at once"},
+    {"answers", .number = &o.answers, .help = "drafts, prompts: one to so many at once"},
     {"chance", .real = &o.chance, .help = "drafts: only drafts that are right with this probability"},
     {"then", .real = &o.then, .help = "drafts: ... which changes to this one and back every 200 tokens"},
     {"bandwidth", .real = &o.b.bandwidth, .help = "drafts: project onto a plain read of so many GB/s"},
@@ -49,7 +49,7 @@ enum { N_ROWS = sizeof rows / sizeof *rows };
 
 static int usage(void)
 {
-    fprintf(stderr, "measure head | kv | drafts | guide | write DIR, with options:\n");
+    fprintf(stderr, "measure head | kv | drafts | prompts | guide | write DIR, with options:\n");
     for (int i = 0; i < N_ROWS; i++)
         fprintf(stderr, "  --%-13s %s\n", rows[i].name, rows[i].help);
     return 2;
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
     const char *what = argv[optind];
     o.write_dir = argv[optind + 1];
     int status = !strcmp(what, "head") ? measure_head(&o) : !strcmp(what, "kv") ? measure_kv(&o) : !strcmp(what, "drafts") ? measure_drafts(&o)
-               : !strcmp(what, "guide") ? measure_guide(&o)
+               : !strcmp(what, "prompts") ? measure_prompts(&o) : !strcmp(what, "guide") ? measure_guide(&o)
                : !strcmp(what, "write") && o.write_dir && o.b.synthetic ? measure_write(&o) : usage();
     buf_free(&line);
     return status;

@@ -18,6 +18,7 @@ struct measure_options {
 int measure_head(const struct measure_options *o);      /* a head in two planes against the INT8 head */
 int measure_kv(const struct measure_options *o);        /* recipes of the KV cache: bytes and errors; with a model and a text its next tokens */
 int measure_drafts(const struct measure_options *o);    /* answers whose drafts are right with a given chance */
+int measure_prompts(const struct measure_options *o);   /* short prompts at once */
 int measure_guide(const struct measure_options *o);     /* answers under guides against answers without */
 int measure_write(const struct measure_options *o);     /* a synthetic model as a checkpoint */
 
@@ -42,6 +43,9 @@ bool trial_report(struct subject *s, struct report *r, const struct measure_opti
 bool guide_report(struct subject *s, struct report *r, const struct measure_options *o, struct err *e);
 /* A table of one to o->answers answers at once, without drafts and with simulated drafts. */
 bool crowd_report(struct subject *s, struct report *r, const struct measure_options *o, struct err *e);
+
+/* A table of how long one to o->answers prompts take that come together. */
+bool prompts_report(struct subject *s, struct report *r, const struct measure_options *o, struct err *e);
 
 /* Stores a synthetic model in the published layout: 14 shards with an index and stale copies, vision tensors, the MTP block in a file of its
  * own; no tokenizer.  DIR is made when it is not there.  *bytes (may be NULL) is what was written. */

@@ -217,4 +217,10 @@ static int measure(const struct measure_options *o, const char *what,
 }
 
 int measure_drafts(const struct measure_options *o) { return measure(o, "drafts", o->answers ? crowd_report : trial_report); }
+int measure_prompts(const struct measure_options *o)
+{
+    struct measure_options two = *o;
+    two.answers = o->answers ? o->answers : 2;
+    return measure(&two, "prompts", prompts_report);
+}
 int measure_guide(const struct measure_options *o) { return measure(o, "guide", guide_report); }
