@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/answering.h"
 #include "engine/load.h"
 #include "engine/spans.h"
 #include "model/prompt.h"
@@ -229,6 +230,79 @@ static void test_together__rows_states_and_drafts_are_those_that_each_has_alone(
     free(positions);
 }
 
+/* ---- answers */
+
+enum { SAID = 16, CALL = 2 * CTX };
+
+static const struct asked { int n; struct sampling how; } asked[TALKS] = {
+    {200, {.max_tokens = SAID, .draft_depth = -1, .lookup = true}},
+    {150, {.max_tokens = SAID, .draft_depth = 2, .temperature = 1, .top_k = 20, .seed = 3}},
+    {CTX - 3, {.max_tokens = SAID, .draft_depth = 3}},  /* until its context ends */
+};
+
+struct said {
+    int32_t ids[SAID];
+    float   prob[SAID];
+    int     n;
+    struct outcome out;
+};
+
+static bool goes_on(void *arg) { return (void)arg, false; }
+static void no_progress(void *arg, int done, int total, int cached) { (void)arg, (void)done, (void)total, (void)cached; }
+static bool take(void *arg, const struct picks *p)
+{
+    struct said *s = arg;
+    for (int i = 0; i < p->n; i++) {
+        s->ids[s->n] = p->ids[i];
+        s->prob[s->n++] = p->prob[i];
+    }
+    return true;
+}
+
+/* Begins the answer of conversation i, which has the name `name`. */
+static void ask(struct decoder *d, int i, uint64_t name, struct said *s)
+{
+    const struct decoder_hooks h = {.stop = goes_on, .prefill = no_progress, .tokens = take, .arg = s};
+    const struct prompt p = {.sequence = name, .spans = spans_text(ids[i], asked[i].n), .how = &asked[i].how};
+    *s = (struct said){0};
+    decoder_begin(d, &p, &h, &s->out);
+}
+
+static void test_together__answers_are_those_that_each_has_alone(void **state)
+{
+    (void)state;
+    struct said alone[TALKS], together[TALKS];
+    struct err e = {0};
+    if (!load_open(&m, &(struct load_options){.dir = dir.path, .backend = backend(), .kv = "bf16", .n_threads = 2, .n_ctx = CTX, .chunk = CALL,
+                                              .no_vision = true, .depth = 3, .n_sequences = TALKS, .n_snapshots = 4}, &e))
+        fail_msg("%s", e.msg);
+    struct decoder *d = decoder_open(m.dev, &m.cfg, m.forward, m.caches, &(struct decoder_options){
+        .n_ctx = m.n_ctx, .chunk = CALL, .fixed_chunk = true, .depth = m.depth, .n_sequences = TALKS, .n_snapshots = 4, .head = m.head}, &e);
+    assert_non_null(d);
+    d->pace.call_ms = 1e6;              /* as if it took long to read the weights */
+    for (int i = 0; i < TALKS; i++) {
+        ask(d, i, 1 + (uint64_t)i, &alone[i]);
+        while (d->n_runs)
+            assert_true(decoder_turn(d, &e));
+    }
+    for (int i = 0; i < TALKS; i++)
+        ask(d, i, 1 + TALKS + (uint64_t)i, &together[i]);
+    assert_true(decoder_turn(d, &e));
+    for (int i = 0; i < TALKS; i++)
+        assert_int_equal(d->sequences.all[i].tl.n_run, d->sequences.all[i].tl.n);       /* one call has read all of them */
+    while (d->n_runs)
+        assert_true(decoder_turn(d, &e));
+    for (int i = 0; i < TALKS; i++) {
+        assert_int_equal(together[i].out.finish, i == TALKS - 1 ? END_CONTEXT : END_LENGTH);
+        assert_int_equal(together[i].out.finish, alone[i].out.finish);
+        assert_int_equal(together[i].n, alone[i].n);
+        assert_memory_equal(together[i].ids, alone[i].ids, sizeof alone[i].ids);
+        assert_memory_equal(together[i].prob, alone[i].prob, sizeof alone[i].prob);
+    }
+    decoder_close(d);
+    load_close(&m);
+}
+
 /* ---- the model: the demo's, as if it had been trained on TRAINED positions */
 
 static const char *const files[] = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model_extra_tensors.safetensors",
@@ -271,6 +345,9 @@ static int drop_dir(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_together__rows_states_and_drafts_are_those_that_each_has_alone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_together__rows_states_and_drafts_are_those_that_each_has_alone),
+        cmocka_unit_test(test_together__answers_are_those_that_each_has_alone),
+    };
     return cmocka_run_group_tests_name("together", tests, make_dir, drop_dir);
 }
