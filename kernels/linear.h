@@ -51,3 +51,20 @@ LINEAR(linear_int4)
 LINEAR(linear_fp8)
 LINEAR(linear_int8)             /* on a CPU also WEIGHT_PLANES, with the same bits */
 #undef LINEAR
+
+/* Two linear_dense of the same x, with the bits of each alone; x is read once.  On a GPU both matrices are narrow (kernels/gemm.h). */
+struct linear_pair_args {
+    float        *y[2];         /* [n_tokens, w[i].rows] */
+    const float  *x;            /* [n_tokens, w[i].cols] */
+    struct weight w[2];
+    int           n_tokens;
+};
+static inline size_t linear_pair_bytes(const struct linear_pair_args *a)
+{
+    const size_t numbers = (size_t)a->n_tokens * (size_t)(a->w[0].cols + a->w[0].rows + a->w[1].rows);
+    return weight_bytes(&a->w[0]) + weight_bytes(&a->w[1]) + numbers * sizeof(float);
+}
+static inline int linear_pair_units(const struct linear_pair_args *a)
+{
+    return (a->w[0].rows + LINEAR_ROWS - 1) / LINEAR_ROWS + (a->w[1].rows + LINEAR_ROWS - 1) / LINEAR_ROWS;
+}

@@ -50,3 +50,15 @@ LINEAR(linear_dense, WEIGHT_DENSE, WEIGHT_DENSE)
 LINEAR(linear_int4, WEIGHT_INT4, WEIGHT_INT4)
 LINEAR(linear_fp8, WEIGHT_FP8, WEIGHT_FP8)
 LINEAR(linear_int8, WEIGHT_INT8, WEIGHT_PLANES)
+
+/* The units of the first matrix come first. */
+void linear_pair_cpu(const struct linear_pair_args *a, int begin, int end)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct linear_args l = {.y = a->y[i], .x = a->x, .w = a->w[i], .n_tokens = a->n_tokens};
+        const int n = linear_units(&l);
+        CHECK(l.w.format == WEIGHT_DENSE && l.w.cols == a->w[0].cols);
+        linear(&l, begin > 0 ? begin : 0, end < n ? end : n);
+        begin -= n, end -= n;
+    }
+}

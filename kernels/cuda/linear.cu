@@ -5,8 +5,8 @@
  * Limit     tensor cores from about 200 tokens: 2 n rows cols flops, twice that with two halves; below that the weights
  * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then 256 threads for 256 rows x 128 tokens, or 128 threads for 128 rows x 64
  *           tokens or 64 rows x 32 tokens; with two halves (up to GEMM_FINE tokens) 128 threads for 64 rows x 16 or 32 tokens; linear_narrow_kernel
- *           for DENSE matrices of up to 256 rows.  With `gate` from GEMM_FINE + 1 tokens on linear_gated_kernel, a tile of which has one or
- *           two whole heads; else rmsnorm_gated follows
+ *           for DENSE matrices of up to 256 rows, or two of them (linear_pair).  With `gate` from GEMM_FINE + 1 tokens on linear_gated_kernel,
+ *           a tile of which has one or two whole heads; else rmsnorm_gated follows
  * Layout    kernels/cuda/gemm.cuh; bands of 8 row tiles process all tokens, so that both operands stay in L2
  * Numerics  x rounded to fp16 with a power of two per row, scaled weights likewise (INT8 and DENSE exact, but DENSE has no more than
  *           multiples of 2^-24), sums in fp32 by ascending column; up to GEMM_FINE tokens x as two fp16, 22 bits, weights exact (DENSE as
@@ -317,22 +317,36 @@ static int blocks(const struct linear_job *j, int tiles, int tokens)
     return ((j->n_tiles + tiles - 1) / tiles) * ((j->n_tokens + tokens - 1) / tokens);
 }
 
-/* Narrow DENSE matrices: router and gates.  The warps of a block share the columns, group by group, and add their sums in shared memory,
- * so that a few rows need few round trips to memory.  Activations are fp32 in memory and are multiplied as two bf16, 16 bits of mantissa,
- * because the choice of experts depends on them. */
+/* Narrow DENSE matrices: router and gates, one or two that read the same activations.  Blocks of all their rows for the same tokens are neighbours,
+ * so that activations come from memory once.  The warps of a block share the columns, group by group, and add their sums in shared memory, so that
+ * a few rows need few round trips to memory.  Activations are fp32 in memory and are multiplied as two bf16, 16 bits of mantissa, because the
+ * choice of experts depends on them. */
 enum { NARROW_WARPS = 8, NARROW_FEW = 512 };
 
-struct narrow_job {
+struct narrow_matrix {
     float       *y;
-    const float *x;
     const char  *data;
     const float *bias;          /* or NULL */
-    int          rows, cols, n_tiles, n_groups, n_tokens;
+    int          rows, n_tiles;
     bool         add;
 };
+struct narrow_job {
+    struct narrow_matrix m[2];
+    const float *x;
+    int          cols, n_groups, n_tokens, n_tiles;     /* tiles of both; those of the first come first */
+};
+
+/* Returns the matrix of a tile of the job, and makes the tile one of that matrix. */
+__device__ __forceinline__ const struct narrow_matrix &narrow_of(const struct narrow_job &j, int &tile)
+{
+    const bool second = tile >= j.m[0].n_tiles;
+    tile -= second ? j.m[0].n_tiles : 0;
+    return j.m[second];
+}
 
 /* RT * 16 rows, NT * 8 tokens; BATCH quarters of a group are loaded together. */
-template <int RT, int NT, int BATCH> static __global__ void __launch_bounds__(NARROW_WARPS * 32, 1) linear_narrow_kernel(const struct narrow_job j)
+template <int RT, int NT, int BATCH>
+static __global__ void __launch_bounds__(NARROW_WARPS * 32, 1) linear_narrow_kernel(const __grid_constant__ struct narrow_job j)
 {
     __shared__ float sums[NARROW_WARPS][NT * 4][32];
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, t = lane % 4;
@@ -341,8 +355,11 @@ template <int RT, int NT, int BATCH> static __global__ void __launch_bounds__(NA
     const float *x[NT];
     float acc[RT][NT][4] = {};
 #pragma unroll
-    for (int r = 0; r < RT; r++)
-        w[r] = j.data + (size_t)min(tile0 + r, j.n_tiles - 1) * (size_t)j.n_groups * group_bytes<WEIGHT_DENSE>() + lane * 16;
+    for (int r = 0; r < RT; r++) {
+        int tile = min(tile0 + r, j.n_tiles - 1);
+        const struct narrow_matrix &m = narrow_of(j, tile);
+        w[r] = m.data + (size_t)tile * (size_t)j.n_groups * group_bytes<WEIGHT_DENSE>() + lane * 16;
+    }
 #pragma unroll
     for (int n = 0; n < NT; n++)
         x[n] = j.x + (size_t)min(token0 + n * 8 + g, j.n_tokens - 1) * (size_t)j.cols;
@@ -396,18 +413,20 @@ template <int RT, int NT, int BATCH> static __global__ void __launch_bounds__(NA
         __syncthreads();
         for (int i = (int)threadIdx.x; i < NT * 128; i += NARROW_WARPS * 32) {
             /* Neighbouring threads have neighbouring rows. */
-            const int in = i % 16, token = token0 + i / 16, row = (tile0 + r) * PACK_ROWS + in;
+            int tile = tile0 + r;
+            const struct narrow_matrix &m = narrow_of(j, tile);
+            const int in = i % 16, token = token0 + i / 16, row = tile * PACK_ROWS + in;
             const int c = i / 16 % 2 + in / 8 * 2, at = i / 128 * 4 + c, from = in % 8 * 4 + i / 32 % 4;
             float sum = 0;
 #pragma unroll
             for (int k = 0; k < NARROW_WARPS; k++)
                 sum += sums[k][at][from];
-            if (row >= j.rows || token >= j.n_tokens)
+            if (row >= m.rows || token >= j.n_tokens)
                 continue;
-            float *y = j.y + (size_t)token * (size_t)j.rows + row;
-            if (j.bias)
-                sum += __ldg(j.bias + row);
-            *y = j.add ? *y + sum : sum;
+            float *y = m.y + (size_t)token * (size_t)m.rows + row;
+            if (m.bias)
+                sum += __ldg(m.bias + row);
+            *y = m.add ? *y + sum : sum;
         }
         __syncthreads();
     }
@@ -417,18 +436,32 @@ template <int RT, int NT, int BATCH> static void run_narrow(struct cuda_queue *q
     dim3 grid((unsigned)((j->n_tiles + RT - 1) / RT), (unsigned)((j->n_tokens + NT * 8 - 1) / (NT * 8)));
     launch(q, op, linear_narrow_kernel<RT, NT, BATCH>, grid, NARROW_WARPS * 32, 0, true, *j);
 }
-static void narrow(struct cuda_queue *q, const char *op, const struct linear_args *a)
+
+/* Launches the products of n narrow matrices that read the same. */
+static void narrow(struct cuda_queue *q, const char *op, const struct linear_args *a, int n)
 {
+    struct narrow_job j = {};
+    const struct halves_of kept = q->halves;
+    bool keeps = true;
     if (q->left_out == a->x)
         queue_note(q, op, cudaErrorInvalidValue);
-    const struct narrow_job j = {a->y, a->x, (const char *)a->w.data, a->bias, a->w.rows, a->w.cols, pack_tiles(a->w.rows), pack_groups(a->w.cols),
-                                 a->n_tokens, a->add};
+    for (int i = 0; i < n; i++) {
+        j.m[i] = {a[i].y, (const char *)a[i].w.data, a[i].bias, a[i].w.rows, pack_tiles(a[i].w.rows), a[i].add};
+        j.n_tiles += j.m[i].n_tiles;
+        keeps = keeps && a[i].y != kept.x;
+    }
+    j.x = a->x;
+    j.cols = a->w.cols;
+    j.n_groups = pack_groups(j.cols);
+    j.n_tokens = a->n_tokens;
     if (j.n_tokens <= NARROW_FEW)
         run_narrow<1, 2, 4>(q, op, &j);
-    else if (j.n_tiles < 4)
-        run_narrow<1, 4, 2>(q, op, &j);
-    else
-        run_narrow<4, 4, 1>(q, op, &j);
+    else if (j.n_tiles <= 8)
+        run_narrow<4, 4, 2>(q, op, &j);
+    else                        /* the second-level cache is the limit: fewer blocks read the same rows */
+        run_narrow<6, 4, 1>(q, op, &j);
+    if (keeps)
+        q->halves = kept;
 }
 
 /* The useful share of the time of the large tiles */
@@ -484,10 +517,7 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
         return;
     }
     if (linear_narrow(&a->w)) {
-        const struct halves_of kept = q->halves;
-        narrow(q, op, a);
-        if (a->y != kept.x)
-            q->halves = kept;
+        narrow(q, op, a, 1);
         return;
     }
     const int halves = gemm_halves(a->n_tokens);
@@ -551,6 +581,21 @@ template <int F> static void linear_with_gate(struct cuda_queue *q, const char *
 LINEAR(linear_dense, WEIGHT_DENSE)
 LINEAR(linear_int4, WEIGHT_INT4)
 LINEAR(linear_fp8, WEIGHT_FP8)
+
+extern "C" void linear_pair_cuda(struct cuda_queue *q, const struct linear_pair_args *a)
+{
+    struct linear_args both[2] = {};
+    for (int i = 0; i < 2; i++) {
+        both[i].y = a->y[i];
+        both[i].x = a->x;
+        both[i].w = a->w[i];
+        both[i].n_tokens = a->n_tokens;
+    }
+    if (linear_narrow(&both[0].w) && linear_narrow(&both[1].w) && both[0].w.cols == both[1].w.cols)
+        narrow(q, "linear_pair", both, 2);
+    else
+        queue_note(q, "linear_pair", cudaErrorInvalidValue);
+}
 
 void planes_linear(struct cuda_queue *q, const struct linear_args *a);          /* step_planes.cu */
 

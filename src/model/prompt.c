@@ -74,6 +74,16 @@ static void linear(struct forward *f, float *y, const float *x, const struct wei
     product(f, &(struct linear_args){.y = y, .x = x, .w = *w, .n_tokens = n, .add = add});
 }
 
+/* y[i] = W[i] h; of narrow matrices in one operation, which reads h once. */
+static void linear_pair(const struct pass *p, float *const y[2], const struct weight *const w[2])
+{
+    if (linear_narrow(w[0]) && linear_narrow(w[1]))
+        RUN(p->f->dev, linear_pair, .y = {y[0], y[1]}, .x = p->f->h, .w = {*w[0], *w[1]}, .n_tokens = p->n);
+    else
+        for (int i = 0; i < 2; i++)
+            linear(p->f, y[i], p->f->h, w[i], p->n, false);
+}
+
 /* x = the embeddings of the ids, which are the tokens from `ahead` after the first row on; of pictures among them the rows of the tower. */
 static void embed_tokens(const struct pass *p, int ahead)
 {
@@ -172,8 +182,7 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
 
     product(f, &(struct linear_args){.y = f->mixer_in, .x = f->h, .w = w->qkv, .n_tokens = p->n,
         .int8 = rounded(p, PROMPT_INT8_DELTA, &w->qkv, 0), .own_form = own_rows > 0});
-    linear(f, f->a, f->h, &w->a, p->n, false);
-    linear(f, f->b, f->h, &w->b, p->n, false);
+    linear_pair(p, (float *[]){f->a, f->b}, (const struct weight *[]){&w->a, &w->b});
     delta_rule(p, w, delta_layer, own_rows);
     product(f, &(struct linear_args){.y = f->mixer_gate, .x = f->h, .w = w->z, .n_tokens = p->n,
         .int8 = rounded(p, PROMPT_INT8_DELTA, &w->z, 0), .gate = &gate, .norm = w->z_norm});
@@ -191,8 +200,7 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
         *down = rounded(p, PROMPT_INT8_DOWN, &w->experts[0].down, 1) ? &none : NULL;
     const bool own = !up && !down;
 
-    linear(f, f->router_logits, f->h, &w->router, p->n, false);
-    linear(f, f->shared_gate, f->h, &w->shared_gate, p->n, false);
+    linear_pair(p, (float *[]){f->router_logits, f->shared_gate}, (const struct weight *[]){&w->router, &w->shared_gate});
     RUN(f->dev, router, .experts = f->experts, .weights = f->router_weights, .logits = f->router_logits, .n_tokens = p->n,
         .n_experts = c->n_experts, .top_k = c->top_k);
     RUN(f->dev, moe_group, .start = f->start, .slots = f->slots, .experts = f->experts, .n_tokens = p->n,

@@ -67,11 +67,12 @@ static void same(const float *a, const float *b, size_t n, const char *what, int
     assert_true(sum > 0 && sum < 1e60);
 }
 
-/* Two products of y behind each other, a narrow one and a choice of experts between them. */
+/* Two products of y behind each other, two narrow ones and a choice of experts between them. */
 static void check_norm(int dim, int n)
 {
     const size_t cells = (size_t)n * (size_t)dim, out = (size_t)n * ROWS;
-    const struct weight a = packed(WEIGHT_INT4, ROWS, dim), b = packed(WEIGHT_DENSE, ROWS, dim), narrow = packed(WEIGHT_DENSE, 64, dim);
+    const struct weight a = packed(WEIGHT_INT4, ROWS, dim), b = packed(WEIGHT_DENSE, ROWS, dim), narrow = packed(WEIGHT_DENSE, 64, dim),
+        gate = packed(WEIGHT_DENSE, 4, dim);
     float *host = rand_array(cells, 3), *w = rand_array((size_t)dim, 1);
     float *x = upload(host, cells * sizeof *host), *dw = upload(w, (size_t)dim * sizeof *w), *y = poisoned(cells * sizeof *host);
     float *ya = poisoned(out * sizeof *host), *yb = poisoned(out * sizeof *host), *logits = poisoned((size_t)n * 64 * sizeof *host);
@@ -79,7 +80,7 @@ static void check_norm(int dim, int n)
     int32_t *experts = cuda->alloc(cuda, (size_t)n * 4 * sizeof *experts);
     RUN(cuda, rmsnorm, .y = y, .x = x, .w = dw, .n_rows = n, .dim = dim, .eps = 1e-6f);
     product(ya, y, &a, n);
-    product(logits, y, &narrow, n);
+    RUN(cuda, linear_pair, .y = {logits, weights}, .x = y, .w = {narrow, gate}, .n_tokens = n);
     RUN(cuda, router, .experts = experts, .weights = weights, .logits = logits, .n_tokens = n, .n_experts = 64, .top_k = 4);
     product(yb, y, &b, n);
     float *got_a = downloaded(ya, out * sizeof *host), *got_b = downloaded(yb, out * sizeof *host);
@@ -89,7 +90,7 @@ static void check_norm(int dim, int n)
     void *device[] = {x, dw, y, ya, yb, logits, weights, experts};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         cuda->free(cuda, device[i]);
-    drop(&a), drop(&b), drop(&narrow);
+    drop(&a), drop(&b), drop(&narrow), drop(&gate);
     free(host), free(w), free(got_a), free(got_b), free(want_a), free(want_b);
 }
 

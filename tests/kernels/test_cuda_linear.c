@@ -12,9 +12,11 @@
 #include <string.h>
 
 #include "backend/dev.h"
+#include "base/clock.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/gemm.h"
 #include "kernels/pack.h"
+#include "tests/kernels/close.h"
 #include "tests/kernels/gpu.h"
 #include "tests/kernels/rand_weight.h"
 
@@ -262,6 +264,95 @@ static void test_linear__narrow_matrices_are_more_precise_and_as_steady(void **s
     }
 }
 
+/* Two narrow matrices on both devices, and the GPU's outputs. */
+struct pair {
+    struct weight host[2], packed[2];
+    float *x, *y[2];                    /* device memory */
+    int    n;
+};
+
+static void pair_run(const struct pair *p, bool together)
+{
+    if (together)
+        RUN(cuda, linear_pair, .y = {p->y[0], p->y[1]}, .x = p->x, .w = {p->packed[0], p->packed[1]}, .n_tokens = p->n);
+    else
+        for (int m = 0; m < 2; m++)
+            run(cuda, p->y[m], p->x, &p->packed[m], p->n, false);
+}
+
+static void pair_figures(const struct pair *p)
+{
+    enum { TIMES = 50 };
+    double us[2] = {INFINITY, INFINITY};
+    for (int i = 0; i < 6; i++) {
+        const int64_t start = clock_ns();
+        for (int k = 0; k < TIMES; k++)
+            pair_run(p, i % 2);
+        finish();
+        us[i % 2] = fmin(us[i % 2], clock_ms_since(start) * 1e3 / TIMES);
+    }
+    print_message("%d and %d rows of %d columns, %d tokens: %.1f us one after the other, %.1f us together\n", p->host[0].rows, p->host[1].rows,
+                  p->host[0].cols, p->n, us[0], us[1]);
+}
+
+/* Compares outputs of the pair with those of each matrix alone, and with the definition. */
+static void check_pair(struct pair *p, const float *x)
+{
+    float *both[2];
+    size_t bytes[2];
+    for (int m = 0; m < 2; m++) {
+        bytes[m] = (size_t)p->n * (size_t)p->host[m].rows * sizeof(float);
+        p->y[m] = poisoned(bytes[m]);
+    }
+    pair_run(p, true);
+    for (int m = 0; m < 2; m++)
+        both[m] = downloaded(p->y[m], bytes[m]);
+    pair_run(p, false);
+    float *ref[2] = {malloc(bytes[0]), malloc(bytes[1])};
+    const int n = p->n < 600 ? p->n : 0;        /* more take the definition too long */
+    RUN(cpu, linear_pair, .y = {ref[0], ref[1]}, .x = x, .w = {p->host[0], p->host[1]}, .n_tokens = n);
+    for (int m = 0; m < 2; m++) {
+        float *alone = downloaded(p->y[m], bytes[m]);
+        assert_memory_equal(both[m], alone, bytes[m]);
+        const double off = distance(both[m], ref[m], (size_t)n * (size_t)p->host[m].rows);
+        if (!(off <= 1e-5))
+            fail_msg("%d of %d and %d rows, %d tokens: relative error %g", p->host[m].rows, p->host[0].rows, p->host[1].rows, n, off);
+        free(alone), free(both[m]), free(ref[m]);
+    }
+    if (p->n == 4096 && getenv("FIGURES"))
+        pair_figures(p);
+    cuda->free(cuda, p->y[0]), cuda->free(cuda, p->y[1]);
+}
+
+static void test_linear__a_pair_has_the_bits_of_both_alone(void **state)
+{
+    (void)state;
+    need_gpu();
+    enum { MOST = 4096 };
+    static const struct { int rows[2], cols; } shapes[] = {{{64, 64}, 3072}, {{256, 1}, 3072}, {{255, 256}, 1000}, {{1, 40}, 200}, {{17, 16}, 8}};
+    static const int tokens[] = {1, 33, 129, 513, MOST};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const size_t cells = (size_t)MOST * (size_t)shapes[s].cols;
+        struct pair p = {.n = 0};
+        float *x = rand_array(cells, 1);
+        p.x = upload(x, cells * sizeof *x);
+        for (int m = 0; m < 2; m++) {
+            p.host[m] = make(WEIGHT_DENSE, shapes[s].rows[m], shapes[s].cols);
+            p.packed[m] = pack(&p.host[m]);
+        }
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+            p.n = tokens[i];
+            check_pair(&p, x);
+        }
+        for (int m = 0; m < 2; m++) {
+            rand_weight_free(&p.host[m]);
+            cuda->free(cuda, (void *)p.packed[m].data);
+        }
+        cuda->free(cuda, p.x);
+        free(x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +362,7 @@ int main(void)
         cmocka_unit_test(test_linear__awkward_shapes_have_no_garbage_at_their_edges),
         cmocka_unit_test(test_linear__a_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(test_linear__narrow_matrices_are_more_precise_and_as_steady),
+        cmocka_unit_test(test_linear__a_pair_has_the_bits_of_both_alone),
     };
     return cmocka_run_group_tests(tests, open_devices_with_scratch, close_devices);
 }

@@ -281,6 +281,33 @@ static void test_linear__with_a_gate_is_the_product_and_then_the_gated_norm(void
     }
 }
 
+static void test_linear__a_pair_has_the_bits_of_both_alone(void **state)
+{
+    (void)state;
+    static const struct { enum dtype dtype; int rows[2], cols, n; } pairs[] = {
+        {DT_BF16, {64, 64}, 3072, 33}, {DT_BF16, {256, 1}, 1024, 5}, {DT_F32, {1, 40}, 131, 7}, {DT_F16, {17, 9}, 64, 1},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const int n = pairs[i].n, cols = pairs[i].cols;
+        struct weight w[2];
+        float *x = rand_array((size_t)n * (size_t)cols, 1), *y[2], *alone[2];
+        for (int m = 0; m < 2; m++) {
+            const size_t R = (size_t)pairs[i].rows[m], cells = (size_t)n * R;
+            double *value = malloc(R * (size_t)cols * sizeof *value);
+            w[m] = make(WEIGHT_DENSE, pairs[i].dtype, DT_NONE, pairs[i].rows[m], cols, value);
+            y[m] = rand_array(cells, 1), alone[m] = malloc(cells * sizeof(float));
+            run(alone[m], x, &w[m], n, false);
+            free(value);
+        }
+        RUN(dev, linear_pair, .y = {y[0], y[1]}, .x = x, .w = {w[0], w[1]}, .n_tokens = n);
+        for (int m = 0; m < 2; m++) {
+            assert_memory_equal(y[m], alone[m], (size_t)n * (size_t)w[m].rows * sizeof(float));
+            free(y[m]), free(alone[m]), free((void *)w[m].data);
+        }
+        free(x);
+    }
+}
+
 static void test_vec__sixteen_bit_conversions_are_exact_and_round_to_even(void **state)
 {
     (void)state;
@@ -322,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_linear__columns_apart_are_those_far_above_the_median),
         cmocka_unit_test(test_linear__a_row_has_the_same_bits_alone_and_in_company),
         cmocka_unit_test(test_linear__with_a_gate_is_the_product_and_then_the_gated_norm),
+        cmocka_unit_test(test_linear__a_pair_has_the_bits_of_both_alone),
     };
     return cmocka_run_group_tests(tests, open_dev, close_dev);
 }
