@@ -29,13 +29,26 @@ static double copied(const struct chunk *k) { return 2 * gemm_halves((int)k->n);
 /* Bytes of a number in rows that one operation leaves for another alone (kernels/cuda/packets.cuh). */
 static double left(const struct chunk *k, double cols) { return gemm_packets((int)k->n, (int)cols) ? 2 : 4; }
 
-/* Adds a product over rows that the operation before left in fp16; narrow products read fp32.  `old`: bytes of a number of the rows that it adds to;
+/* Bytes of a number of the rows that a product reads, and its operations; narrow ones read fp32 and compute twice. */
+static double number_read(const struct chunk *k, const struct weight *w) { return linear_narrow(w) ? 4 : copied(k); }
+static double operations(const struct chunk *k, const struct weight *w)
+{
+    return 2 * k->n * w->rows * w->cols * (linear_narrow(w) ? 2 : gemm_halves((int)k->n));
+}
+
+/* Adds a product over rows that the operation before left in fp16.  `old`: bytes of a number of the rows that it adds to;
  * to: of those that it writes. */
 static void product(struct chunk *k, const char *name, const struct weight *w, int old, double to)
 {
-    const double halves = gemm_halves((int)k->n), x = linear_narrow(w) ? 4 : copied(k);
-    add(k, name, (double)traffic_matrix(w, true), k->n * (x * w->cols + old * w->rows), k->n * to * w->rows,
-        2 * k->n * w->rows * w->cols * (linear_narrow(w) ? 2 : halves));
+    add(k, name, (double)traffic_matrix(w, true), k->n * (number_read(k, w) * w->cols + old * w->rows), k->n * to * w->rows, operations(k, w));
+}
+
+/* Adds two products over the same rows, which narrow ones read once for both. */
+static void product_pair(struct chunk *k, const char *name, const struct weight *a, const struct weight *b)
+{
+    const bool once = linear_narrow(a) && linear_narrow(b);
+    add(k, name, (double)(traffic_matrix(a, true) + traffic_matrix(b, true)), k->n * a->cols * (number_read(k, a) + (once ? 0 : number_read(k, b))),
+        k->n * 4 * (a->rows + b->rows), operations(k, a) + operations(k, b));
 }
 
 /* Bytes of a number in eight bits, with its share of the scale of 128 columns. */
@@ -70,8 +83,7 @@ static void delta(struct chunk *k, const struct delta_weights *w)
     const double n = k->n, conv = config_conv_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim,
         heads = c->lin_v_heads;
     product_int8(k, "in_proj_qkv", &w->qkv, true, left(k, conv));
-    product(k, "in_proj_a", &w->a, 0, 4);
-    product(k, "in_proj_b", &w->b, 0, 4);
+    product_pair(k, "in_proj_a, in_proj_b", &w->a, &w->b);
     add(k, "deltanet_chunk", 0, n * conv * left(k, conv) + (2 * n * heads + value * dk) * 4, n * value * 4 + value * dk * 4,
         n * heads * (2 * DELTANET_CHUNK * (3 * dk + 2 * dv) + 6 * dk * dv));
     if (linear_gates(&w->z, &w->out, c->lin_v_dim, (int)n, k->int8)) {
@@ -115,8 +127,7 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
     const double up = distinct * (double)(traffic_matrix(&x->gate, true) + traffic_matrix(&x->up, true))
                       + (double)(traffic_matrix(&s->gate, true) + traffic_matrix(&s->up, true));
     const double down = distinct * (double)traffic_matrix(&x->down, true) + (double)traffic_matrix(&s->down, true);
-    product(k, "mlp.gate (router)", &w->router, 0, 4);
-    product(k, "shared_expert_gate", &w->shared_gate, 0, 4);
+    product_pair(k, "mlp.gate, shared_expert_gate", &w->router, &w->shared_gate);
     add(k, "router, moe_group", 0, n * (c->n_experts + c->top_k) * 4, n * (3 * c->top_k + 1) * 4, 0);
     const bool up_int8 = is_int8(k, &x->gate), down_int8 = is_int8(k, &x->down);
     const double up_slots = up_int8 ? routed / 2 + n : slots * halves, down_slots = down_int8 ? routed / 2 + n : slots * halves;

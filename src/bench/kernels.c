@@ -14,17 +14,20 @@ struct prompt {
     struct kv_rows kv;
     int    pos;
     const struct weight *(*matrix)(const struct subject *s, int i);
+    const struct weight *(*other)(const struct subject *s, int i);     /* of the same rows, for a pair */
     struct prompt_layer layer[2];       /* what operations move: of DeltaNet and of attention layers */
 };
 
 static const struct weight *delta_qkv(const struct subject *s, int i) { return &s->delta[i % s->n_delta]->delta.qkv; }
 static const struct weight *delta_z(const struct subject *s, int i)   { return &s->delta[i % s->n_delta]->delta.z; }
 static const struct weight *delta_a(const struct subject *s, int i)   { return &s->delta[i % s->n_delta]->delta.a; }
+static const struct weight *delta_b(const struct subject *s, int i)   { return &s->delta[i % s->n_delta]->delta.b; }
 static const struct weight *delta_out(const struct subject *s, int i) { return &s->delta[i % s->n_delta]->delta.out; }
 static const struct weight *attn_q(const struct subject *s, int i)    { return &s->full[i % s->n_full]->attn.q; }
 static const struct weight *attn_k(const struct subject *s, int i)    { return &s->full[i % s->n_full]->attn.k; }
 static const struct weight *attn_o(const struct subject *s, int i)    { return &s->full[i % s->n_full]->attn.o; }
 static const struct weight *router(const struct subject *s, int i)    { return &s->m.weights.layers[i % s->m.cfg.n_layers].moe.router; }
+static const struct weight *shared_gate(const struct subject *s, int i) { return &s->m.weights.layers[i % s->m.cfg.n_layers].moe.shared_gate; }
 
 static const struct moe_weights *moe(const struct subject *s, int i) { return &s->m.weights.layers[i % s->m.cfg.n_layers].moe; }
 
@@ -55,6 +58,20 @@ static void call_linear(struct timing *k, void *arg, int i)
         a.int8 = NULL;
     a.own_form = p->matrix == delta_qkv && !linear_narrow(&a.w);
     product(k, &a);
+}
+
+/* Queues two products that read the same; those of narrow matrices are one operation. */
+static void call_pair(struct timing *k, void *arg, int i)
+{
+    struct prompt p = *(struct prompt *)arg;
+    const struct weight *const w[] = {p.matrix(k->s, i), p.other(k->s, i)};
+    if (linear_narrow(w[0]) && linear_narrow(w[1])) {
+        RUN(k->d, linear_pair, .y = {p.y, p.z}, .x = p.x, .w = {*w[0], *w[1]}, .n_tokens = p.n);
+        return;
+    }
+    call_linear(k, &p, i);
+    p.matrix = p.other;
+    call_linear(k, &p, i);
 }
 
 static void call_norm(struct timing *k, void *arg, int i)
@@ -181,6 +198,14 @@ static void measure_linear(struct timing *k, struct prompt *p, const char *name,
     measure(k, p, name, call_linear, 2.0 * p->n * matrix(k->s, 0)->rows * matrix(k->s, 0)->cols);
 }
 
+static void measure_pair(struct timing *k, struct prompt *p, const char *name, const struct weight *(*first)(const struct subject *s, int i),
+                         const struct weight *(*second)(const struct subject *s, int i))
+{
+    p->matrix = first;
+    p->other = second;
+    measure(k, p, name, call_pair, 2.0 * p->n * (first(k->s, 0)->rows + second(k->s, 0)->rows) * first(k->s, 0)->cols);
+}
+
 /* Measures the operations of the experts; `distinct` is the expected number of experts that the tokens choose. */
 static void measure_experts(struct timing *k, struct prompt *p)
 {
@@ -278,7 +303,7 @@ static void kernels_prompt(struct timing *k, int n_tokens)
     measure(k, &p, "post_attention_layernorm", call_norm_post, 0);
     if (s->n_delta) {
         measure_linear(k, &p, "in_proj_qkv", delta_qkv);
-        measure_linear(k, &p, "in_proj_a", delta_a);
+        measure_pair(k, &p, "in_proj_a, in_proj_b", delta_a, delta_b);
         measure_delta(k, &p);
         measure_linear(k, &p, "linear_attn.out_proj", delta_out);
     }
@@ -288,7 +313,7 @@ static void kernels_prompt(struct timing *k, int n_tokens)
         measure_attention(k, &p, n_ctx);
         measure_linear(k, &p, "o_proj", attn_o);
     }
-    measure_linear(k, &p, "mlp.gate (router)", router);
+    measure_pair(k, &p, "mlp.gate, shared_expert_gate", router, shared_gate);
     measure_experts(k, &p);
 }
 

@@ -112,12 +112,16 @@ static void test_prompt_layer__operations_add_up_to_what_the_shapes_say(void **s
         assert_true(fabs(sum_of(&l, 'w') - matrices) < 1e-6 * matrices);
         if (w->full)
             continue;
-        const double norms = n * H * (4 + 2) + n * H * (4 + 4 + 2) + n * (4 * H + 4), mixed = n * (4 * H * 2 + 2 * conv + 8 * heads),
+        const double norms = n * H * (4 + 2) + n * H * (4 + 4 + 2), mixed = n * (4 * H * 2 + 2 * conv + 8 * heads),
             rule = n * (2 * conv + 8 * heads + 4 * value) + 8 * S + n * value * (4 + 2),
-            out = n * (2 * value + 8 * H), routed = n * (4 * H + 4 * c->n_experts + 4 * (c->n_experts + c->top_k + 3 * c->top_k + 1)),
+            out = n * (2 * value + 8 * H), routed = n * (4 * H + 4 * (c->n_experts + 1) + 4 * (c->n_experts + c->top_k + 3 * c->top_k + 1)),
             experts = n * 2 * H + slots * c->moe_inter * (2 + 2) + slots * H * (2 + 2) + n * 8 * H;
         const double all = norms + mixed + rule + out + routed + experts;
         assert_true(fabs(sum_of(&l, 'a') - all) < 1e-6 * all);
+        struct layer_weights narrow = *w;       /* the norm leaves rows in fp32 as well, which a and b read once for both */
+        narrow.delta.a.format = narrow.delta.b.format = WEIGHT_DENSE;
+        prompt_layer(&l, c, &narrow, kv, (int)n, 0, false);
+        assert_true(fabs(sum_of(&l, 'a') - (all + n * H * 4)) < 1e-6 * all);
     }
 }
 
