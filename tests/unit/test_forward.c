@@ -31,7 +31,7 @@ static void test_forward__what_does_not_fit_is_refused_with_its_number(void **st
         {offsetof(struct model_config, hidden),       8192, "hidden_size is 8192"},
         {offsetof(struct model_config, head_dim),     128,  "head_dim is 128, expected 256 to 256"},
         {offsetof(struct model_config, n_q_heads),    64,   "query heads per KV head is 32, expected 1 to 16"},
-        {offsetof(struct model_config, rotary_dim),   60,   "rotary dimensions is 60, expected 8 to 256 in steps of 8"},
+        {offsetof(struct model_config, rotary_dim),   60,   "rotary dimensions is 60, expected 16 to 256 in steps of 16"},
         {offsetof(struct model_config, lin_k_dim),    64,   "linear_key_head_dim is 64"},
         {offsetof(struct model_config, lin_v_dim),    64,   "linear_value_head_dim is 64"},
         {offsetof(struct model_config, conv_kernel),  3,    "linear_conv_kernel_dim is 3"},
