@@ -28,7 +28,7 @@ enum { CALLS = sizeof calls / sizeof *calls, STEP_BEFORE = 2, KEEP_AFTER = 1 };
 /* A conversation and its results. */
 struct talk {
     int   pos;
-    float *hidden;                      /* [CTX, hidden] */
+    float *hidden;                      /* [CTX, hidden]; of steps zeros */
     float *draft;                       /* [hidden] after its last row */
     char  *states, *rows;
     size_t n_states, n_rows;
@@ -60,7 +60,7 @@ static struct talk begin(int i)
         cache_set_positions(m.caches[i], positions, n_positions, offset);
         cache_set_pictures(m.caches[i], &seen, 1);
     }
-    return (struct talk){.hidden = malloc(hidden_bytes(CTX))};
+    return (struct talk){.hidden = calloc(1, hidden_bytes(CTX))};
 }
 
 /* Reads n[i] tokens of each conversation in one call. */
