@@ -55,9 +55,9 @@ bool price_remember(const struct price *p, const char *path, const char *key, st
  * of reading the weights, which a few hundred rows read as often as thousands do; so long chunks are cheap, and a chunk may be as long as others may
  * wait for its end.  Both times are measured.  {0} is not valid: pace_init().
  *
- * A page of 3,600 tokens would be one chunk, for which other answers wait 240 ms on an H200; in chunks of some 60 ms it takes 0.5 s instead of 0.28 s.  A
- * text keeps its 350 ms: long prompts would be read at 7,400 tokens a second instead of 14,200 whenever somebody has an answer.  A GB10 reads
- * 62 GB at 240 GB/s for a chunk of any length, 260 ms: where 60 ms leave too few rows, pictures are read as text is. */
+ * A page of 3,600 tokens would be one chunk, for which other answers wait 240 ms on an H200; in chunks of some 60 ms it takes 0.5 s instead of
+ * 0.28 s.  A text keeps its 350 ms: long prompts would be read at 7,400 tokens a second instead of 14,200 whenever somebody has an answer.  A GB10
+ * reads 62 GB at 240 GB/s for a chunk of any length, 260 ms: where 60 ms leave too few rows, pictures are read as text is. */
 
 /* Who waits for the end of a chunk. */
 enum pace_wait {
