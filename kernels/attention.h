@@ -96,11 +96,11 @@ static inline int kv_seal_units(const struct kv_seal_args *a) { return (a->to - 
  * Rows pos..pos+n_tokens-1 are already in the cache, and blocks below kv_sealed(pos+n_tokens-1) are sealed.  Online softmax
  * (Milakov and Gimelshein, arXiv:1805.02867) in blocks of 64 positions counted from 0, so that the bits of a row do not depend on
  * n_tokens.                                                            tolerance: 1e-5 relative
- * With a `turn` q is first normed and turned as rmsnorm and rope do; what is at q stays as it is. */
+ * With a `turn` queries are first normed and turned as rmsnorm and rope do; q itself is not changed. */
 struct attention_turn {
     const float *norm;          /* [head_dim], zero-centred weights of rmsnorm; NULL: q is normed and turned already */
     float        eps;
-    const float *freq;          /* [half], as the next four what rope takes */
+    const float *freq;          /* [half]; this and the next four as in struct rope_args */
     int          half;          /* on a GPU a multiple of 8 */
     const struct rope_position *at;
     int          first;

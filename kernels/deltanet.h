@@ -40,7 +40,7 @@ struct deltanet_raw {
     const float *a, *b;         /* [n_tokens, n_v_heads] */
     const float *a_log, *dt_bias;       /* [n_v_heads] */
     int          taps;
-    int          own_rows;      /* > 0: x is of the form in which a product of so many rows leaves it (own_form) */
+    int          own_rows;      /* > 0: x is in the form that a product of own_rows rows writes (own_form) */
 };
 struct deltanet_chunk_args {
     float       *y;             /* [n_tokens, n_v_heads, dv] */

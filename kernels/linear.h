@@ -20,8 +20,8 @@ struct linear_args {
     const float  *bias;         /* [w.rows], or NULL; only for linear_dense */
     const struct int8_apart *int8;      /* not NULL: x is rounded (kernels/int8.h); a GPU does so where it gains time (kernels/gemm.h) */
     bool          own_form;     /* not with add.  An operation that has this, too, alone reads y: a device may write y in a form of its own */
-    const struct rmsnorm_gated_args *gate;      /* not NULL: this follows, with y as its z, and then y is undefined unless it is gate->y; in host
-                                                 * memory, not with add or own_form */
+    const struct rmsnorm_gated_args *gate;      /* not NULL: the gated norm that follows; its z is y.  Afterwards y is undefined, unless gate->y is y.
+                                                 * In host memory; not with add, bias, own_form or WEIGHT_PLANES; gate->y is not gate->x */
     const float  *norm;         /* for gate on a GPU: the largest norm of a row of w; or NULL */
 };
 /* True if a GPU, with `norm`, gates z = W x as it stores, if `next` alone reads what is gated. */

@@ -13,8 +13,8 @@
  *   T = (I + strict_lower(beta_i k_i . k_m))^-1                  without decay, so that entries stay below 1
  *   W = exp(G_i) T beta K;  U = (T D) beta V;  P = lower(Q K^T D),   D[i][m] = exp(G_i - G_m)
  *   N = U - W S;  O = exp(G_i) Q S + P N;  S <- exp(G_last) S + K^T (exp(G_last - G_i) N)
- * Shapes    raw rows (or c) [n, (2 n_k + n_v) * 128], y [n, n_v * 128], state [n_v, 128, 128], all fp32; raw rows of more than
- *           GEMM_FINE tokens, if nothing else reads them, in packets (packets.cuh)
+ * Shapes    raw rows (or c) [n, (2 n_k + n_v) * 128], y [n, n_v * 128], state [n_v, 128, 128], all fp32; raw rows of a product
+ *           of more than GEMM_FINE rows, if nothing else reads them, in packets (packets.cuh)
  * Bytes     scratch per block: 54,784 per value head, 32,768 per key head, written and read;  4096 tokens, 16/64 heads:
  *           201 MB of rows, half of that in packets, 134 MB of y, 2 * 258 MB of scratch, of which 64 MB at a time mostly stay in a
  *           second-level cache of 50 MB; with a smaller cache 12 MB at a time
@@ -329,7 +329,7 @@ __device__ __forceinline__ void window_update(const struct chunk_call &x, int at
         for (int r = 0; r < ABOVE; r++) {
             const int from = x.a.n_tokens + r - ABOVE;
             const float *row = from < 0 ? x.raw.window + (size_t)(from + ABOVE) * width : x.raw.x + (size_t)from * width;
-            if (x.packets) {
+            if (x.packets && from >= 0) {
                 v[r] = packet_four(((const uint2 *)x.raw.x)[(size_t)from * fours + i], i);
             } else {
                 const float2 v0 = *(const float2 *)(row + c), v1 = *(const float2 *)(row + second);

@@ -2,7 +2,7 @@
  * Shapes    up: pair [2 inter, hidden] packed, x [n, hidden] fp32 -> h [n (top_k + 1), inter_max] fp32, row = slot; for experts_down alone, from
  *           GEMM_FINE + 1 tokens on, fp16, and after all rows their factors, fp32
  *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32, or for moe_combine alone in packets (packets.cuh)
- * Bytes     each expert once; rows once as fp32, h in its form of fp16 as that, and as one or two fp16 from L2 per 64 to 128 output rows
+ * Bytes     each expert once; rows once as fp32, h once, as fp16, and as one or two fp16 from L2 per 64 to 128 output rows
  * Limit     tensor cores from about 30 rows per expert, below that the weights
  * Launch    halves_kernel, unless there is a copy of x (halves.cuh) or h is one; then one block per tile of rows of an expert and 128 output rows,
  *           or 256 and more when experts have few rows; up to GEMM_FINE tokens a row counts as two, hi and lo.  The host does not know the
@@ -447,8 +447,10 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     j.norm = x.undo + a->n_tokens;
     j.norms = a->norms;
     j.y_undo = (float *)((char *)a->h + experts_factors_at(p, a->inter_max));
-    if (j.own && (!a->norms || a->inter_max % PACK_GROUP))
+    if (j.own && (!a->norms || a->inter_max % PACK_GROUP || x.at != q->scratch)) {        /* only a copy in scratch memory has norms */
         queue_note(q, p.op, cudaErrorInvalidValue);
+        return;
+    }
     char *codes = in_eight_bits(&p, w, a->int8) ? q->scratch + linear_scratch(a->n_tokens, w->cols) : NULL;
     if (codes)
         int8_pass(q, p.op, codes, a->x, a->n_tokens, w->cols, w->cols, 0, a->int8);

@@ -68,13 +68,13 @@ __device__ __forceinline__ float halves_norm(float squares) { return sqrtf(fmaxf
 
 /* The factor of a row of outcomes before they are computed.  By Cauchy and Schwarz no number of W x is greater than |x| |W|, where |W| is the
  * largest norm of a row (row_norms); and |silu(g) u| <= |g u|, so SwiGLU is at most the square of that.  Such a bound becomes 2^14 .. 2^15: twice
- * that would fit, so rounding on the way does no harm.  Numbers are rounded to 2^-12, or to 2^-40 of the bound: that costs precision where the
- * bound is more than some 2^20 times the row.  For random numbers it is 2^10 times the largest number. */
+ * that would fit, so rounding on the way does no harm.  Numbers are rounded to 2^-11 of themselves, or to 2^-39 of the bound: that costs precision
+ * where the bound is more than some 2^20 times the row's largest number.  For random numbers it is 2^10 times the largest number. */
 enum { HALVES_BOUND_TOP = 14 };
 __device__ __forceinline__ float halves_bound_factor(float bound, float *undo) { return halves_factor(bound, undo, HALVES_BOUND_TOP); }
 
-/* Returns the factor of a row of which each of THREADS threads knows the greatest magnitude and the sum of squares of a part, and stores what undoes
- * it, and the norm. */
+/* Returns the factor of a row, and stores what undoes it, and the norm.  Each of THREADS threads has the greatest magnitude and the sum of squares of
+ * a part. */
 template <int THREADS> __device__ __forceinline__ float halves_shared(float max, float squares, float *undo, float *norm)
 {
     __shared__ float part[THREADS / 32][2];
@@ -145,7 +145,7 @@ static inline struct halves_to halves_place(const struct cuda_queue *q, int n_ro
     float *undo = (float *)(q->scratch + gemm_factors_at((size_t)(gemm_halves(n_rows) * n_rows), cols));
     return {q->scratch, undo, undo + n_rows};
 }
-/* A copy of x at another place has been launched; there is nothing else of x, for one product. */
+/* Records that a launched kernel leaves the only copy of x at `at`, for one product. */
 static inline void halves_left(struct cuda_queue *q, const float *x, const float *undo, int n_rows, int cols, const char *at)
 {
     q->halves = {x, undo, n_rows, cols, at};

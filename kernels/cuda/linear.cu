@@ -12,7 +12,7 @@
  *           multiples of 2^-24), sums in fp32 by ascending column; up to GEMM_FINE tokens x as two fp16, 22 bits, weights exact (DENSE as
  *           before), sums of groups in fp32, then of these times their scales; narrow ones: x as two bf16, sums of every eighth group,
  *           then of these; with INT4 weights and more tokens on request x in eight bits, made by a pass of its own (gemm_int8.cuh).
- *           linear_gated_kernel: z, norm and gate in fp32, the exponential off by less than 2^-20; the factor of a row of fp16 comes from a
+ *           linear_gated_kernel: z, norm and gate in fp32, with the fast exponential; the factor of a row of fp16 comes from a
  *           bound (halves.cuh) */
 #include "kernels/cuda/gemm_int8.cuh"
 #include "kernels/cuda/packets.cuh"
@@ -157,7 +157,8 @@ template <class S> struct gate_tokens {
  * sqrt(GATE_HEAD) times their root mean square. */
 template <int F, class S> __device__ __forceinline__ void gate_factors(const struct linear_job &j, struct gate_tokens<S> &s, int2 at, int thread)
 {
-    const float most = warp_max(most_of(__ldg((const float4 *)j.gate.w + thread % 32))) * 11.3137085f * __ldg(j.gate.norm);
+    const float weight = fmaxf(warp_max(most_of(__ldg((const float4 *)j.gate.w + thread % 32))), 8.6736174e-19f);       /* 2^-60, if all are zero */
+    const float most = weight * 11.3137085f * __ldg(j.gate.norm);
     for (int i = thread; i < S::TOKENS; i += S::THREADS) {
         const int token = min(at.y + i, j.n_tokens - 1);
         float undo;
@@ -548,8 +549,10 @@ template <int F> static void linear_gated(struct cuda_queue *q, const char *op, 
     struct linear_job j = job_of(a, &x, 1);
     j.y = g->y;
     j.gate = {g->x, g->w, x.undo + a->n_tokens, a->norm, undo, g->eps};
-    if (a->w.format != F || g->y == g->x || x.at != q->scratch)         /* other blocks read g->x; only a copy in scratch memory has norms */
+    if (a->w.format != F || g->y == g->x || x.at != q->scratch) {       /* other blocks read g->x; only a copy in scratch memory has norms */
         queue_note(q, op, cudaErrorInvalidValue);
+        return;
+    }
     if (large_use(q, &j) >= 0.85)
         run_gated<F, gemm_large>(q, op, j);
     else
@@ -562,7 +565,7 @@ extern "C" void rmsnorm_gated_cuda(struct cuda_queue *q, const struct rmsnorm_ga
 template <int F> static void linear_with_gate(struct cuda_queue *q, const char *op, const struct linear_args *a)
 {
     const struct rmsnorm_gated_args *g = a->gate;
-    if (g && (a->add || a->own_form || g->z != a->y)) {
+    if (g && (a->add || a->bias || a->own_form || g->z != a->y)) {
         queue_note(q, op, cudaErrorInvalidValue);
         return;
     }

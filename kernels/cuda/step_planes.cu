@@ -824,7 +824,7 @@ void planes_linear(struct cuda_queue *q, const struct linear_args *a)
     struct job j;
     if (!job_of(q, "linear_int8", &j, &a->w))
         return;
-    queue_note(q, "linear_int8", a->add ? cudaErrorInvalidValue : cudaSuccess);
+    queue_note(q, "linear_int8", a->add || a->gate ? cudaErrorInvalidValue : cudaSuccess);
     for (int t = 0; t < a->n_tokens; t += STEP_ROWS) {
         j.h = a->x + (size_t)t * a->w.cols;
         j.logits = a->y + (size_t)t * a->w.rows;

@@ -88,8 +88,8 @@ struct dev {
     size_t (*available)(struct dev *d);                 /* bytes that alloc() could still give */
     void   (*pack)(struct dev *d, const struct pack_args *a);   /* pieces of stored tensors into packed matrices, in queue order */
     void   (*row_norms)(struct dev *d, float *norms, const struct weight *w, int n, size_t step);       /* the largest Euclidean norm of a row of n
-                                                         * packed matrices, of which w is the first, each `step` bytes behind the one before; to
-                                                         * 2^-10, in queue order.  NULL where no operation reads norms */
+                                                         * packed matrices, `step` bytes apart, of which w is the first; accurate to 2^-10; in
+                                                         * queue order.  NULL where no operation reads norms */
 };
 
 /* RUN(dev, rmsnorm, .y = h, .x = x, ...): every argument is named. */

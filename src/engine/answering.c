@@ -170,19 +170,43 @@ static void after_chunk(struct run *r)
         begin_steps(r);
 }
 
-/* Collects the prompts that a call reads: the first one, by `rows` rows, and those whose next chunk is short and without pictures, as far as those
- * who wait for the end of the call allow.  A prompt that may wait delays none that is due.  Returns how many there are. */
+/* Returns the time since which its next chunk is waited for: when its last one began, or when it was due, whichever is later. */
+static int64_t waits_since(const struct run *r)
+{
+    return r->due > r->moved_ns ? r->due : r->moved_ns;
+}
+
+/* Lists the prompts that are being read, the one that waits longest first, so that those that are due alternate.  Returns how many there are. */
+static int prompts_waiting(const struct decoder *d, struct run *in[PROMPT_PARTS])
+{
+    int n = 0;
+    for (int i = 0; i < d->n_runs; i++) {
+        struct run *r = d->runs[i];
+        int at = n;
+        if (r->stage != RUN_READS)
+            continue;
+        for (; at > 0 && waits_since(in[at - 1]) > waits_since(r); at--)
+            in[at] = in[at - 1];
+        in[at] = r;
+        n++;
+    }
+    return n;
+}
+
+/* Collects the prompts that a call reads: the first one, by `rows` rows, and those whose next chunk costs little and has no pictures, as far as those
+ * who wait for the end of the call allow.  A prompt that is not due is not read together with one that is.  Returns how many there are. */
 static int join_prompts(struct run *first, int rows, struct run *in[PROMPT_PARTS], struct portion all[PROMPT_PARTS])
 {
     const struct decoder *d = first->d;
     const enum pace_wait wait = !others_step(d) ? PACE_NEXT : has_pictures(first, rows) ? PACE_SEEN : PACE_OTHERS;
-    const int most = decoder_most_rows(d, wait);
+    struct run *waiting[PROMPT_PARTS];
+    const int most = decoder_most_rows(d, wait), n_waiting = prompts_waiting(d, waiting);
     int n = 0;
     in[n] = first;
     all[n++] = (struct portion){first->q, rows};
-    for (int i = 0; i < d->n_runs; i++) {
-        struct run *r = d->runs[i];
-        const int more = r != first && r->stage == RUN_READS ? rows_of_chunk(r) : 0;
+    for (int i = 0; i < n_waiting; i++) {
+        struct run *r = waiting[i];
+        const int more = r == first ? 0 : rows_of_chunk(r);
         const bool delays = r->due > first->moved_ns && first->due <= first->moved_ns;
         if (!more || delays || !pace_joins(&d->pace, more) || rows + more > most || !prompt_joins(rows, more) || has_pictures(r, more))
             continue;
@@ -654,32 +678,17 @@ void decoder_fail(struct decoder *d, const struct err *fault)
 
 /* ---- a turn ---- */
 
-/* Returns the time since which its next chunk is waited for: when its last one began, or when it was due, whichever is later. */
-static int64_t waits_since(const struct run *r)
+/* Reads a chunk of the prompt that waits longest, if there is one. */
+static bool read_some(struct decoder *d, struct err *fault)
 {
-    return r->due > r->moved_ns ? r->due : r->moved_ns;
-}
-
-/* Returns the prompt that is read next: the one that waits longest.  So those that are due alternate. */
-static struct run *next_to_read(const struct decoder *d)
-{
-    struct run *best = NULL;
-    for (int i = 0; i < d->n_runs; i++)
-        if (d->runs[i]->stage == RUN_READS && (!best || waits_since(d->runs[i]) < waits_since(best)))
-            best = d->runs[i];
-    return best;
-}
-
-/* Reads a chunk of that prompt; NULL: there is no prompt to read. */
-static bool read_some(struct decoder *d, struct run *r, struct err *fault)
-{
-    if (!r)
+    struct run *waiting[PROMPT_PARTS];
+    if (!prompts_waiting(d, waiting))
         return true;
     for (int i = 0; i < d->n_runs; i++)
         if (d->runs[i]->begun)
             drafter_disturbed(d->runs[i]->drafter);
     group_disturbed(&d->group);
-    return read_chunk(r, fault);
+    return read_chunk(waiting[0], fault);
 }
 
 /* Lists the answers that take part in the next step: as many as it has rows, those that waited longest first.  Returns how many. */
@@ -724,7 +733,7 @@ bool decoder_turn(struct decoder *d, struct err *fault)
     struct run *in[STEP_ROWS];
     bool ok = end_stopped(d, fault);
     const int n = ok ? next_to_step(d, in) : 0;
-    ok = ok && read_some(d, next_to_read(d), fault);
+    ok = ok && read_some(d, fault);
     if (ok && n > 1)
         ok = step_together(in, n, fault);
     else if (ok && n)

@@ -43,12 +43,12 @@ struct prompt {
 };
 
 /* Several answers are under way at once, each on a sequence of its own, where the device can do that (dev_caps.several); else one.  An answer
- * has the same tokens as if it were alone. */
+ * has the same tokens as if it were alone, but for what PROMPT_INT8 rounds beside other prompts (model/prompt.h). */
 bool decoder_may_begin(const struct decoder *d, const struct arrival *a);       /* an answer to that prompt, now */
 /* Begins an answer, or ends it at once because it is refused.  What `p` points to and `out` stay valid until done(). */
 void decoder_begin(struct decoder *d, const struct prompt *p, const struct decoder_hooks *h, struct outcome *out);
-/* Advances all of them: a chunk of one prompt or of several short ones, and a step of those whose prompts are read.  False when the device failed:
- * then all have ended, and the decoder is of no more use. */
+/* Advances all of them: a chunk of one prompt, or of several that cost little, and a step of those whose prompts are read.  False when the device
+ * failed: then all have ended, and the decoder is of no more use. */
 bool decoder_turn(struct decoder *d, struct err *fault);
 /* Ends those that are to stop, so that an answer that begins next finds their sequences.  False as decoder_turn(). */
 bool decoder_end_stopped(struct decoder *d, struct err *fault);

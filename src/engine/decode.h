@@ -27,7 +27,8 @@ enum { SNAPSHOT_EVERY = 4096 };         /* prompt tokens: refilling them takes s
 struct decoder_options {
     int       n_ctx;
     int       chunk;                    /* most prompt rows a call */
-    bool      fixed_chunk;              /* always that many, however long a call takes (the bits then never depend on time) */
+    bool      fixed_chunk;              /* always that many, however long a call takes (the bits then never depend on time, but with PROMPT_INT8
+                                         * beside other prompts) */
     int       depth;                    /* most drafts a step; 0: no MTP rows are written at all */
     int       n_sequences;              /* that are resident at once */
     int       n_snapshots;              /* of all of them */
@@ -62,9 +63,8 @@ struct decoder *decoder_open(struct dev *dev, const struct model_config *c, stru
                              const struct decoder_options *o, struct err *e);
 void decoder_close(struct decoder *d);
 
-/* Brings the rows of the pictures among the next *rows tokens of the sequence into place; its prompt is given again for the pixels.  READ_CHUNK:
- * they are there for decoder_read(), and *rows may be less.  READ_SLICE: the tower computed a slice of them.  READ_REFUSED: a picture is not there,
- * *why says which. */
+/* Prepares the picture rows of the sequence's next *rows tokens; `prompt` supplies the pixels.  READ_CHUNK: they are ready for decoder_read(), and
+ * *rows may have been reduced.  READ_SLICE: the tower computed a slice of them.  READ_REFUSED: a picture is not there, *why says which. */
 enum read { READ_CHUNK, READ_SLICE, READ_REFUSED, READ_FAULT };
 enum read decoder_look(struct decoder *d, struct sequence *q, struct spans prompt, int *rows, int *n_computed, struct err *why, struct err *fault);
 /* The next rows of a sequence. */

@@ -40,6 +40,6 @@ bool   forward_math(struct forward *f, enum prompt_math math, struct err *e);
 /* For measurements: each row of a step takes n_experts experts of the first row and others of its own, instead of those that the router selects;
  * -1: off.  Steps that were recorded before stay as they are. */
 void   forward_overlap(struct forward *f, int n_experts);
-/* Returns the last hidden state of the committed sequence, [hidden] fp32; set by prompt_chunk() and forward_keep_hidden(). */
+/* Returns the last hidden state of the committed sequence, [hidden] fp32; set by prompt_chunks() and forward_keep_hidden(). */
 const float *forward_last_hidden(const struct cache *k);
 void forward_keep_hidden(struct cache *k, const float *hidden);

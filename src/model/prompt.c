@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "model/workspace.h"
 
-/* The rows of all parts, one part after the other.  What is about a row alone takes all of them in one call. */
+/* The rows of all parts, one part after the other.  Operations that treat each row by itself run once, over all of them. */
 struct pass {
     struct forward *f;
     const struct prompt_part *parts;
@@ -240,7 +240,7 @@ static void layer_block(const struct pass *p, const struct layer_weights *w, int
     moe_block(p, &w->moe);
 }
 
-/* All parts through the layers: their states and forward_hidden(). */
+/* Runs all parts through the layers; updates their states and forward_hidden(). */
 static void run(struct forward *f, const struct prompt_part *parts, int n_parts)
 {
     const struct model_config *c = f->cfg;

@@ -32,11 +32,12 @@ static inline void prompt_chunk(struct forward *f, struct cache *k, const int32_
     prompt_chunks(f, &(struct prompt_part){.k = k, .ids = ids, .n = n, .pos = pos}, 1, mtp);
 }
 /* True if `more` rows of a conversation have the same bits in a call with others, which have `rows`, as alone: all of them together are a call that a
- * GPU rounds as a short one, or each part by itself would be a long one (kernels/gemm.h).  With PROMPT_INT8 a GPU's experts still round differently
- * where a call has more rows than the part. */
+ * GPU rounds as a short one, or each part by itself would be a long one (kernels/gemm.h), also its MTP rows, of which the first chunk of a
+ * conversation has one fewer.  `rows` is one part, or parts that this rule has put together.  With PROMPT_INT8 a GPU's experts still round
+ * differently where a call has more rows than the part. */
 static inline bool prompt_joins(int rows, int more)
 {
-    return rows + more <= GEMM_FINE || (rows > GEMM_FINE && more > GEMM_FINE);
+    return rows + more <= GEMM_FINE || (rows > GEMM_FINE + 1 && more > GEMM_FINE + 1);
 }
 /* logits [n, vocab] fp32 of n rows of hidden states after a final norm. */
 void prompt_head(struct forward *f, enum head h, const float *hidden, int n, float *logits);

@@ -41,6 +41,8 @@ static bool ask(struct decoder *d, struct asker *all, int n, int length, uint64_
             return false;
     *w = (struct waits){INFINITY, 0};
     for (int i = 0; i < n; i++) {
+        if (all[i].out.finish == END_FAILED)
+            return err_set(e, "%s", all[i].out.why.msg);
         w->first_ms = fmin(w->first_ms, all[i].out.stats.prefill_ms);
         w->last_ms = fmax(w->last_ms, all[i].out.stats.prefill_ms);
     }
@@ -75,6 +77,8 @@ static bool measure_all(struct decoder *d, struct report *r, struct asker *all, 
             struct waits w;
             if (!best_of(d, all, n, lengths[k], &name, &w, e))
                 return false;
+            if (report_stopped(r))
+                return true;
             one = n == 1 ? w.last_ms : one;
             const double cells[] = {lengths[k], n, w.first_ms, w.last_ms, w.last_ms / one};
             for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)

@@ -247,7 +247,7 @@ struct said {
     struct outcome out;
 };
 
-static bool goes_on(void *arg) { return (void)arg, false; }
+static bool never_stops(void *arg) { return (void)arg, false; }
 static void no_progress(void *arg, int done, int total, int cached) { (void)arg, (void)done, (void)total, (void)cached; }
 static bool take(void *arg, const struct picks *p)
 {
@@ -262,7 +262,7 @@ static bool take(void *arg, const struct picks *p)
 /* Begins the answer of conversation i, which has the name `name`. */
 static void ask(struct decoder *d, int i, uint64_t name, struct said *s)
 {
-    const struct decoder_hooks h = {.stop = goes_on, .prefill = no_progress, .tokens = take, .arg = s};
+    const struct decoder_hooks h = {.stop = never_stops, .prefill = no_progress, .tokens = take, .arg = s};
     const struct prompt p = {.sequence = name, .spans = spans_text(ids[i], asked[i].n), .how = &asked[i].how};
     *s = (struct said){0};
     decoder_begin(d, &p, &h, &s->out);

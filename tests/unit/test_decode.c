@@ -847,12 +847,18 @@ static void test_decode__answers_at_once_are_those_that_each_is_alone(void **sta
     dev->caps = caps;
 }
 
-static struct buf chunks_read;          /* rows of each chunk's parts, as in "150+140 60" */
+static struct buf chunks_read;          /* conversation and rows of each chunk's parts, as in "a150+b140 c60" */
+static const struct cache *talks[3];    /* in the order in which they are read first */
 
 static void write_chunk(const struct prompt_part *parts, int n_parts)
 {
-    for (int i = 0; i < n_parts; i++)
-        buf_addf(&chunks_read, "%s%d", i ? "+" : chunks_read.len ? " " : "", parts[i].n);
+    for (int i = 0; i < n_parts; i++) {
+        int t = 0;
+        while (talks[t] && talks[t] != parts[i].k)
+            t++;
+        talks[t] = parts[i].k;
+        buf_addf(&chunks_read, "%s%c%d", i ? "+" : chunks_read.len ? " " : "", 'a' + t, parts[i].n);
+    }
 }
 
 /* Prompts that wait together, and what is in which call. */
@@ -865,30 +871,33 @@ static const struct joined {
     bool answers;                       /* beside an answer */
     int  others_ms;                     /* how long answers wait; 0: 900, as others do, which is 3,000 rows */
     int  stops;                         /* the prompt that is stopped after two turns, from 1 on */
+    int  snapshot;                      /* of the second prompt */
 } joined[] = {
-    {"150+140", {150, 140}, .chunk = 400},
-    {"60+50+10", {60, 50, 10}, .chunk = 400},
-    {"60+60 60", {60, 60, 60}, .chunk = 400},           /* 128 rows are a short call */
-    {"300 100", {300, 100}, .chunk = 400},
-    {"100 100", {100, 100}, .chunk = 400},
-    {"250 200", {250, 200}, .chunk = 400},
-    {"140 340", {140, 340}, .chunk = FAKE_MAX_ROWS},    /* whose rows take longer than a call */
-    {"340+140", {340, 140}, .chunk = FAKE_MAX_ROWS},
-    {"200+130 200", {200, 200, 130}, .chunk = 350},
-    {"256 150+134", {390, 150}, .chunk = 300},
-    {"256 256 134+134", {390, 390}, .chunk = 300},
-    {"256 256 134", {390, 390}, .chunk = 300, .stops = 1},
-    {"256 256 134", {390, 390}, .chunk = 300, .stops = 2},
-    {"150 140", {150, 140}, .chunk = 400, .patience_ms = {0, 20000}},
-    {"150+140", {150, 140}, .chunk = 400, .patience_ms = {20000, 20000}},
-    {"150+140", {150, 140}, .chunk = 400, .seen = 1},
-    {"150 140", {150, 140}, .chunk = 400, .seen = 2},
-    {"150+140", {150, 140}, .chunk = 400, .answers = true},
-    {"150 140", {150, 140}, .chunk = 400, .answers = true, .others_ms = 60},    /* 200 rows */
-    {"60+50", {60, 50}, .chunk = 400, .answers = true, .others_ms = 60},
-    {"150+140", {150, 140}, .chunk = 400, .others_ms = 60},
-    {"192+192 192+192 192+192 6+6+6", {390, 390, 390}, .chunk = 400, .others_ms = 60},
-    {"150 140", {150, 140}, .chunk = 400, .seen = 1, .answers = true},          /* 266 rows */
+    {"a150+b140", {150, 140}, .chunk = 400},
+    {"a60+b50+c10", {60, 50, 10}, .chunk = 400},
+    {"a60+b60 c60", {60, 60, 60}, .chunk = 400},           /* 128 rows are a short call */
+    {"a300 b100", {300, 100}, .chunk = 400},
+    {"a100 b100", {100, 100}, .chunk = 400},
+    {"a250 b200", {250, 200}, .chunk = 400},
+    {"a129 b140", {129, 140}, .chunk = 400},            /* which has 128 MTP rows */
+    {"a150+b192 b148", {150, 340}, .chunk = 400, .snapshot = 192},
+    {"a140 b340", {140, 340}, .chunk = FAKE_MAX_ROWS},    /* whose rows take longer than a call */
+    {"a340+b140", {340, 140}, .chunk = FAKE_MAX_ROWS},
+    {"a200+b130 c200", {200, 200, 130}, .chunk = 350},
+    {"a256 b150+a134", {390, 150}, .chunk = 300},
+    {"a256 b256 a134+b134", {390, 390}, .chunk = 300},
+    {"a256 b256 b134", {390, 390}, .chunk = 300, .stops = 1},
+    {"a256 b256 a134", {390, 390}, .chunk = 300, .stops = 2},
+    {"a150 b140", {150, 140}, .chunk = 400, .patience_ms = {0, 20000}},
+    {"a150+b140", {150, 140}, .chunk = 400, .patience_ms = {20000, 20000}},
+    {"a150+b140", {150, 140}, .chunk = 400, .seen = 1},
+    {"a150 b140", {150, 140}, .chunk = 400, .seen = 2},
+    {"a150+b140", {150, 140}, .chunk = 400, .answers = true},
+    {"a150 b140", {150, 140}, .chunk = 400, .answers = true, .others_ms = 60},    /* 200 rows */
+    {"a60+b50", {60, 50}, .chunk = 400, .answers = true, .others_ms = 60},
+    {"a150+b140", {150, 140}, .chunk = 400, .others_ms = 60},
+    {"a192+b192 c192+a192 b192+c192 a6+b6+c6", {390, 390, 390}, .chunk = 400, .others_ms = 60},
+    {"a150 b140", {150, 140}, .chunk = 400, .seen = 1, .answers = true},          /* 266 rows */
 };
 
 static void call_takes_time(int rows) { now_ns += 100000000 + 300000ll * rows; }
@@ -918,11 +927,13 @@ static void read_joined(const struct joined *j)
         struct prompt p = {.spans = spans_text(a->prompt, a->n), .how = &a->how, .submitted_ns = now_ns};
         p.spans.pictures = &picture;
         p.spans.n_pictures = i >= 0 && j->seen == i + 1;
+        p.snapshot_pos = i == 1 ? j->snapshot : 0;
         decoder_begin(d, &p, &hooks, &a->out);
         while (i < 0 && !a->heard.ids.n)
             assert_true(decoder_turn(d, &e));
     }
     buf_reset(&chunks_read);
+    memset(talks, 0, sizeof talks);
     fake.on_chunk = write_chunk;
     while (d->n_runs)
         assert_true(decoder_turn(d, &e));
@@ -936,6 +947,13 @@ static void read_joined(const struct joined *j)
         if (!j->stops || i != j->stops)
             assert_int_equal(a->heard.last_done, a->n);
         check_asker(a);
+    }
+    if (j->snapshot) {                  /* another prompt rejoins there */
+        struct asker *a = &all[2];
+        const struct sampling how = {.max_tokens = 1};
+        struct heard h = {.stop_after = -1};
+        a->prompt[j->snapshot] ^= 1;
+        assert_int_equal(ask(d, a->prompt, a->n, 0, &how, &h).stats.n_cached, j->snapshot);
     }
     close_decoder(d);
 }

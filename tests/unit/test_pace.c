@@ -66,7 +66,6 @@ static void test_pace__a_short_prompt_leaves_the_chunks_of_a_gpu_long(void **sta
     }
 }
 
-/* A call is known from the beginning on; rows may be slower than it seemed, since the bytes of the experts hide some of them. */
 /* Two prompts of 400 tokens take one call on a GPU, those of a CPU two. */
 static void test_pace__rows_that_cost_less_than_a_call_join_another(void **state)
 {
@@ -81,6 +80,7 @@ static void test_pace__rows_that_cost_less_than_a_call_join_another(void **state
     assert_false(pace_joins(&cpu, 1));
 }
 
+/* A call is known from the beginning on; rows may be slower than it seemed, since the bytes of the experts hide some of them. */
 static void test_pace__chunks_follow_what_the_last_one_took(void **state)
 {
     (void)state;
