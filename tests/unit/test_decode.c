@@ -954,6 +954,7 @@ static void read_joined(const struct joined *j)
         struct heard h = {.stop_after = -1};
         a->prompt[j->snapshot] ^= 1;
         assert_int_equal(ask(d, a->prompt, a->n, 0, &how, &h).stats.n_cached, j->snapshot);
+        heard_free(&h);
     }
     close_decoder(d);
 }
