@@ -27,7 +27,7 @@ struct run {
     struct outcome *out;
     struct sequence *q;
     struct drafter  *drafter;
-    enum { RUN_READS, RUN_STEPS } stage;        /* its prompt is read; tokens are made */
+    enum stage { RUN_READS, RUN_STEPS } stage;        /* its prompt is read; tokens are made */
     bool    ended;
     bool    refused;                    /* on the way, with its cache as good as before */
     int     cached;                     /* tokens of the prompt that were resident */
@@ -176,22 +176,30 @@ static int64_t waits_since(const struct run *r)
     return r->due > r->moved_ns ? r->due : r->moved_ns;
 }
 
-/* Lists the prompts that are being read, the one that waits longest first, so that those that are due alternate.  Returns how many there are. */
-static int prompts_waiting(const struct decoder *d, struct run *in[PROMPT_PARTS])
+static int64_t moved_at(const struct run *r) { return r->moved_ns; }
+
+/* Lists at most `most` of the runs in that stage, those with the earliest time first.  Returns how many there are in the list. */
+static int earliest(const struct decoder *d, enum stage stage, int64_t (*time_of)(const struct run *r), struct run **in, int most)
 {
     int n = 0;
     for (int i = 0; i < d->n_runs; i++) {
         struct run *r = d->runs[i];
         int at = n;
-        if (r->stage != RUN_READS)
+        if (r->stage != stage)
             continue;
-        for (; at > 0 && waits_since(in[at - 1]) > waits_since(r); at--)
-            in[at] = in[at - 1];
-        in[at] = r;
-        n++;
+        while (at > 0 && time_of(in[at - 1]) > time_of(r))
+            at--;
+        for (int j = least(n, most - 1); j > at; j--)
+            in[j] = in[j - 1];
+        if (at < most)
+            in[at] = r;
+        n += n < most;
     }
     return n;
 }
+
+/* Lists the prompts that are being read, the one that waits longest first, so that those that are due alternate. */
+static int prompts_waiting(const struct decoder *d, struct run *in[PROMPT_PARTS]) { return earliest(d, RUN_READS, waits_since, in, PROMPT_PARTS); }
 
 /* Collects the prompts that a call reads: the first one, by `rows` rows, and those whose next chunk costs little and has no pictures, as far as those
  * who wait for the end of the call allow.  A prompt that is not due is not read together with one that is.  Returns how many there are. */
@@ -691,25 +699,8 @@ static bool read_some(struct decoder *d, struct err *fault)
     return read_chunk(waiting[0], fault);
 }
 
-/* Lists the answers that take part in the next step: as many as it has rows, those that waited longest first.  Returns how many. */
-static int next_to_step(const struct decoder *d, struct run *in[STEP_ROWS])
-{
-    int n = 0;
-    for (int i = 0; i < d->n_runs; i++) {
-        struct run *r = d->runs[i];
-        int at = n;
-        if (r->stage != RUN_STEPS)
-            continue;
-        while (at > 0 && in[at - 1]->moved_ns > r->moved_ns)
-            at--;
-        for (int j = n < STEP_ROWS ? n : STEP_ROWS - 1; j > at; j--)
-            in[j] = in[j - 1];
-        if (at < STEP_ROWS)
-            in[at] = r;
-        n += n < STEP_ROWS;
-    }
-    return n;
-}
+/* Lists the answers that take part in the next step: as many as it has rows, those that waited longest first. */
+static int next_to_step(const struct decoder *d, struct run *in[STEP_ROWS]) { return earliest(d, RUN_STEPS, moved_at, in, STEP_ROWS); }
 
 /* Stops the runs whose stop() hook returns true, and finishes all that have ended.  False on a device fault. */
 static bool end_stopped(struct decoder *d, struct err *fault)

@@ -14,31 +14,9 @@
 #include "kernels/deltanet.h"
 #include "kernels/gemm.h"
 #include "kernels/pack.h"
-#include "tests/kernels/gpu.h"
-#include "tests/kernels/rand_weight.h"
+#include "tests/kernels/matrix.h"
 
 enum { D = 128, OUT = 384, TAPS = 4 };
-
-/* A matrix in host memory, and packed in device memory. */
-struct matrix {
-    struct weight host, device;
-};
-static struct matrix matrix_make(enum weight_format format, int rows, int cols)
-{
-    const float unit = 1 / sqrtf((float)cols);
-    struct matrix m = {.host = rand_weight(format, rows, cols, (struct spread){.dense = unit, .int4 = unit / 4, .fp8 = unit / 64})};
-    const size_t bytes = pack_bytes(format, rows, cols);
-    void *packed = calloc(1, bytes);
-    assert_true(pack_matrix(&m.host, packed));
-    m.device = packed_view(format, rows, cols, upload(packed, bytes));
-    free(packed);
-    return m;
-}
-static void matrix_drop(struct matrix *m)
-{
-    cuda->free(cuda, (void *)m->device.data);
-    rand_weight_free(&m->host);
-}
 
 static void product(struct dev *d, const struct linear_args *l)
 {

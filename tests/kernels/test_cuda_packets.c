@@ -11,32 +11,9 @@
 #include "backend/dev.h"
 #include "kernels/gemm.h"
 #include "kernels/pack.h"
-#include "tests/kernels/gpu.h"
-#include "tests/kernels/rand_weight.h"
+#include "tests/kernels/matrix.h"
 
 enum { D = 128, TAPS = 4, HIDDEN = 384 };
-
-/* A matrix in host memory, and packed in device memory. */
-struct matrix {
-    struct weight host, device;
-};
-static struct matrix matrix_make(enum weight_format format, int rows, int cols)
-{
-    const float unit = 1 / sqrtf((float)cols);
-    struct matrix m = {.host = rand_weight(format, rows, cols, (struct spread){.dense = unit, .int4 = unit / 4, .fp8 = unit / 64, .int8 = unit / 64,
-                                                                               .int8_least = 0.5f})};
-    const size_t bytes = pack_bytes(format, rows, cols);
-    void *packed = calloc(1, bytes);
-    assert_true(pack_matrix(&m.host, packed));
-    m.device = packed_view(format, rows, cols, upload(packed, bytes));
-    free(packed);
-    return m;
-}
-static void matrix_drop(struct matrix *m)
-{
-    cuda->free(cuda, (void *)m->device.data);
-    rand_weight_free(&m->host);
-}
 
 static void product(struct dev *d, float *y, const float *x, const struct weight *w, int n, bool own_form)
 {
