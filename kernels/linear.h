@@ -24,7 +24,7 @@ struct linear_args {
                                                  * In host memory; not with add, bias, own_form or WEIGHT_PLANES; gate->y is not gate->x */
     const float  *norm;         /* for gate on a GPU: the largest norm of a row of w; or NULL */
 };
-/* True if a GPU, with `norm`, gates z = W x as it stores, if `next` alone reads what is gated. */
+/* True if a GPU gates z = W x as it stores.  That needs `norm`, and nothing but `next` may read the outcome. */
 static inline bool linear_gates(const struct weight *w, const struct weight *next, int dim, int n_tokens, bool int8)
 {
     enum { HEAD = 128 };

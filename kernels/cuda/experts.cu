@@ -1,6 +1,6 @@
 /* experts_up, experts_down: the products of a mixture of experts for prompt chunks, grouped by expert.
  * Shapes    up: pair [2 inter, hidden] packed, x [n, hidden] fp32 -> h [n (top_k + 1), inter_max] fp32, row = slot; for experts_down alone, from
- *           GEMM_FINE + 1 tokens on, fp16, and after all rows their factors, fp32
+ *           GEMM_FINE + 1 tokens on, fp16, followed by their factors, fp32
  *           down: [hidden, inter] packed, h -> d [n (top_k + 1), hidden] fp32, or for moe_combine alone in packets (packets.cuh)
  * Bytes     each expert once; rows once as fp32, h once, as fp16, and as one or two fp16 from L2 per 64 to 128 output rows
  * Limit     tensor cores from about 30 rows per expert, below that the weights
@@ -10,7 +10,7 @@
  *           may have another format; it is a second launch, which overlaps with the end of the first
  * Layout    kernels/cuda/gemm.cuh; rows are gathered through the slots.  Blocks of one tile and of one expert are neighbours, so
  *           that an expert is read from memory once
- * Numerics  as linear_*; SwiGLU in fp32; the factor of a row of h in fp16 comes from a bound (halves.cuh), known before the row.  On request
+ * Numerics  as linear_*; SwiGLU in fp32; the factor of a row of h in fp16 comes from a bound (halves.cuh), which needs no row.  On request
  *           rows of routed experts have eight bits (gemm_int8.cuh), made by a pass of their own */
 #include <type_traits>
 
@@ -139,8 +139,8 @@ __device__ __forceinline__ void experts_packets(const struct experts_two &p, int
     packets_store(row, p.there, g, lo, hi);
 }
 
-/* Puts the exponent of the factor that a slot's row of h gets in the lowest bits of *undo, a power of two.  What undoes that factor is stored by the
- * first block of those that share the row. */
+/* Packs the exponent of the factor of a slot's row of h into the low bits of *undo, a power of two.  The first block of a row stores what undoes the
+ * factor. */
 __device__ __forceinline__ void experts_bound(const struct experts_job &j, int expert, int slot, float *undo, int block)
 {
     if (slot < 0)
