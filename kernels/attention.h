@@ -92,11 +92,27 @@ static inline size_t kv_seal_bytes(const struct kv_seal_args *a)
 }
 static inline int kv_seal_units(const struct kv_seal_args *a) { return (a->to - a->from) / KV_BLOCK * a->kv.n_kv_heads; }
 
+/* y[t,h,i] *= sigmoid(gate[t,h,i])                                                                 tolerance: 1e-6 relative */
+struct sigmoid_gate_args {
+    float       *y;             /* [n_tokens, n_heads, head_dim] */
+    const float *gate;          /* head h of token t at gate + t * gate_token + h * gate_head */
+    size_t       gate_token, gate_head;
+    const struct weight *next;  /* the matrix that y is multiplied with next, if nothing else reads y: a device may then write y in a form of its
+                                 * own; or NULL */
+    int          n_tokens, n_heads, head_dim;
+    float        most;          /* on a GPU with next: no number of y is greater (halves.cuh); 0: not known */
+};
+static inline size_t sigmoid_gate_bytes(const struct sigmoid_gate_args *a)
+{
+    return 3 * (size_t)a->n_tokens * (size_t)a->n_heads * (size_t)a->head_dim * sizeof(float);
+}
+static inline int sigmoid_gate_units(const struct sigmoid_gate_args *a) { return a->n_tokens; }
+
 /* y[t,h] = sum_{p <= pos+t} softmax_p(scale * q[t,h] . k[p, h / (n_q_heads / n_kv_heads)]) * v[p, same]
  * Rows pos..pos+n_tokens-1 are already in the cache, and blocks below kv_sealed(pos+n_tokens-1) are sealed.  Online softmax
  * (Milakov and Gimelshein, arXiv:1805.02867) in blocks of 64 positions counted from 0, so that the bits of a row do not depend on
  * n_tokens.                                                            tolerance: 1e-5 relative
- * With a `turn` queries are first normed and turned as rmsnorm and rope do; q itself is not changed. */
+ * With a `turn` queries are first normed and turned as rmsnorm and rope do; q itself is not changed.  With a gate y is gated as sigmoid_gate does. */
 struct attention_turn {
     const float *norm;          /* [head_dim], zero-centred weights of rmsnorm; NULL: q is normed and turned already */
     float        eps;
@@ -114,28 +130,14 @@ struct attention_args {
     int            n_tokens, n_q_heads, pos;
     float          scale;
     struct attention_turn turn;
+    const struct sigmoid_gate_args *gate;       /* not NULL: of the same y, in host memory; then y is undefined for all but gate->next, if there is one */
 };
 static inline size_t attention_bytes(const struct attention_args *a)
 {
     return (size_t)(a->pos + a->n_tokens) * kv_row_bytes(&a->kv)
-         + 2 * (size_t)a->n_tokens * (size_t)a->n_q_heads * (size_t)a->kv.head_dim * sizeof(float);
+         + (a->gate ? 3 : 2) * (size_t)a->n_tokens * (size_t)a->n_q_heads * (size_t)a->kv.head_dim * sizeof(float);
 }
 static inline int attention_units(const struct attention_args *a) { return a->n_tokens * a->n_q_heads; }
-
-/* y[t,h,i] *= sigmoid(gate[t,h,i])                                                                 tolerance: 1e-6 relative */
-struct sigmoid_gate_args {
-    float       *y;             /* [n_tokens, n_heads, head_dim] */
-    const float *gate;          /* head h of token t at gate + t * gate_token + h * gate_head */
-    size_t       gate_token, gate_head;
-    const struct weight *next;  /* the matrix that y is multiplied with next, if nothing else reads y: a device may then write y in a form of its
-                                 * own; or NULL */
-    int          n_tokens, n_heads, head_dim;
-};
-static inline size_t sigmoid_gate_bytes(const struct sigmoid_gate_args *a)
-{
-    return 3 * (size_t)a->n_tokens * (size_t)a->n_heads * (size_t)a->head_dim * sizeof(float);
-}
-static inline int sigmoid_gate_units(const struct sigmoid_gate_args *a) { return a->n_tokens; }
 
 /* Bytes of scratch memory for attention of few tokens over many positions on a GPU with n_sm multiprocessors: 128 rows for each multiprocessor, of an
  * output of 256 numbers, a maximum and a sum of weights.  With less memory attention takes longer. */

@@ -219,6 +219,22 @@ static void attend_together(struct head *heads, int n, int kv_head, float scale)
     }
 }
 
+/* Gates one head of one token. */
+static void gate_head(const struct sigmoid_gate_args *a, int t, int h)
+{
+    float *y = a->y + ((size_t)t * (size_t)a->n_heads + (size_t)h) * (size_t)a->head_dim;
+    const float *g = a->gate + (size_t)t * a->gate_token + (size_t)h * a->gate_head;
+    for (int i = 0; i < a->head_dim; i++)
+        y[i] *= sigmoid(g[i]);
+}
+
+void sigmoid_gate_cpu(const struct sigmoid_gate_args *a, int begin, int end)
+{
+    for (int t = begin; t < end; t++)
+        for (int h = 0; h < a->n_heads; h++)
+            gate_head(a, t, h);
+}
+
 void attention_cpu(const struct attention_args *a, int begin, int end)
 {
     enum { TOGETHER = 32 };
@@ -229,18 +245,10 @@ void attention_cpu(const struct attention_args *a, int begin, int end)
             begin_head(&heads[i], a, u + i);
         for (int kv_head = 0; kv_head < a->kv.n_kv_heads; kv_head++)
             attend_together(heads, n, kv_head, a->scale);
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             end_head(&heads[i]);
-    }
-}
-
-void sigmoid_gate_cpu(const struct sigmoid_gate_args *a, int begin, int end)
-{
-    for (int t = begin; t < end; t++)
-        for (int h = 0; h < a->n_heads; h++) {
-            float *y = a->y + ((size_t)t * (size_t)a->n_heads + (size_t)h) * (size_t)a->head_dim;
-            const float *g = a->gate + (size_t)t * a->gate_token + (size_t)h * a->gate_head;
-            for (int i = 0; i < a->head_dim; i++)
-                y[i] *= sigmoid(g[i]);
+            if (a->gate)
+                gate_head(a->gate, (u + i) / a->n_q_heads, (u + i) % a->n_q_heads);
         }
+    }
 }

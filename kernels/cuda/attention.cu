@@ -15,10 +15,11 @@
  *           with that of the parts before it
  * Layout    rows of 512 bytes, 16-byte piece c of row r at c ^ (r & 7): the eight rows of an ldmatrix phase are in eight bank
  *           groups, and so are the copies; likewise the softmax weights, in rows of 128 bytes
- *           q is normed and turned in fp32 as it is loaded, if asked for
+ *           q is normed and turned in fp32 as it is loaded, y gated as it is stored, if asked for; not where a second kernel merges
  * Numerics  q and weights in bf16, logits, softmax and sums in fp32 (online, base 2, tile after tile from 0); within 1e-2 relative L2
  *           of cpu/attention.c, the bits of a row do not depend on the other rows of the call */
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/halves.cuh"
 #include "kernels/cuda/kv.cuh"
 
 enum {
@@ -115,6 +116,29 @@ static __device__ __forceinline__ void put(float *y, float v0, float v1, float2 
     *(float2 *)y = make_float2(fmaf(old.x, by.y, v0 * by.x), fmaf(old.y, by.y, v1 * by.x));
 }
 
+/* The gate of y, which is then stored as rows of fp16 for the next product (halves.cuh), in y's memory.  All rows have one factor, from a bound. */
+struct gated {
+    const float *gate;                  /* NULL: y is stored as it is */
+    size_t       token, head;           /* strides of gate */
+    float       *undo, most;            /* what undoes the factor, for each token; the bound */
+};
+/* Stores N pairs of neighbouring numbers of a row, those of `column` and every eighth after it, times `by`. */
+template <int N, class Pair>
+static __device__ __forceinline__ void put_gated(const struct gated &o, float *y, int token, int head, int n_heads, int column, float by, const Pair &pair)
+{
+    const float *gate = o.gate + (size_t)token * o.token + (size_t)head * o.head + column;
+    uint32_t *to = (uint32_t *)y + (((size_t)token * (size_t)n_heads + (size_t)head) * DIM + (size_t)column) / 2;
+    float undo;
+    const float factor = halves_bound_factor(o.most, &undo);
+    if (head == 0 && column == 0)
+        o.undo[token] = undo;
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        const float2 g = __ldcs((const float2 *)(gate + 8 * j)), v = pair(j);
+        to[4 * j] = f16_pair(v.x * by * sigmoid_f(g.x) * factor, v.y * by * sigmoid_f(g.y) * factor);
+    }
+}
+
 /* Cosine and sine of the eight pairs of which a lane has one half: lanes 0 .. half / 8 - 1 the first, as many lanes behind them the second. */
 static __device__ __forceinline__ void turn_angles(float2 by[8], const struct attention_turn &u, int t)
 {
@@ -129,8 +153,8 @@ static __device__ __forceinline__ void turn_angles(float2 by[8], const struct at
         by[i] = make_float2(c * u.scale, s * u.scale);
     }
 }
-/* Norms and turns a row of which a lane has dims 8 lane .. 8 lane + 7.  Called by the whole warp. */
-static __device__ __forceinline__ void turn_row(float x[8], const struct attention_turn &u, const float2 by[8])
+/* Norms and turns a row of which a lane has dims 8 lane .. 8 lane + 7, and w, the factors of the norm for these.  Called by the whole warp. */
+static __device__ __forceinline__ void turn_row(float x[8], const struct attention_turn &u, const float w[8], const float2 by[8])
 {
     const int lane = (int)threadIdx.x % 32, lanes = u.half / 8, partner = lane < lanes ? lane + lanes : lane < 2 * lanes ? lane - lanes : lane;
     float sum = 0;
@@ -140,7 +164,7 @@ static __device__ __forceinline__ void turn_row(float x[8], const struct attenti
     const float s = 1.0f / sqrtf(warp_sum(sum) * (1.0f / DIM) + u.eps);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        x[i] *= s * (1.0f + __ldg(u.norm + 8 * lane + i));
+        x[i] *= s * w[i];
         const float other = __shfl_sync(~0u, x[i], partner);
         if (lane < lanes)
             x[i] = x[i] * by[i].x - other * by[i].y;
@@ -153,13 +177,17 @@ static __device__ __forceinline__ void turn_row(float x[8], const struct attenti
 static __device__ __forceinline__ void stage_q(char *to, const struct attention_args &a, int t0, int n, int head0, int group)
 {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    float w[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        w[i] = a.turn.norm ? 1.0f + __ldg(a.turn.norm + 8 * lane + i) : 1;
     for (int r0 = 0, end; r0 < 16; r0 = end) {          /* the rows of a token */
         const int tok = (warp * 16 + r0) / group;
         float2 by[8];
         end = min(16, (tok + 1) * group - warp * 16);
         if (a.turn.norm && tok < n)
             turn_angles(by, a.turn, t0 + tok);
-#pragma unroll 4
+#pragma unroll 8
         for (int r = r0; r < end; r++) {
             const int m = warp * 16 + r;
             uint4 bits = make_uint4(0, 0, 0, 0);
@@ -169,7 +197,7 @@ static __device__ __forceinline__ void stage_q(char *to, const struct attention_
                 *(float4 *)x = q[0];
                 *(float4 *)(x + 4) = q[1];
                 if (a.turn.norm)
-                    turn_row(x, a.turn, by);
+                    turn_row(x, a.turn, w, by);
                 bits = make_uint4(bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3]), bf16_pair(x[4], x[5]), bf16_pair(x[6], x[7]));
             }
             *(uint4 *)(to + m * ROW_BYTES + ((lane ^ (r & 7)) << 4)) = bits;
@@ -204,7 +232,8 @@ static __device__ __forceinline__ void pair_sync(int pair)
 /* Attention where a warp has 16 rows of its own and all 256 columns; tiles of 32 positions are fetched ahead.  CODES: one part, merged with those
  * before it. */
 template <bool CODES>
-static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(struct attention_args a, struct kv_expanded x, struct parts part)
+static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(struct attention_args a, struct kv_expanded x, struct parts part,
+                                                                               struct gated gated)
 {
     extern __shared__ __align__(1024) char smem[];
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -350,6 +379,13 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
         return;
     }
     float by0 = 1.0f / sum0, by1 = 1.0f / sum1;
+    if (gated.gate) {
+        if (m0 / group < n)
+            put_gated<32>(gated, a.y, t0 + m0 / group, head0 + m0 % group, a.n_q_heads, 2 * t, by0, [&](int j) { return make_float2(o[j][0], o[j][1]); });
+        if (m1 / group < n)
+            put_gated<32>(gated, a.y, t0 + m1 / group, head0 + m1 % group, a.n_q_heads, 2 * t, by1, [&](int j) { return make_float2(o[j][2], o[j][3]); });
+        return;
+    }
 #pragma unroll
     for (int j = 0; j < 32; j++) {
         if (m0 / group < n)
@@ -370,7 +406,7 @@ struct pieces {
 /* Attention where two warps share 32 rows: each has half of a tile's positions for the logits, and half of the columns for the sums. */
 template <bool CODES>
 static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(struct attention_args a, struct pieces pieces, struct kv_expanded x,
-                                                                              struct parts part)
+                                                                              struct parts part, struct gated gated)
 {
     extern __shared__ __align__(1024) char smem[];
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -563,6 +599,11 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
                     put(y + 8 * j, o[m][j][2 * e], o[m][j][2 * e + 1], by2, part.from > 0);
                 continue;
             }
+            if (gated.gate) {
+                put_gated<16>(gated, a.y, t0 + r / group, head0 + r % group, a.n_q_heads, half * 128 + 2 * t, by,
+                              [&](int j) { return make_float2(o[m][j][2 * e], o[m][j][2 * e + 1]); });
+                continue;
+            }
             if (pieces.sums) {
                 at += (size_t)blockIdx.z * (size_t)a.n_tokens * (size_t)a.n_q_heads;
                 if (t == 0 && half == 0)
@@ -616,10 +657,10 @@ static __global__ __launch_bounds__(DIM / 4) void attention_sum_kernel(struct at
 }
 
 /* Few tokens after a long context leave multiprocessors idle: cut into as many pieces of at least 512 positions as fill them and fit
- * into `room` bytes of scratch memory. */
+ * into `room` bytes of scratch memory; these are not gated. */
 template <bool CODES>
 static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, dim3 grid, const struct kv_expanded &x, const struct parts &part,
-                         size_t room)
+                         size_t room, struct gated *gated)
 {
     int blocks = (int)(grid.x * grid.y), end = a->pos + a->n_tokens < part.to ? a->pos + a->n_tokens : part.to;
     int n_tiles = (end - part.from - 1) / PAIR_TILE + 1;
@@ -634,8 +675,9 @@ static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, d
         pieces.sums = (float *)q->scratch;
         pieces.ends = (float2 *)(pieces.sums + (size_t)n * rows * DIM);
         grid.z = (unsigned)n;
+        gated->gate = NULL;
     }
-    launch(q, "attention", attention_pair_kernel<CODES>, grid, WARPS * 32, PAIR_BYTES, false, *a, pieces, x, part);
+    launch(q, "attention", attention_pair_kernel<CODES>, grid, WARPS * 32, PAIR_BYTES, false, *a, pieces, x, part, *gated);
     if (pieces.sums)
         launch(q, "attention", attention_sum_kernel<CODES>, dim3((unsigned)a->n_q_heads, (unsigned)a->n_tokens), DIM / 4, 0, false, *a, pieces, n,
                part);
@@ -648,17 +690,18 @@ template <bool CODES> static int part_blocks(const struct attention_args *a)
 }
 
 template <bool CODES>
-static void launch_part(struct cuda_queue *q, const struct attention_args *a, const struct kv_expanded &x, const struct parts &part, size_t room)
+static void launch_part(struct cuda_queue *q, const struct attention_args *a, const struct kv_expanded &x, const struct parts &part, size_t room,
+                        struct gated *gated)
 {
     dim3 grid((unsigned)a->kv.n_kv_heads, (unsigned)part_blocks<CODES>(a));
     if (q->smem >= PAIR_BYTES)
-        launch_pairs<CODES>(q, a, grid, x, part, room);
+        launch_pairs<CODES>(q, a, grid, x, part, room, gated);
     else
-        launch(q, "attention", attention_small_kernel<CODES>, grid, WARPS * 32, SMALL_BYTES, false, *a, x, part);
+        launch(q, "attention", attention_small_kernel<CODES>, grid, WARPS * 32, SMALL_BYTES, false, *a, x, part, *gated);
 }
 
 /* Scratch memory of a compressed cache: pieces, if there will be any (a third at most), ends of parts, rows made of codes. */
-static void launch_compressed(struct cuda_queue *q, const struct attention_args *a)
+static void launch_compressed(struct cuda_queue *q, const struct attention_args *a, struct gated *gated)
 {
     const int end = (a->pos + a->n_tokens + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK, sealed = kv_sealed(&a->kv, a->pos + a->n_tokens - 1);
     const int blocks = part_blocks<true>(a) * a->kv.n_kv_heads;
@@ -671,17 +714,32 @@ static void launch_compressed(struct cuda_queue *q, const struct attention_args 
     }
     const int most = fit < (size_t)end ? (int)fit : end;
     struct parts part = {.ends = NULL, .from = 0, .to = sealed > most ? most : end};
-    if (sealed > most)
+    if (sealed > most) {
+        gated->gate = NULL;
         part.ends = (float2 *)(q->scratch + room / 256 * 256);
+    }
     struct kv_expanded x = {.k = (uint16_t *)(q->scratch + begin), .v = NULL, .from = 0, .to = 0};
     x.v = x.k + (size_t)most * row / sizeof(uint16_t);
     for (; part.from < end; part.from = part.to, part.to = sealed - part.from > most ? part.from + most : end) {
         x.from = part.from;
         x.to = sealed < part.to ? sealed : part.to;
         kv_expand(q, a->kv, x);
-        launch_part<true>(q, a, x, part, room / 256 * 256);
+        launch_part<true>(q, a, x, part, room / 256 * 256, gated);
     }
 }
+
+/* Returns the gate that attention can apply as it stores, all rows of the call by itself. */
+static struct gated gate_of(const struct attention_args *a)
+{
+    const struct sigmoid_gate_args *g = a->gate;
+    const int cols = a->n_q_heads * DIM;
+    if (!g || g->most == 0 || !g->next || g->next->cols != cols || linear_narrow(g->next) || gemm_halves(a->n_tokens) == 2 || g->y != a->y
+        || (uintptr_t)g->gate % 8 || g->gate_token % 2 || g->gate_head % 2)
+        return {};
+    return {g->gate, g->gate_token, g->gate_head, (float *)((char *)a->y + gemm_factors_at((size_t)a->n_tokens, cols)), g->most};
+}
+
+extern "C" void sigmoid_gate_cuda(struct cuda_queue *q, const struct sigmoid_gate_args *a);          /* rope.cu */
 
 extern "C" void attention_cuda(struct cuda_queue *q, const struct attention_args *a)
 {
@@ -691,8 +749,13 @@ extern "C" void attention_cuda(struct cuda_queue *q, const struct attention_args
         queue_note(q, "attention", cudaErrorInvalidValue);
         return;
     }
+    struct gated gated = gate_of(a);
     if (kv_compressed(&a->kv))
-        launch_compressed(q, a);
+        launch_compressed(q, a, &gated);
     else
-        launch_part<false>(q, a, {}, {.ends = NULL, .from = 0, .to = INT_MAX}, q->scratch_bytes);
+        launch_part<false>(q, a, {}, {.ends = NULL, .from = 0, .to = INT_MAX}, q->scratch_bytes, &gated);
+    if (gated.gate)
+        halves_left(q, a->y, gated.undo, a->n_tokens, a->n_q_heads * DIM, (const char *)a->y);
+    else if (a->gate)
+        sigmoid_gate_cuda(q, a->gate);
 }

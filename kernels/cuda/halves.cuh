@@ -108,19 +108,11 @@ enum { HALVES_THREADS = 256 };
 
 __device__ __forceinline__ float most_of(const float4 &v) { return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))); }
 
-/* The copy of a row of 4 * quads columns, of which thread t of HALVES_THREADS holds the quads t, t + HALVES_THREADS, ..  v is lost.  Quads that
- * fill the last group are zeros, which v has in place. */
+/* Stores a row of 4 * quads columns times `factor`, of which thread t of HALVES_THREADS holds the quads t, t + HALVES_THREADS, ..  v is lost.  Quads
+ * that fill the last group are zeros, which v has in place. */
 template <int HELD, int HALVES>
-__device__ __forceinline__ void halves_row(const struct halves_to &to, int row, int quads, float4 (&v)[HELD])
+__device__ __forceinline__ void halves_put(const struct halves_to &to, int row, int quads, float4 (&v)[HELD], float factor)
 {
-    float max = 0, sum = 0;
-#pragma unroll
-    for (int i = 0; i < HELD; i++)
-        if ((int)threadIdx.x + i * HALVES_THREADS < quads) {
-            max = fmaxf(max, most_of(v[i]));
-            sum += v[i].x * v[i].x + v[i].y * v[i].y + v[i].z * v[i].z + v[i].w * v[i].w;
-        }
-    const float factor = halves_shared<HALVES_THREADS>(max, sum, to.undo + row, to.norm + row);
     const int filled = (quads + PACK_GROUP / 4 - 1) / (PACK_GROUP / 4) * (PACK_GROUP / 4);
     uint2 *dst = (uint2 *)to.dst + (size_t)row * (size_t)(HALVES * filled);
 #pragma unroll
@@ -133,6 +125,20 @@ __device__ __forceinline__ void halves_row(const struct halves_to &to, int row, 
         if (HALVES == 2)
             dst[filled + at] = f16_four(v[i]);
     }
+}
+
+/* The same with the factor that the row's maximum asks for; also stores what undoes it, and the norm. */
+template <int HELD, int HALVES>
+__device__ __forceinline__ void halves_row(const struct halves_to &to, int row, int quads, float4 (&v)[HELD])
+{
+    float max = 0, sum = 0;
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+        if ((int)threadIdx.x + i * HALVES_THREADS < quads) {
+            max = fmaxf(max, most_of(v[i]));
+            sum += v[i].x * v[i].x + v[i].y * v[i].y + v[i].z * v[i].z + v[i].w * v[i].w;
+        }
+    halves_put<HELD, HALVES>(to, row, quads, v, halves_shared<HALVES_THREADS>(max, sum, to.undo + row, to.norm + row));
 }
 
 /* Halves of a copy that can be written beside n_rows rows of activations; 0: none. */

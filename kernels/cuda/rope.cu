@@ -131,7 +131,14 @@ static __global__ void __launch_bounds__(HALVES_THREADS) sigmoid_gate_product_ke
     for (int i = 0; i < GATE_HELD; i++)
         if ((int)threadIdx.x + i * HALVES_THREADS < quads)
             v[i] = make_float4(v[i].x * sigmoid_f(g[i].x), v[i].y * sigmoid_f(g[i].y), v[i].z * sigmoid_f(g[i].z), v[i].w * sigmoid_f(g[i].w));
-    halves_row<GATE_HELD, HALVES>(to, (int)blockIdx.x, quads, v);
+    if (HALVES == 2 || a.most == 0) {
+        halves_row<GATE_HELD, HALVES>(to, (int)blockIdx.x, quads, v);
+        return;
+    }
+    float undo;
+    halves_put<GATE_HELD, HALVES>(to, (int)blockIdx.x, quads, v, halves_bound_factor(a.most, &undo));
+    if (threadIdx.x == 0)
+        to.undo[blockIdx.x] = undo;
 }
 
 /* `four`: addresses are multiples of 16 bytes. */

@@ -113,8 +113,11 @@ static void attention(struct chunk *k, const struct attn_weights *w)
     const double n = k->n, q = (double)c->n_q_heads * c->head_dim, end = k->pos + n;
     product_int8(k, "q_proj", &w->q, true, 4);
     attention_rows(k, w);
-    add(k, "attention", 0, (double)kv_token_bytes(c, k->kv) / c->n_full * end + n * q * 4, n * q * 4, 4 * n * (k->pos + n / 2) * q);
-    add(k, "sigmoid_gate", 0, 2 * n * q * 4, n * q * copied(k), 0);
+    const bool gated = gemm_halves((int)n) == 1;
+    add(k, gated ? "attention, gate" : "attention", 0, (double)kv_token_bytes(c, k->kv) / c->n_full * end + n * q * (gated ? 8 : 4),
+        n * q * (gated ? copied(k) : 4), 4 * n * (k->pos + n / 2) * q);
+    if (!gated)
+        add(k, "sigmoid_gate", 0, 2 * n * q * 4, n * q * copied(k), 0);
     product(k, "o_proj", &w->o, 4, 4);
 }
 

@@ -163,7 +163,7 @@ static int rows_of_chunk(const struct run *r)
 static void after_chunk(struct run *r)
 {
     const struct timeline *t = &r->q->tl;
-    if (t->n_run == r->p.snapshot_pos || t->n_run == r->message_pos || t->n_run % SNAPSHOT_EVERY == 0)
+    if (t->n_run == r->p.snapshot_pos || t->n_run == r->message_pos || t->n_run % decoder_snapshot_every(r->d) == 0)
         sequence_keep(&r->d->sequences, r->q, false);
     r->h.prefill(r->h.arg, t->n_run, t->n, r->cached);
     if (t->n_run == t->n)

@@ -186,12 +186,18 @@ int decoder_most_rows(const struct decoder *d, enum pace_wait wait)
     return d->o.fixed_chunk ? d->o.chunk : pace_rows(&d->pace, wait, d->o.chunk);
 }
 
+int decoder_snapshot_every(const struct decoder *d)
+{
+    return (d->o.chunk + SNAPSHOT_EVERY - 1) / SNAPSHOT_EVERY * SNAPSHOT_EVERY;
+}
+
 int decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait)
 {
+    const int every = decoder_snapshot_every(d);
     int n = decoder_most_rows(d, wait);
     if (n >= BLOCK)
         n = (pos + n) / BLOCK * BLOCK - pos;
-    int stops[] = {end, (pos / SNAPSHOT_EVERY + 1) * SNAPSHOT_EVERY, snapshot_pos > pos ? snapshot_pos : end};
+    int stops[] = {end, (pos / every + 1) * every, snapshot_pos > pos ? snapshot_pos : end};
     for (int i = 0; i < 3; i++)
         n = n < stops[i] - pos ? n : stops[i] - pos;
     return n;
@@ -285,7 +291,7 @@ bool decoder_read_ahead(struct decoder *d, const struct beginning *b, bool (*sto
         sequence_note_ahead(q, pos, t->n_run - pos);
         rows = ahead_rows(d, t->n_run, b->spans.n);
         bool last = t->n_run <= b->snapshot_pos && (!rows || t->n_run + rows > b->snapshot_pos);
-        if (last || t->n_run % SNAPSHOT_EVERY == 0)
+        if (last || t->n_run % decoder_snapshot_every(d) == 0)
             sequence_keep(&d->sequences, q, last);
     }
     timeline_cut(t);

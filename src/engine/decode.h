@@ -22,7 +22,7 @@
 struct dev;
 struct run;                             /* an answer under way: engine/answering.c */
 
-enum { SNAPSHOT_EVERY = 4096 };         /* prompt tokens: refilling them takes seconds, a copy of the states milliseconds */
+enum { SNAPSHOT_EVERY = 4096 };         /* prompt tokens, at least: refilling them takes seconds, a copy of the states milliseconds */
 
 struct decoder_options {
     int       n_ctx;
@@ -77,6 +77,8 @@ struct portion {
 bool decoder_read(struct decoder *d, const struct portion *all, int n, struct err *fault);
 /* Most rows that a call may have while somebody waits for its end. */
 int  decoder_most_rows(const struct decoder *d, enum pace_wait wait);
+/* Prompt tokens from one snapshot to the next. */
+int  decoder_snapshot_every(const struct decoder *d);
 /* Rows of the next chunk of a sequence of `end` tokens: as many as the time allows, ending where a snapshot is wanted. */
 int  decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_pos, enum pace_wait wait);
 /* False with the reason when an id is none of the vocabulary's, or pictures overlap or end in no rectangle. */

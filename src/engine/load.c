@@ -24,7 +24,7 @@ enum { DEFAULT_SNAPSHOTS = 8, SPARE_POSITIONS = STEP_ROWS };       /* a step alw
 static const struct defaults {
     int n_ctx, chunk, picture_tokens;
 } defaults_cpu = {.n_ctx = 32768, .chunk = 256, .picture_tokens = 1024},
-  defaults_gpu = {.n_ctx = INT_MAX, .chunk = 4096, .picture_tokens = USUAL_PICTURE_TOKENS};
+  defaults_gpu = {.n_ctx = INT_MAX, .chunk = 8192, .picture_tokens = USUAL_PICTURE_TOKENS};
 /* Left free: a host has swap or an OOM killer, a GB10 freezes; a GPU of its own needs some for code and recorded graphs. */
 static const size_t CPU_MARGIN = 512u << 20, UNIFIED_MARGIN = (size_t)14 << 30, GPU_MARGIN = (size_t)1 << 30;
 
@@ -151,7 +151,7 @@ static int work_rows(const struct model *m)
 static int slice_rows(const struct model *m)
 {
     enum { CPU_ROWS = 64 };
-    return m->dev->caps->packs_weights ? work_rows(m) : least(work_rows(m), CPU_ROWS);
+    return least(work_rows(m), m->dev->caps->packs_weights ? VISION_ROWS : CPU_ROWS);
 }
 
 /* ---- memory ---- */
@@ -202,6 +202,16 @@ static bool plan_host(struct model *m, struct err *e)
     return make_plan(m, &q, e);
 }
 
+/* Makes a chunk that nobody asked for smaller, to make room; false if it is small already. */
+static bool halve_chunk(struct model *m)
+{
+    enum { LEAST = 2048 };              /* with fewer rows prompts take half as long again */
+    if (m->options.chunk || m->chunk <= LEAST)
+        return false;
+    m->chunk /= 2;
+    return true;
+}
+
 /* Returns the request for the memory plan of a GPU; the headers of the weights have been read, so that their formats are known. */
 static struct memplan_request request_gpu(const struct model *m, size_t available, bool discrete)
 {
@@ -230,9 +240,15 @@ static bool plan_gpu(struct model *m, struct err *e)
     bool discrete = dev_facts(m->dev, &facts) && !facts.integrated;
     const struct synthetic_form form = form_of(m);
     m->weight_bytes = m->dir ? upload_plan_bytes(&m->weights, &m->cfg, m->head, m->mtp) : synthetic_bytes(&m->cfg, &form);
-    struct memplan_request q = request_gpu(m, discrete ? m->dev->available(m->dev) : memplan_available(), discrete);
-    q.int8_weight_bytes = m->dir && m->head == HEAD_BF16 ? upload_plan_bytes(&m->weights, &m->cfg, HEAD_INT8, m->mtp) : 0;
-    return make_plan(m, &q, e);
+    const size_t available = discrete ? m->dev->available(m->dev) : memplan_available();
+    const size_t int8 = m->dir && m->head == HEAD_BF16 ? upload_plan_bytes(&m->weights, &m->cfg, HEAD_INT8, m->mtp) : 0;
+    bool ok;
+    do {
+        struct memplan_request q = request_gpu(m, available, discrete);
+        q.int8_weight_bytes = int8;
+        ok = make_plan(m, &q, e);
+    } while (!ok && halve_chunk(m));
+    return ok;
 }
 
 bool load_estimate(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan)

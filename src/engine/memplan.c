@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/buf.h"
+#include "base/least.h"
 #include "engine/gallery.h"
 #include "engine/restoring.h"
 #include "engine/saving.h"
@@ -112,10 +113,10 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     add(m, q->mtp_in_int4 ? "INT4 MTP block" : "FP8 MTP block", q->made_mtp_bytes);
     add_each(m, "KV cache", kv_bytes(&shape));
     add_each(m, "states", cache_state_bytes(c) + cache_step_bytes(c) + q->step_each_bytes);
-    add(m, "work space", forward_bytes(c, q->max_rows) + q->scratch_bytes);
+    add(m, "work space", forward_bytes(c, q->max_rows, q->gpu) + q->scratch_bytes);
     add(m, "steps", q->step_bytes);
     if (c->vision.depth)
-        add(m, "pictures", vision_bytes(c, q->gpu, q->picture_tokens * VISION_MERGE, q->max_rows) + gallery_bytes(c->hidden, q->picture_tokens));
+        add(m, "pictures", vision_bytes(c, q->gpu, q->picture_tokens * VISION_MERGE, least(q->max_rows, VISION_ROWS)) + gallery_bytes(c->hidden, q->picture_tokens));
     add_host(m, q, "snapshots", state_bytes * (size_t)n_snapshots);
     add_host(m, q, "read buffers", q->read_bytes);
     if (q->saves && q->n_snapshots)
@@ -156,7 +157,7 @@ static int fitting_ctx(const struct memplan_request *q, int max)
 /* Returns the option that would make room for n_ctx positions, the least painful first; "" if no option does. */
 static const char *remedy(const struct memplan_request *q, int n_ctx, char *out, size_t size)
 {
-    static const int chunks[] = {4096, 2048, 1024, 512, 256, 64};
+    static const int chunks[] = {8192, 4096, 2048, 1024, 512, 256, 64};
     struct memplan_request r = *q;
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         r.max_rows = chunks[i];

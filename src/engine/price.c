@@ -227,10 +227,10 @@ void pace_init(struct pace *p, bool beside_host)
 {
     /* On a CPU a row costs the same in a chunk of any length.  Others may wait 100 ms; 40 of these are left for a busy machine. */
     static const struct pace cpu = {.most_ms = {60, 60, 60, 60}, .least_rows = 1, .telling_rows = 32};
-    /* On a GB10 a call of the 122B model costs about 0.26 s and a row 0.3 ms (docs/log/2026-11.md): 4,000 rows in 1.5 s.  Chunks of 512
+    /* On a GB10 a call of the 122B model costs about 0.26 s and a row 0.25 ms (docs/log/2026-11.md): 8,192 rows in 2.3 s.  Chunks of 512
      * rows read nearly all experts, so shorter ones only cost more.  Of the 60 ms that an answer may wait beside pictures, 6 are left for its own
      * step and what else lies between two chunks. */
-    static const struct pace gpu = {.most_ms = {1500, 350, 350, 54}, .least_rows = 512, .telling_rows = 512};
+    static const struct pace gpu = {.most_ms = {2600, 350, 350, 54}, .least_rows = 512, .telling_rows = 512};
     *p = beside_host ? gpu : cpu;
 }
 

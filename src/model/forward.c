@@ -1,6 +1,7 @@
 #include "model/forward.h"
 #include "model/rope.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,28 +16,38 @@
 
 /* Floats per row of every buffer; one table for the sum and for the cut. */
 struct sizes {
-    size_t x, h, h2, mixer_in, mixer_gate, mixer_out, kv, small, slots_h, slots_d;
+    size_t x, h, mixer_in, mixer_mid, mixer_gate, mixer_out, kv, small, slots_h;
 };
-/* Returns the numbers that each work buffer needs for one row. */
-static struct sizes row_sizes(const struct model_config *c)
+/* Returns the numbers that each work buffer needs for one row.  A GPU's rule of DeltaNet has the rows after the convolution in scratch memory. */
+static struct sizes row_sizes(const struct model_config *c, bool gpu)
 {
     size_t H = (size_t)c->hidden, q = (size_t)c->n_q_heads * (size_t)c->head_dim, kv = (size_t)c->n_kv_heads * (size_t)c->head_dim;
     size_t conv = (size_t)config_conv_dim(c), value = (size_t)config_lin_value_dim(c);
     size_t inter = most_size((size_t)c->moe_inter, (size_t)c->shared_inter), slots = (size_t)c->top_k + 1;
     return (struct sizes){
-        .x = H, .h = H, .h2 = 2 * H,
-        .mixer_in = most_size(2 * q, conv), .mixer_gate = most_size(conv, value), .mixer_out = most_size(q, value), .kv = 2 * kv,
+        .x = H, .h = H,
+        .mixer_in = most_size(most_size(2 * q, conv), 2 * H), .mixer_mid = gpu ? 0 : conv, .mixer_gate = value,
+        .mixer_out = most_size(q, value), .kv = 2 * kv,
         .small = 4 * (size_t)c->lin_v_heads + (size_t)c->n_experts + (size_t)c->top_k + 1,
-        .slots_h = slots * inter, .slots_d = slots * H,
+        .slots_h = slots * inter,
     };
 }
 
-size_t forward_bytes(const struct model_config *c, int max_rows)
+/* Returns the bytes of the outcomes of all experts, which are packets in long chunks of a GPU (kernels/gemm.h). */
+static size_t outcome_bytes(const struct model_config *c, int max_rows, bool gpu)
 {
-    struct sizes s = row_sizes(c);
-    size_t floats = 2 * s.x + s.h + s.h2 + s.mixer_in + 2 * s.mixer_gate + s.mixer_out + s.kv + s.small + s.slots_h + s.slots_d;
+    const size_t row = (size_t)(c->top_k + 1) * (size_t)c->hidden;
+    if (!gpu || !gemm_packets(max_rows, c->hidden))
+        return (size_t)max_rows * row * sizeof(float);
+    return most_size((size_t)max_rows * row * sizeof(uint16_t), (size_t)GEMM_FINE * row * sizeof(float));
+}
+
+size_t forward_bytes(const struct model_config *c, int max_rows, bool gpu)
+{
+    struct sizes s = row_sizes(c, gpu);
+    size_t floats = 2 * s.x + s.h + s.mixer_in + s.mixer_mid + s.mixer_gate + s.mixer_out + s.kv + s.small + s.slots_h;
     size_t ints = 1 + (size_t)c->top_k + (size_t)c->top_k + 1 + sizeof *((struct forward *)0)->at / sizeof(int32_t);
-    return (size_t)max_rows * (floats * sizeof(float) + ints * sizeof(int32_t))
+    return (size_t)max_rows * (floats * sizeof(float) + ints * sizeof(int32_t)) + outcome_bytes(c, max_rows, gpu)
          + (size_t)(c->n_experts + 2) * sizeof(int32_t) + (size_t)c->rotary_dim / 2 * sizeof(float) + 64 * 32;
 }
 
@@ -69,15 +80,15 @@ static void *take(char **at, size_t bytes)
 static void cut(struct forward *f)
 {
     const struct model_config *c = f->cfg;
-    const struct sizes s = row_sizes(c);
+    const bool gpu = f->dev->caps->packs_weights;
+    const struct sizes s = row_sizes(c, gpu);
     const size_t n = (size_t)f->max_rows * sizeof(float), v = (size_t)c->lin_v_heads;
     char *at = f->memory;
     f->x = take(&at, n * s.x);
     f->hidden = take(&at, n * s.x);
     f->h = take(&at, n * s.h);
-    f->h2 = take(&at, n * s.h2);
     f->mixer_in = take(&at, n * s.mixer_in);
-    f->mixer_mid = take(&at, n * s.mixer_gate);
+    f->mixer_mid = take(&at, n * s.mixer_mid);
     f->mixer_gate = take(&at, n * s.mixer_gate);
     f->mixer_out = take(&at, n * s.mixer_out);
     f->kv = take(&at, n * s.kv);
@@ -89,19 +100,20 @@ static void cut(struct forward *f)
     f->router_weights = take(&at, n * (size_t)c->top_k);
     f->shared_gate = take(&at, n);
     f->slots_h = take(&at, n * s.slots_h);
-    f->slots_d = take(&at, n * s.slots_d);
+    f->slots_d = take(&at, outcome_bytes(c, f->max_rows, gpu));
     f->ids = take(&at, n);
     f->experts = take(&at, n * (size_t)c->top_k);
     f->slots = take(&at, n * (size_t)(c->top_k + 1));
     f->at = take(&at, (size_t)f->max_rows * sizeof *f->at);
     f->start = take(&at, (size_t)(c->n_experts + 2) * sizeof(int32_t));
     f->freq = take(&at, (size_t)c->rotary_dim / 2 * sizeof(float));
-    CHECK(at <= (char *)f->memory + forward_bytes(c, f->max_rows));
+    CHECK(at <= (char *)f->memory + forward_bytes(c, f->max_rows, gpu));
 }
 
 static bool take_memory(struct forward *f, struct err *e)
 {
-    const size_t bytes = forward_bytes(f->cfg, f->max_rows), scratch = f->dev->caps->packs_weights ? forward_scratch_bytes(f->cfg, f->max_rows) : 0;
+    const bool gpu = f->dev->caps->packs_weights;
+    const size_t bytes = forward_bytes(f->cfg, f->max_rows, gpu), scratch = gpu ? forward_scratch_bytes(f->cfg, f->max_rows) : 0;
     f->memory = f->dev->alloc(f->dev, bytes);
     return (f->memory && (!scratch || f->dev->reserve(f->dev, scratch)))
         || err_set(e, "no memory for the work space of %d rows: %zu MiB asked for; try a smaller --chunk", f->max_rows, (bytes + scratch) >> 20);
@@ -184,6 +196,29 @@ static bool open_step(struct step_space *u, struct dev *d, const struct model_co
 
 /* --- both --- */
 
+/* Sets the bounds of V.  A row of h, normed, is at most sqrt(hidden) times the norm's largest weight, and a number of W h at most |W| |h| by Cauchy and
+ * Schwarz.  A row of codes keeps its length, or nearly, so no number of it is greater than sqrt(head_dim) times that. */
+static bool bound_values(struct forward *f, struct err *e)
+{
+    const struct model_config *c = f->cfg;
+    float *norm = memory_alloc((size_t)c->hidden * sizeof *norm);
+    bool ok = true;
+    for (int i = 0; i < c->n_layers && ok; i++) {
+        const struct layer_weights *l = &f->w->layers[i];
+        float most_w = 0, v = 0;
+        if (!l->full || !l->attn.v_norm)
+            continue;
+        f->dev->copy(f->dev, norm, l->norm_in, (size_t)c->hidden * sizeof *norm);
+        f->dev->copy(f->dev, &v, l->attn.v_norm, sizeof v);
+        ok = f->dev->finish(f->dev, e);
+        for (int k = 0; k < c->hidden; k++)
+            most_w = fmaxf(most_w, fabsf(1 + norm[k]));
+        f->most_value[i] = v * most_w * sqrtf((float)c->hidden * (float)c->head_dim);
+    }
+    free(norm);
+    return ok;
+}
+
 struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e)
 {
     struct forward *f = memory_zeroed(1, sizeof *f);
@@ -197,6 +232,10 @@ struct forward *forward_open(struct dev *d, const struct model_config *c, const 
     CHECK(c->rotary_dim / 2 <= ROPE_MAX_HALF);
     rope_frequencies(freq, c);
     d->copy(d, f->freq, freq, (size_t)c->rotary_dim / 2 * sizeof(float));
+    if (!bound_values(f, e)) {
+        forward_close(f);
+        return NULL;
+    }
     return f;
 }
 

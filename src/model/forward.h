@@ -17,7 +17,7 @@ struct forward;
 /* Allocates the work space for calls of at most max_rows rows.  Nothing is allocated later. */
 struct forward *forward_open(struct dev *d, const struct model_config *c, const struct weights *w, int max_rows, struct err *e);
 void   forward_close(struct forward *f);
-size_t forward_bytes(const struct model_config *c, int max_rows);       /* the work space */
+size_t forward_bytes(const struct model_config *c, int max_rows, bool gpu);     /* the work space */
 size_t forward_step_bytes(const struct model_config *c);                /* of these: memory of a step */
 /* True if a GPU's operations can run a step of this geometry; else the reason. */
 bool   forward_fits(const struct model_config *c, struct err *e);

@@ -140,6 +140,10 @@ static void attention_block(const struct pass *p, const struct attn_weights *w, 
     const size_t d = (size_t)c->head_dim, y_token = (size_t)c->n_q_heads * d, q_token = 2 * y_token;
     float *q = f->mixer_in, *gate = q + d;
 
+    const struct sigmoid_gate_args open = {.y = f->mixer_out, .gate = gate, .gate_token = q_token, .gate_head = 2 * d, .next = &w->o,
+                                           .n_tokens = p->n, .n_heads = c->n_q_heads, .head_dim = c->head_dim,
+                                           .most = p->layer < 0 ? 0 : f->most_value[p->layer]};
+
     read_hidden(p, q, &w->q, PROMPT_INT8_QKV);      /* [n, heads, 2, head_dim]: per head, query then gate */
     attention_rows(p, w, kv_layer);                 /* its products read the same, so they come next */
     EACH_PART(p, i, row)
@@ -147,9 +151,10 @@ static void attention_block(const struct pass *p, const struct attn_weights *w, 
             .kv = p->parts[i].k->kv[kv_layer], .n_tokens = p->parts[i].n, .n_q_heads = c->n_q_heads, .pos = p->parts[i].pos,
             .scale = 1.0f / sqrtf((float)c->head_dim),
             .turn = {.norm = w->q_norm, .eps = c->rms_eps, .freq = f->freq, .half = c->rotary_dim / 2, .at = f->at + row,
-                     .scale = c->yarn_attention_factor});
-    RUN(f->dev, sigmoid_gate, .y = f->mixer_out, .gate = gate, .gate_token = q_token, .gate_head = 2 * d,
-        .next = &w->o, .n_tokens = p->n, .n_heads = c->n_q_heads, .head_dim = c->head_dim);
+                     .scale = c->yarn_attention_factor},
+            .gate = p->n_parts == 1 ? &open : NULL);
+    if (p->n_parts > 1)                             /* the copy for the product has the rows of all parts */
+        f->dev->ops->sigmoid_gate(f->dev, &open);
     linear(f, f->x, f->mixer_out, &w->o, p->n, true);
 }
 
@@ -276,11 +281,11 @@ static void run_mtp(struct forward *f, const struct prompt_part *parts, const fl
     CHECK(w->present);
     const struct pass p = pass_of(f, parts, n_parts);
     embed_tokens(&p, 1);
-    RUN(f->dev, rmsnorm, .y = f->h2, .x = f->x, .w = w->norm_embedding, .n_rows = p.n, .dim = c->hidden, .eps = c->rms_eps, .y_group = 2 * H);
+    RUN(f->dev, rmsnorm, .y = f->mixer_in, .x = f->x, .w = w->norm_embedding, .n_rows = p.n, .dim = c->hidden, .eps = c->rms_eps, .y_group = 2 * H);
     EACH_PART(&p, i, row)
-        RUN(f->dev, rmsnorm, .y = f->h2 + (size_t)row * 2 * H + H, .x = hidden[i], .w = w->norm_hidden, .n_rows = parts[i].n, .dim = c->hidden,
+        RUN(f->dev, rmsnorm, .y = f->mixer_in + (size_t)row * 2 * H + H, .x = hidden[i], .w = w->norm_hidden, .n_rows = parts[i].n, .dim = c->hidden,
             .eps = c->rms_eps, .y_group = 2 * H);
-    linear(f, f->x, f->h2, &w->fc, p.n, false);
+    linear(f, f->x, f->mixer_in, &w->fc, p.n, false);
     if (!out) {
         norm_for(&p, w->layer.norm_in, (const struct weight *[]){&w->layer.attn.k, &w->layer.attn.v}, 2);
         attention_rows(&p, &w->layer.attn, c->n_full);

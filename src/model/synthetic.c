@@ -241,6 +241,7 @@ static void place_layer(struct place *p, struct layer_weights *l, const struct m
         l->attn.v = linear_weight(p, a, kv, c->hidden);
         l->attn.o = linear_weight(p, a, c->hidden, query);
         l->attn.q_norm = vector(p, RANDOM_NORM, c->head_dim);
+        l->attn.v_norm = piece(p, sizeof *l->attn.v_norm);
         l->attn.k_norm = vector(p, RANDOM_NORM, c->head_dim);
     } else {
         l->delta.qkv = linear_weight(p, f, config_conv_dim(c), c->hidden);

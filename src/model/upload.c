@@ -195,9 +195,9 @@ static void place_layer_weights(struct upload_plan *p, struct layer_weights *l)
     float *norms = take_place(p, (size_t)(c->n_experts + 1) * sizeof *norms);
     if (norms)
         l->moe.norms = norms;
-    float *z_norm = l->full ? NULL : take_place(p, sizeof *z_norm);
-    if (z_norm)
-        l->delta.z_norm = z_norm;
+    float *norm = take_place(p, sizeof *norm);
+    if (norm)
+        *(l->full ? &l->attn.v_norm : &l->delta.z_norm) = norm;
 }
 
 /* Places the head, made of the stored tensor that was added last: its own, or that of the embedding if both are tied. */

@@ -14,6 +14,7 @@ struct dev;
 struct vision;
 
 enum {
+    VISION_ROWS = 4096,                 /* patches of a slice on a GPU, at most */
     VISION_MERGE = 4,                   /* patches of a row of the text model: a block of 2 x 2 */
     VISION_SIDE = 32,                   /* pixels of the side of such a block */
 };

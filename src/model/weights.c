@@ -676,7 +676,9 @@ void weights_norms(struct layer_weights *l, int n, struct dev *d)
         return;
     d->row_norms(d, m->norms, &m->experts[0].gate, n, (size_t)(second - first));
     d->row_norms(d, m->norms + n, &m->shared.gate, 1, 0);
-    if (!l->full)
+    if (l->full)
+        d->row_norms(d, l->attn.v_norm, &l->attn.v, 1, 0);
+    else
         d->row_norms(d, l->delta.z_norm, &l->delta.z, 1, 0);
 }
 

@@ -24,6 +24,7 @@ struct moe_weights {
 struct attn_weights {
     struct weight q, k, v, o;                   /* q rows: per head, head_dim of query then head_dim of gate */
     const float *q_norm, *k_norm;               /* [head_dim], as stored: the norm multiplies by 1 + w */
+    float *v_norm;                              /* [1] on a GPU: largest norm of a row of v */
 };
 
 struct delta_weights {

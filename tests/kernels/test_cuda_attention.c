@@ -12,6 +12,7 @@
 #include "kernels/cpu/vec.h"
 #include "tests/kernels/close.h"
 #include "tests/kernels/gpu.h"
+#include "tests/kernels/matrix.h"
 #include "tests/kernels/rand.h"
 
 enum { DIM = 256, HALF = 32 };
@@ -22,6 +23,14 @@ static uint16_t *bf16_rows(size_t n, float scale)
     for (size_t i = 0; i < n; i++)
         p[i] = f32_bf16((rand_unit() * 2 - 1) * 1.7f * scale);
     return p;
+}
+
+static void linear_any(struct dev *d, const struct linear_args *l)
+{
+    if (l->w.format == WEIGHT_INT4)
+        RUN(d, linear_int4, .l = *l);
+    else
+        RUN(d, linear_dense, .l = *l);
 }
 
 static float *frequencies(void)
@@ -178,6 +187,57 @@ static void test_attention__agrees_with_the_definition(void **state)
         cuda->free(cuda, a.y), cuda->free(cuda, dq), cuda->free(cuda, a.kv.k), cuda->free(cuda, a.kv.v);
         free(q), free(y), free(k), free(v), free(out);
         turn_close(&turn);
+    }
+}
+
+/* A gate that attention applies as it stores, or that follows where it cannot: the next product has the same bits.  The bound is far above all
+ * numbers.  Few rows after many positions are computed in pieces. */
+static void test_attention__a_gate_leaves_its_rows_to_the_product_alone(void **state)
+{
+    (void)state;
+    need_gpu();
+    enum { ROWS = 300 };
+    static const struct { int q, kv, n, pos; bool dense; } cases[] = {
+        {32, 2, 129, 0, false}, {32, 2, 300, 70, true}, {16, 1, 200, 33, false}, {12, 1, 133, 1, true}, {32, 2, 130, 4000, false}, {32, 2, 40, 0, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int Q = cases[i].q, K = cases[i].kv, n = cases[i].n, len = cases[i].pos + n;
+        const size_t row = (size_t)K * DIM, q_token = (size_t)Q * 2 * DIM, cells = (size_t)n * (size_t)Q * DIM, out = (size_t)n * ROWS * sizeof(float);
+        struct matrix w = matrix_make(cases[i].dense ? WEIGHT_DENSE : WEIGHT_INT4, ROWS, Q * DIM);
+        float *q = rand_array((size_t)n * q_token, 3), *y = malloc(cells * sizeof *y), *product = malloc(out);
+        uint16_t *k = bf16_rows((size_t)len * row, 1), *v = bf16_rows((size_t)len * row, 1);
+        struct attention_args a = {.y = y, .q = q, .q_token = q_token, .q_head = 2 * DIM,
+                                   .kv = {.k = k, .v = v, .dtype = DT_BF16, .n_kv_heads = K, .head_dim = DIM},
+                                   .n_tokens = n, .n_q_heads = Q, .pos = cases[i].pos, .scale = 1.0f / 16};
+        struct sigmoid_gate_args gate = {.y = y, .gate = q + DIM, .gate_token = q_token, .gate_head = 2 * DIM, .n_tokens = n, .n_heads = Q,
+                                         .head_dim = DIM, .next = &w.host, .most = 300};
+        a.gate = &gate;
+        cpu->ops->attention(cpu, &a);
+        struct linear_args l = {.y = product, .x = y, .w = w.host, .n_tokens = n};
+        linear_any(cpu, &l);
+        float *want = NULL;
+        for (int fused = 0; fused < 2; fused++) {
+            gate.next = &w.device;
+            gate.y = a.y = poisoned(cells * sizeof *y);
+            a.q = upload(q, (size_t)n * q_token * sizeof *q), gate.gate = a.q + DIM;
+            a.kv.k = upload(k, (size_t)len * row * 2), a.kv.v = upload(v, (size_t)len * row * 2);
+            a.gate = fused ? &gate : NULL;
+            l = (struct linear_args){.y = poisoned(out), .x = a.y, .w = w.device, .n_tokens = n};
+            cuda->ops->attention(cuda, &a);
+            if (!fused)
+                cuda->ops->sigmoid_gate(cuda, &gate);
+            linear_any(cuda, &l);
+            float *got = downloaded(l.y, out);
+            if (fused)
+                assert_memory_equal(got, want, out);
+            else
+                assert_rows_close("gated", got, product, n, ROWS, 1e-2);
+            cuda->free(cuda, a.y), cuda->free(cuda, (void *)a.q), cuda->free(cuda, a.kv.k), cuda->free(cuda, a.kv.v), cuda->free(cuda, l.y);
+            free(want);
+            want = got;
+        }
+        matrix_drop(&w);
+        free(q), free(y), free(product), free(k), free(v), free(want);
     }
 }
 
@@ -371,6 +431,7 @@ int main(void)
         cmocka_unit_test(test_kv_store__rounds_to_bf16_and_touches_nothing_else),
         cmocka_unit_test(test_sigmoid_gate__agrees_with_the_definition),
         cmocka_unit_test(test_attention__agrees_with_the_definition),
+        cmocka_unit_test(test_attention__a_gate_leaves_its_rows_to_the_product_alone),
         cmocka_unit_test(test_step_attention__agrees_with_the_definition),
         cmocka_unit_test(test_step_attention__a_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(test_step_attention__agrees_with_prompt_attention_far_out),

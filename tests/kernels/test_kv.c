@@ -317,6 +317,29 @@ static void expect_row(const struct kv_rows *kv, const float *q, const float *k,
 
 static const enum kv_format pairs[][2] = {{KV_INT8, KV_INT8}, {KV_INT8, KV_TQ4}, {KV_TQ4, KV_TQ4}, {KV_TQ4, KV_TQ3}};
 
+static void test_kv__attention_with_a_gate_is_both_operations(void **state)
+{
+    (void)state;
+    enum { N = 37, POS = 3 };
+    const size_t row = KV_HEADS * KV_DIM, query = 2 * HEADS * KV_DIM, cells = (size_t)N * HEADS * KV_DIM;
+    float *k = rand_array((POS + N) * row, 1), *v = rand_array((POS + N) * row, 1), *q = rand_array((size_t)N * query, 2);
+    float *want = rand_array(cells, 1), *got = rand_array(cells, 1);
+    struct attention_args a = {.y = want, .q = q, .q_token = query, .q_head = 2 * KV_DIM, .n_tokens = N, .n_q_heads = HEADS, .pos = POS,
+                               .scale = 0.0625f, .kv = {.k = k, .v = v, .dtype = DT_F32, .n_kv_heads = KV_HEADS, .head_dim = KV_DIM}};
+    struct sigmoid_gate_args gate = {.y = want, .gate = q + KV_DIM, .gate_token = query, .gate_head = 2 * KV_DIM, .n_tokens = N, .n_heads = HEADS,
+                                     .head_dim = KV_DIM};
+    attention_cpu(&a, 0, attention_units(&a));
+    sigmoid_gate_cpu(&gate, 0, sigmoid_gate_units(&gate));
+    a.y = gate.y = got;
+    a.gate = &gate;
+    for (int u = 0, n; u < attention_units(&a); u += n) {       /* in pieces that end within a token */
+        n = attention_units(&a) - u < 7 ? attention_units(&a) - u : 7;
+        attention_cpu(&a, u, u + n);
+    }
+    assert_memory_equal(got, want, cells * sizeof *got);
+    free(k), free(v), free(q), free(want), free(got);
+}
+
 static void test_kv__attention_reads_old_rows_as_codes_and_others_exactly(void **state)
 {
     (void)state;
@@ -487,6 +510,7 @@ int main(void)
         cmocka_unit_test(test_kv__errors_are_those_of_theory),
         cmocka_unit_test(test_kv__a_block_gives_back_what_was_put),
         cmocka_unit_test(test_kv__no_vector_is_too_odd),
+        cmocka_unit_test(test_kv__attention_with_a_gate_is_both_operations),
         cmocka_unit_test(test_kv__attention_reads_old_rows_as_codes_and_others_exactly),
         cmocka_unit_test(test_kv__a_row_has_the_same_bits_however_the_prompt_is_cut),
         cmocka_unit_test(test_kv_units__every_position_is_read_once_at_a_place_of_its_own),

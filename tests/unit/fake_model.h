@@ -332,7 +332,7 @@ struct forward *forward_open(struct dev *d, const struct model_config *c, const 
 
 void forward_close(struct forward *f) { free(f); }
 bool forward_math(struct forward *f, enum prompt_math math, struct err *e) { (void)f, (void)e; return math == PROMPT_EXACT; }
-size_t forward_bytes(const struct model_config *c, int max_rows) { (void)c; return (size_t)max_rows * 100; }
+size_t forward_bytes(const struct model_config *c, int max_rows, bool gpu) { (void)c; (void)gpu; return (size_t)max_rows * 100; }
 size_t forward_scratch_bytes(const struct model_config *c, int max_rows) { (void)c; return (size_t)max_rows * 10; }
 
 /* All rows below pos belong to one sequence, and the states stand at its end. */

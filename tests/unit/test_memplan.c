@@ -235,7 +235,7 @@ static void test_memplan__the_option_that_makes_room_is_named(void **state)
     q.max_rows = 100000;                /* 100 bytes each */
     assert_false(memplan_make(&m, &q, &e));
     assert_non_null(strstr(e.msg, "of GPU memory (weights"));
-    assert_non_null(strstr(e.msg, "left free: --chunk 4096 fits"));
+    assert_non_null(strstr(e.msg, "left free: --chunk 8192 fits"));
     q.max_rows = 64;
     q.weight_bytes = 14 * MIB;
     q.int8_weight_bytes = 12 * MIB;
