@@ -167,9 +167,10 @@ static void call_attention(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const struct model_config *c = &k->s->m.cfg;
-    size_t d = (size_t)c->head_dim;
-    (void)i;
-    RUN(k->d, attention, .y = p->y, .q = p->x, .q_token = (size_t)c->n_q_heads * 2 * d, .q_head = 2 * d, .kv = p->kv, .n_tokens = p->n,
+    const size_t d = (size_t)c->head_dim, q_token = (size_t)c->n_q_heads * 2 * d;
+    const struct sigmoid_gate_args gate = {.y = p->y, .gate = p->x + d, .gate_token = q_token, .gate_head = 2 * d, .n_tokens = p->n,
+                                           .n_heads = c->n_q_heads, .head_dim = c->head_dim, .next = attn_o(k->s, i), .most = 1000};
+    RUN(k->d, attention, .y = p->y, .q = p->x, .q_token = q_token, .q_head = 2 * d, .kv = p->kv, .n_tokens = p->n, .gate = &gate,
         .n_q_heads = c->n_q_heads, .pos = p->pos, .scale = 1.0f / sqrtf((float)c->head_dim),
         .turn = {.norm = p->norm, .eps = c->rms_eps, .freq = p->freq, .half = c->rotary_dim / 2, .first = p->pos, .scale = 1});
 }
@@ -242,9 +243,9 @@ static void measure_attention(struct timing *k, struct prompt *p, int n_ctx)
     double n = p->n;
     for (p->pos = 0; p->pos + p->n <= n_ctx; p->pos = p->pos ? p->pos * 4 : 7 * p->n) {
         char name[64];
-        snprintf(name, sizeof name, "attention from %d on", p->pos);
+        snprintf(name, sizeof name, "attention, gate from %d on", p->pos);
         timing_row(k, name, timing_measure(k, false, 4, call_attention, p),
-                    (p->pos + n) * (double)kv_row_bytes(&p->kv) + 2 * n * c->n_q_heads * c->head_dim * 4,
+                    (p->pos + n) * (double)kv_row_bytes(&p->kv) + n * c->n_q_heads * c->head_dim * (4 + 4 + 2),
                     4 * n * (p->pos + n / 2) * c->n_q_heads * c->head_dim);
     }
 }
