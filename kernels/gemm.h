@@ -19,19 +19,20 @@ enum { GEMM_NARROW = 256 };
 static inline bool linear_narrow(const struct weight *w) { return w->format == WEIGHT_DENSE && w->rows <= GEMM_NARROW && w->cols % 8 == 0; }
 /* Scratch bytes of the operations linear_*. */
 static inline size_t linear_scratch(int n_tokens, int cols) { return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens), cols); }
-/* Scratch bytes of experts_up and experts_down; the latter has a row for each slot. */
-static inline size_t experts_up_scratch(int n_tokens, int hidden)
+/* The same where rows may be rounded to eight bits, which have a place of their own. */
+static inline size_t rounded_scratch(int n_tokens, int cols)
 {
-    return linear_scratch(n_tokens, hidden) + (gemm_halves(n_tokens) == 1 ? gemm_factors_at((size_t)n_tokens, hidden) : 0);
+    return linear_scratch(n_tokens, cols) + (gemm_halves(n_tokens) == 1 ? gemm_factors_at((size_t)n_tokens, cols) : 0);
 }
+/* Scratch bytes of experts_down, which has a row for each slot. */
 static inline size_t experts_down_scratch(int n_tokens, int top_k, int inter_max)
 {
     return gemm_copy_bytes((size_t)(gemm_halves(n_tokens) * n_tokens) * (size_t)(top_k + 1), inter_max);
 }
 
 /* Products of a prompt that may round activations to eight bits (kernels/int8.h) do so with INT4 weights of whole groups where arithmetic is the
- * limit: in chunks of more than GEMM_FINE tokens, and for experts where their weights do not stream by.  Others take them as without.  A row in eight
- * bits has the place of one in fp16; experts_up has such rows beside those in fp16, which the shared expert reads. */
+ * limit: in chunks of more than GEMM_FINE tokens, and for experts where their weights do not stream by.  Others take them as without.  Rows in eight
+ * bits lie behind those in fp16 and their factors, in as much memory: other products read the latter. */
 static inline bool gemm_int8(const struct weight *w, int n_tokens)
 {
     return w->format == WEIGHT_INT4 && w->cols % PACK_GROUP == 0 && n_tokens > GEMM_FINE;

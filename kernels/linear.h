@@ -21,14 +21,14 @@ struct linear_args {
     const struct int8_apart *int8;      /* not NULL: x is rounded (kernels/int8.h); a GPU does so where it gains time (kernels/gemm.h) */
     bool          own_form;     /* not with add.  An operation that has this, too, alone reads y: a device may write y in a form of its own */
     const struct rmsnorm_gated_args *gate;      /* not NULL: the gated norm that follows; its z is y.  Afterwards y is undefined, unless gate->y is y.
-                                                 * In host memory; not with add, bias, own_form or WEIGHT_PLANES; gate->y is not gate->x */
+                                                 * In host memory; not with add, bias, int8, own_form or WEIGHT_PLANES; gate->y is not gate->x */
     const float  *norm;         /* for gate on a GPU: the largest norm of a row of w; or NULL */
 };
 /* True if a GPU gates z = W x as it stores.  That needs `norm`, and nothing but `next` may read the outcome. */
-static inline bool linear_gates(const struct weight *w, const struct weight *next, int dim, int n_tokens, bool int8)
+static inline bool linear_gates(const struct weight *w, const struct weight *next, int dim, int n_tokens)
 {
     enum { HEAD = 128 };
-    return gemm_halves(n_tokens) == 1 && dim == HEAD && w->rows % HEAD == 0 && !linear_narrow(w) && !(int8 && gemm_int8(w, n_tokens))
+    return gemm_halves(n_tokens) == 1 && dim == HEAD && w->rows % HEAD == 0 && !linear_narrow(w)
         && w->format != WEIGHT_INT8 && w->format != WEIGHT_PLANES && next && next->cols == w->rows && !linear_narrow(next);
 }
 static inline size_t linear_bytes(const struct linear_args *a)

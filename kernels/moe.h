@@ -45,7 +45,7 @@ struct experts_up_args {
     int            n_tokens, n_experts, top_k;
     int            inter_max;   /* the wider of routed and shared experts: the stride of h */
     const float   *norms;       /* [n_experts + 1] largest norm of a row of gate and up, the shared expert's last; only own_form on a GPU needs it */
-    const struct int8_apart *int8;      /* not NULL: x is rounded for routed experts, as for linear; h has no form of its own then */
+    const struct int8_apart *int8;      /* not NULL: x is rounded for routed experts, as for linear */
     bool           own_form;    /* experts_down alone reads h, and has own_input: a device may write h in a form of its own */
 };
 /* d[slot] = down_e h[slot]                                                        tolerance: as linear */
@@ -57,7 +57,6 @@ struct experts_down_args {
     const int32_t *start, *slots;
     int            n_tokens, n_experts, top_k;
     int            inter_max;
-    const struct int8_apart *int8;      /* not NULL: h is rounded for routed experts; own_input is false then */
     bool           own_input;   /* h is as experts_up writes it with own_form */
     bool           own_form;    /* moe_combine alone reads d, and has this, too: a device may write d in a form of its own */
 };

@@ -18,6 +18,7 @@ struct rmsnorm_args {
     float        eps;
     bool         own_form;      /* products that are not narrow (kernels/gemm.h) alone read y, one after the other: a device may write y in a form of
                                  * its own */
+    const struct int8_apart *int8;      /* not NULL: some of these products round y so; a device may round it here */
 };
 static inline size_t rmsnorm_bytes(const struct rmsnorm_args *a)
 {

@@ -92,7 +92,7 @@ void experts_down_cpu(const struct experts_down_args *a, int begin, int end)
             float out[MATMUL_TOKENS][MATMUL_ROWS];
             for (int t = 0; t < n; t++)
                 x[t] = a->h + (size_t)a->slots[i + t] * (size_t)a->inter_max;
-            matmul_rounded(w, row, x, n, e < a->n_experts ? a->int8 : NULL, out);
+            matmul_rounded(w, row, x, n, NULL, out);
             for (int t = 0; t < n; t++)
                 memcpy(a->d + (size_t)a->slots[i + t] * (size_t)hidden + row, out[t], (size_t)n_rows * sizeof(float));
         }

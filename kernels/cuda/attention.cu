@@ -124,7 +124,8 @@ struct gated {
 };
 /* Stores N pairs of neighbouring numbers of a row, those of `column` and every eighth after it, times `by`. */
 template <int N, class Pair>
-static __device__ __forceinline__ void put_gated(const struct gated &o, float *y, int token, int head, int n_heads, int column, float by, const Pair &pair)
+static __device__ __forceinline__ void put_gated(const struct gated &o, float *y, int token, int head, int n_heads, int column, float by,
+                                                 const Pair &pair)
 {
     const float *gate = o.gate + (size_t)token * o.token + (size_t)head * o.head + column;
     uint32_t *to = (uint32_t *)y + (((size_t)token * (size_t)n_heads + (size_t)head) * DIM + (size_t)column) / 2;
@@ -381,9 +382,11 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
     float by0 = 1.0f / sum0, by1 = 1.0f / sum1;
     if (gated.gate) {
         if (m0 / group < n)
-            put_gated<32>(gated, a.y, t0 + m0 / group, head0 + m0 % group, a.n_q_heads, 2 * t, by0, [&](int j) { return make_float2(o[j][0], o[j][1]); });
+            put_gated<32>(gated, a.y, t0 + m0 / group, head0 + m0 % group, a.n_q_heads, 2 * t, by0,
+                          [&](int j) { return make_float2(o[j][0], o[j][1]); });
         if (m1 / group < n)
-            put_gated<32>(gated, a.y, t0 + m1 / group, head0 + m1 % group, a.n_q_heads, 2 * t, by1, [&](int j) { return make_float2(o[j][2], o[j][3]); });
+            put_gated<32>(gated, a.y, t0 + m1 / group, head0 + m1 % group, a.n_q_heads, 2 * t, by1,
+                          [&](int j) { return make_float2(o[j][2], o[j][3]); });
         return;
     }
 #pragma unroll

@@ -14,9 +14,11 @@ extern "C" {
 
 /* Activations of which there is a copy for products (halves.cuh). */
 struct halves_of {
-    const float *x, *undo;              /* x NULL: of none; undo NULL: the copy is in eight bits (int8_rows.cuh) */
+    const float *x, *undo;              /* x NULL: of none */
     int          n_rows, cols;
     const char  *at;                    /* the copy: at the beginning of scratch memory, or in the memory of x itself, then without norms of rows */
+    const char  *eight;                 /* behind it the same rows in eight bits (int8_rows.cuh), or NULL */
+    const struct int8_apart *apart;     /* ... with these columns apart */
 };
 
 /* One in-order queue of a device.  Operations are host functions `void <op>_cuda(struct cuda_queue *, const struct <op>_args *)`
@@ -34,7 +36,6 @@ struct cuda_queue {
     const char  *fault_op;
     volatile uint32_t *stopped;         /* in host memory: why a kernel stopped, or 0 */
     bool         left_for_several;      /* several products may read what is left out */
-    const struct int8_apart *apart;     /* columns apart of a copy in eight bits */
 };
 
 enum stopped {

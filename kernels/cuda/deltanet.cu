@@ -950,7 +950,7 @@ extern "C" void deltanet_chunk_cuda(struct cuda_queue *q, const struct deltanet_
             launch(q, "deltanet_chunk", deltanet_scan_kernel<64>, dim3(a->n_v_heads, 4), 64, sizeof(struct scan_shared), false, x);
     }
     if (taken && a->y != kept.x && a->c != kept.x)
-        q->halves = kept;
+        q->halves = {kept.x, kept.undo, kept.n_rows, kept.cols, kept.at};        /* rows in eight bits are lost */
 }
 
 /* ------------------------------------------------------------------ gates */

@@ -11,7 +11,7 @@
  * Layout    kernels/cuda/gemm.cuh; rows are gathered through the slots.  Blocks of one tile and of one expert are neighbours, so
  *           that an expert is read from memory once
  * Numerics  as linear_*; SwiGLU in fp32; the factor of a row of h in fp16 comes from a bound (halves.cuh), which needs no row.  On request
- *           rows of routed experts have eight bits (gemm_int8.cuh), made by a pass of their own */
+ *           rows of x have eight bits for the routed experts (gemm_int8.cuh) */
 #include <type_traits>
 
 #include "kernels/cuda/gemm_int8.cuh"
@@ -197,7 +197,7 @@ __device__ __forceinline__ void experts_rows(const struct experts_job &j, const 
         gemm_int8_apart<S>(acc, j.data + (size_t)expert * j.data_step, j.scale + (size_t)expert * j.scale_step, first, j.n_tiles, j.n_groups, j.x,
                            rows, j.apart);
     const bool packets = !UP && HALVES == 1 && j.packets;
-    if (UP && HALVES == 1 && !S::EIGHT && j.own) {
+    if (UP && HALVES == 1 && j.own) {
         for (int i = thread; i < S::TOKENS; i += S::THREADS)
             experts_bound(j, of.expert, slot[i], &undo[i], gemm_block());
         __syncthreads();
@@ -365,9 +365,12 @@ static void run_halves(struct cuda_queue *q, const struct experts_plan *p, const
 }
 template <int F, bool UP> static void run_format(struct cuda_queue *q, const struct experts_plan *p, const struct experts_job *j)
 {
-    if (j->int8)
-        run_many<WEIGHT_INT4, experts_int8, UP, 1>(q, p, j);
-    else if (p->halves == 1)
+    if constexpr (UP && F == WEIGHT_INT4)
+        if (j->int8) {
+            run_many<F, experts_int8, UP, 1>(q, p, j);
+            return;
+        }
+    if (p->halves == 1)
         run_halves<F, UP, 1>(q, p, j);
     else
         run_halves<F, UP, 2>(q, p, j);
@@ -401,11 +404,11 @@ static bool in_eight_bits(const struct experts_plan *p, const struct weight *w, 
     return apart && gemm_int8(w, p->n_tokens) && !gemm_few_routed(p->n_tokens, p->top_k, p->n_experts);
 }
 
-/* Routed experts, then the shared one.  `matrix` of expert i is i steps after that of expert 0.  codes: rows in eight bits for the routed ones, with
- * these columns apart, or NULL. */
+/* Routed experts, then the shared one.  `matrix` of expert i is i steps after that of expert 0.  eight: the rows in eight bits that the routed ones
+ * take, or NULL. */
 template <bool UP>
 static void run_both(struct cuda_queue *q, const struct experts_plan *p, struct experts_job j, const struct weight *first,
-                     const struct weight *second, const struct weight *shared, const char *codes, const struct int8_apart *apart)
+                     const struct weight *second, const struct weight *shared, const struct halves_of *eight)
 {
     if (p->n_experts > STEP_EXPERTS || first->cols % PACK_GROUP || shared->cols % PACK_GROUP) {
         queue_note(q, p->op, cudaErrorInvalidValue);
@@ -417,11 +420,10 @@ static void run_both(struct cuda_queue *q, const struct experts_plan *p, struct 
     j.scale_step = (size_t)((const char *)second->scale - (const char *)first->scale);
     j.only = -1;
     s.only = p->n_experts;
-    if (codes) {
-        queue_note(q, p->op, j.own ? cudaErrorInvalidValue : cudaSuccess);
+    if (eight) {
         j.int8 = true;
-        j.x = codes;
-        j.apart = *apart;
+        j.x = eight->eight;
+        j.apart = *eight->apart;
     }
     run<UP>(q, p, j, first);
     run<UP>(q, p, s, shared);
@@ -432,9 +434,10 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
     const struct experts_plan p = {"experts_up", a->n_tokens, a->top_k, a->n_experts, a->n_tokens * a->top_k, gemm_halves(a->n_tokens)};
     const struct weight *w = &a->experts[0].gate;
     struct experts_job j = {};
-    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, experts_up_scratch(a->n_tokens, w->cols)))
+    if (a->n_tokens < 1 || !gemm_scratch(q, p.op, linear_scratch(a->n_tokens, w->cols)))
         return;
-    const struct halves_of x = halves_get(q, p.op, a->x, a->n_tokens, w->cols);
+    const bool eight = in_eight_bits(&p, w, a->int8);
+    const struct halves_of x = eight ? int8_get(q, p.op, a->x, a->n_tokens, w->cols, a->int8) : halves_get(q, p.op, a->x, a->n_tokens, w->cols);
     j.undo = x.undo;
     j.y = a->h;
     j.x = x.at;
@@ -451,10 +454,7 @@ extern "C" void experts_up_cuda(struct cuda_queue *q, const struct experts_up_ar
         queue_note(q, p.op, cudaErrorInvalidValue);
         return;
     }
-    char *codes = in_eight_bits(&p, w, a->int8) ? q->scratch + linear_scratch(a->n_tokens, w->cols) : NULL;
-    if (codes)
-        int8_pass(q, p.op, codes, a->x, a->n_tokens, w->cols, w->cols, 0, a->int8);
-    run_both<true>(q, &p, j, w, &a->experts[a->n_experts > 1].gate, &a->shared->gate, codes, a->int8);
+    run_both<true>(q, &p, j, w, &a->experts[a->n_experts > 1].gate, &a->shared->gate, eight ? &x : NULL);
     q->halves = x;
 }
 
@@ -467,15 +467,8 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     const bool own = a->own_input && p.halves == 1;
     if (a->n_tokens < 1 || (!own && !gemm_scratch(q, p.op, experts_down_scratch(a->n_tokens, a->top_k, a->inter_max))))
         return;
-    const bool int8 = in_eight_bits(&p, w, a->int8);
-    if (int8) {                         /* a row of the shared expert has fp16, all others eight bits */
-        j.undo = halves_pass(q, p.op, a->h, slots, p.halves, a->inter_max, 0, a->shared->down.cols, a->top_k + 1);
-        int8_pass(q, p.op, q->scratch, a->h, (int)slots, a->inter_max, w->cols, a->top_k + 1, a->int8);
-    } else if (own) {
-        j.undo = (const float *)((const char *)a->h + experts_factors_at(p, a->inter_max));
-    } else {
-        j.undo = halves_pass(q, p.op, a->h, slots, p.halves, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
-    }
+    j.undo = own ? (const float *)((const char *)a->h + experts_factors_at(p, a->inter_max))
+                 : halves_pass(q, p.op, a->h, slots, p.halves, a->inter_max, w->cols, a->shared->down.cols, a->top_k + 1);
     j.y = a->d;
     j.x = own ? (const char *)a->h : q->scratch;
     j.start = a->start;
@@ -484,5 +477,5 @@ extern "C" void experts_down_cuda(struct cuda_queue *q, const struct experts_dow
     j.n_groups_x = pack_groups(a->inter_max);
     j.y_row = w->rows;
     j.packets = a->own_form && gemm_packets(a->n_tokens, w->rows);
-    run_both<false>(q, &p, j, w, &a->experts[a->n_experts > 1].down, &a->shared->down, int8 ? q->scratch : NULL, a->int8);
+    run_both<false>(q, &p, j, w, &a->experts[a->n_experts > 1].down, &a->shared->down, NULL);
 }

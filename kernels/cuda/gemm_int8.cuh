@@ -11,7 +11,7 @@
 #pragma once
 
 #include "kernels/cuda/gemm.cuh"
-#include "kernels/cuda/int8_rows.cuh"
+#include "kernels/cuda/int8_pass.cuh"
 
 template <int WARPS_, int MT_, int NT_, int STAGES_, int BLOCKS_> struct gemm_int8_shape {
     static constexpr int WARPS = WARPS_, MT = MT_, NT = NT_, STAGES = STAGES_, BLOCKS = BLOCKS_;

@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/halves.cuh"
 
-/* Rows with the given stride; `cols` of each are used, but cols_last of every `every`th row.  A row without columns is left out. */
+/* Rows with the given stride; `cols` of each are used, but cols_last of every `every`th row. */
 struct halves_job {
     uint4       *dst;
     float       *undo;
@@ -31,8 +31,6 @@ static __global__ void __launch_bounds__(HALVES_PASS_THREADS) halves_kernel(cons
     float max = 0, sum = 0;
     gpu_wait();
     gpu_next();
-    if (!cols)
-        return;
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < j.pieces; i += HALVES_PASS_THREADS) {
         float v[8];
@@ -71,7 +69,7 @@ static inline const float *halves_pass(struct cuda_queue *q, const char *op, con
 static inline struct halves_of halves_get(struct cuda_queue *q, const char *op, const float *x, int n_rows, int cols)
 {
     const struct halves_of h = q->halves;
-    const bool there = h.x == x && h.n_rows == n_rows && h.cols == cols && h.undo;
+    const bool there = h.x == x && h.n_rows == n_rows && h.cols == cols;
     if (q->left_out == x) {
         queue_note(q, op, there ? cudaSuccess : cudaErrorInvalidValue);
         if (!q->left_for_several)       /* who reads it next is the only one */

@@ -11,7 +11,7 @@
  * Numerics  x rounded to fp16 with a power of two per row, scaled weights likewise (INT8 and DENSE exact, but DENSE has no more than
  *           multiples of 2^-24), sums in fp32 by ascending column; up to GEMM_FINE tokens x as two fp16, 22 bits, weights exact (DENSE as
  *           before), sums of groups in fp32, then of these times their scales; narrow ones: x as two bf16, sums of every eighth group,
- *           then of these; with INT4 weights and more tokens on request x in eight bits, made by a pass of its own (gemm_int8.cuh).
+ *           then of these; with INT4 weights and more tokens on request x in eight bits (gemm_int8.cuh).
  *           linear_gated_kernel: z, norm and gate in fp32, with the fast exponential; the factor of a row of fp16 comes from a
  *           bound (halves.cuh) */
 #include "kernels/cuda/gemm_int8.cuh"
@@ -527,6 +527,7 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
     struct linear_job j = job_of(a, &x, halves);
     j.packets = a->own_form && gemm_packets(a->n_tokens, a->w.rows);
     if (int8) {
+        j.x = x.eight;
         j.apart = *a->int8;
         run<WEIGHT_INT4, gemm_int8_most, 1>(q, op, j);
     } else if (halves == 2) {
@@ -565,12 +566,12 @@ extern "C" void rmsnorm_gated_cuda(struct cuda_queue *q, const struct rmsnorm_ga
 template <int F> static void linear_with_gate(struct cuda_queue *q, const char *op, const struct linear_args *a)
 {
     const struct rmsnorm_gated_args *g = a->gate;
-    if (g && (a->add || a->bias || a->own_form || g->z != a->y)) {
+    if (g && (a->add || a->bias || a->int8 || a->own_form || g->z != a->y)) {
         queue_note(q, op, cudaErrorInvalidValue);
         return;
     }
     if constexpr (F != WEIGHT_INT8)
-        if (g && a->norm && linear_gates(&a->w, g->next, g->dim, a->n_tokens, a->int8)) {
+        if (g && a->norm && linear_gates(&a->w, g->next, g->dim, a->n_tokens)) {
             linear_gated<F>(q, op, a);
             return;
         }

@@ -1,17 +1,20 @@
 /* rmsnorm: y = (1 + w) * x / sqrt(mean(x^2) + eps), rows with strides; layernorm: y = w * (x - mean(x)) / sqrt(var(x) + eps) + b.
  * Shapes    x, y [n_rows, dim] fp32, w [dim] fp32; dim a multiple of 4 up to 8192
- * Bytes     2 n_rows dim 4; whole rows of 512 to 4096 columns also as one or two fp16, for the products that follow (halves.cuh), or only so
+ * Bytes     2 n_rows dim 4; whole rows of 512 to 4096 columns also as one or two fp16, for the products that follow (halves.cuh), or only so; on
+ *           request in eight bits as well (int8_rows.cuh)
  * Limit     bandwidth; 4096 rows of 3072 at 4.5 TB/s: 22 us
  * Launch    dim <= 512: a warp per row, 8 a block; else 256 threads per row, as in layernorm, whose rows have up to 4096 columns
  * Layout    a thread keeps its values in registers between the two passes, so y may alias x
  * Numerics  sum of squares in fp32, per thread and then pairwise; the bits of a row depend only on dim */
 #include "kernels/cuda/halves.cuh"
+#include "kernels/cuda/int8_rows.cuh"
 
 enum { NORM_THREADS = 256, NORM_MAX = 8192, NORM_NARROW = 512 };
 
-/* THREADS per row, HELD float4 per thread; HALVES: those of the copy, 0: none.  with_y: y is written. */
+/* THREADS per row, HELD float4 per thread; HALVES: those of the copy, 0: none.  eight: of a copy of one half.  with_y: y is written. */
 template <int THREADS, int HELD, int HALVES>
-static __global__ void __launch_bounds__(NORM_THREADS) rmsnorm_kernel(const struct rmsnorm_args a, const struct halves_to to, bool with_y)
+static __global__ void __launch_bounds__(NORM_THREADS) rmsnorm_kernel(const struct rmsnorm_args a, const struct halves_to to,
+                                                                      const __grid_constant__ struct int8_to eight, bool with_y)
 {
     const int row = (int)(blockIdx.x * (NORM_THREADS / THREADS) + threadIdx.x / THREADS), at = (int)threadIdx.x % THREADS, quads = a.dim / 4;
     const int group = a.per_group ? row / a.per_group : row, in = a.per_group ? row % a.per_group : 0;
@@ -47,6 +50,19 @@ static __global__ void __launch_bounds__(NORM_THREADS) rmsnorm_kernel(const stru
         }
     if constexpr (HALVES > 0) {
         static_assert(THREADS == HALVES_THREADS, "a row's threads");
+        if (HALVES == 1 && eight.dst) {
+            if (at >= eight.apart.n && at < INT8_APART)
+                int8_numbers(eight, row)[at] = __float2half_rn(0.0f);
+            int apart = 0;
+#pragma unroll
+            for (int i = 0; i < HELD; i++) {            /* a warp has one whole group at a time */
+                const int group = i * (THREADS / 32) + at / 32;
+                while (apart < eight.apart.n && eight.apart.column[apart] < group * PACK_GROUP)
+                    apart++;
+                if (group < eight.n_groups)
+                    int8_group(eight, row, group, at % 32, v[i], &apart);
+            }
+        }
         halves_row<HELD, HALVES>(to, row, quads, v);
     }
 }
@@ -129,14 +145,20 @@ extern "C" void rmsnorm_cuda(struct cuda_queue *q, const struct rmsnorm_args *ar
     const int halves = whole ? halves_beside(q, a.n_rows, a.dim) : 0;
     const struct halves_to to = halves_place(q, a.n_rows, a.dim);
     const bool with_y = !a.own_form || !halves;
+    const bool rounds = a.int8 && halves == 1 && rounded_scratch(a.n_rows, a.dim) <= q->scratch_bytes;
+    const struct int8_to eight = rounds ? int8_place(q, a.n_rows, a.dim, a.int8) : int8_to{};
     if (a.dim <= NORM_NARROW)
-        launch(q, "rmsnorm", rmsnorm_kernel<32, NORM_NARROW / 128, 0>, dim3((rows + 7) / 8), NORM_THREADS, 0, true, a, to, with_y);
+        launch(q, "rmsnorm", rmsnorm_kernel<32, NORM_NARROW / 128, 0>, dim3((rows + 7) / 8), NORM_THREADS, 0, true, a, to, eight, with_y);
     else if (halves == 2)
-        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, HELD, 2>, dim3(rows), NORM_THREADS, 0, true, a, to, with_y);
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, HELD, 2>, dim3(rows), NORM_THREADS, 0, true, a, to, eight, with_y);
     else if (halves == 1)
-        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, HELD, 1>, dim3(rows), NORM_THREADS, 0, true, a, to, with_y);
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, HELD, 1>, dim3(rows), NORM_THREADS, 0, true, a, to, eight, with_y);
     else
-        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, LONG, 0>, dim3(rows), NORM_THREADS, 0, true, a, to, with_y);
+        launch(q, "rmsnorm", rmsnorm_kernel<NORM_THREADS, LONG, 0>, dim3(rows), NORM_THREADS, 0, true, a, to, eight, with_y);
     if (halves)
         halves_made(q, a.y, a.n_rows, a.dim, with_y, true);
+    if (rounds) {
+        q->halves.eight = eight.dst;
+        q->halves.apart = a.int8;
+    }
 }

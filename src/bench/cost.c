@@ -56,25 +56,23 @@ static const double EIGHT = 1 + 4 / 128.0;
 
 static bool is_int8(const struct chunk *k, const struct weight *w) { return k->int8 && gemm_int8(w, (int)k->n); }
 
-/* Adds a product of the rows that mixers read, which may be in eight bits.  `first`: rows in eight bits are made for it. */
-static void product_int8(struct chunk *k, const char *name, const struct weight *w, bool first, double to)
+/* Adds a product of the rows that mixers read, which may be in eight bits. */
+static void product_int8(struct chunk *k, const char *name, const struct weight *w, double to)
 {
     if (!is_int8(k, w)) {
         product(k, name, w, 0, to);
         return;
     }
-    if (first)
-        add(k, "rows in eight bits", 0, k->n * w->cols * 4, k->n * w->cols * EIGHT, 0);
     add(k, name, (double)traffic_matrix(w, true), k->n * w->cols * EIGHT, k->n * to * w->rows, k->n * w->rows * w->cols);
 }
 
-/* Adds a norm for these products alone; it leaves rows in fp32 as well where one of them is narrow, or rounded. */
+/* Adds a norm for these products alone, the first of which may be in eight bits; it leaves rows in fp32 as well where one of them is narrow. */
 static void norm(struct chunk *k, const char *name, const struct weight *const *next, int n_next)
 {
-    bool plain = k->int8;
+    bool plain = false;
     for (int i = 0; i < n_next; i++)
         plain = plain || linear_narrow(next[i]);
-    add(k, name, 0, k->n * k->c->hidden * 4, k->n * k->c->hidden * ((plain ? 4 : 0) + copied(k)), 0);
+    add(k, name, 0, k->n * k->c->hidden * 4, k->n * k->c->hidden * ((plain ? 4 : 0) + copied(k) + (is_int8(k, next[0]) ? EIGHT : 0)), 0);
 }
 
 static void delta(struct chunk *k, const struct delta_weights *w)
@@ -82,15 +80,15 @@ static void delta(struct chunk *k, const struct delta_weights *w)
     const struct model_config *c = k->c;
     const double n = k->n, conv = config_conv_dim(c), value = config_lin_value_dim(c), dk = c->lin_k_dim, dv = c->lin_v_dim,
         heads = c->lin_v_heads;
-    product_int8(k, "in_proj_qkv", &w->qkv, true, left(k, conv));
+    product_int8(k, "in_proj_qkv", &w->qkv, left(k, conv));
     product_pair(k, "in_proj_a, in_proj_b", &w->a, &w->b);
     add(k, "deltanet_chunk", 0, n * conv * left(k, conv) + (2 * n * heads + value * dk) * 4, n * value * 4 + value * dk * 4,
         n * heads * (2 * DELTANET_CHUNK * (3 * dk + 2 * dv) + 6 * dk * dv));
-    if (linear_gates(&w->z, &w->out, c->lin_v_dim, (int)n, k->int8)) {
+    if (linear_gates(&w->z, &w->out, c->lin_v_dim, (int)n)) {
         add(k, "in_proj_z, gated norm", (double)traffic_matrix(&w->z, true), n * (copied(k) * w->z.cols + 4 * value), n * value * copied(k),
             2 * n * value * w->z.cols);
     } else {
-        product_int8(k, "in_proj_z", &w->z, !is_int8(k, &w->qkv), 4);
+        product(k, "in_proj_z", &w->z, 0, 4);
         add(k, "rmsnorm_gated", 0, n * value * (4 + 4), n * value * copied(k), 0);
     }
     product(k, "linear_attn.out_proj", &w->out, 4, 4);
@@ -101,8 +99,8 @@ static void attention_rows(struct chunk *k, const struct attn_weights *w)
 {
     const struct model_config *c = k->c;
     const double kv = (double)c->n_kv_heads * c->head_dim, turned = (double)c->rotary_dim / c->head_dim;
-    product_int8(k, "k_proj", &w->k, false, 4);
-    product_int8(k, "v_proj", &w->v, false, 4);
+    product_int8(k, "k_proj", &w->k, 4);
+    product_int8(k, "v_proj", &w->v, 4);
     add(k, "norm, rope of k", 0, k->n * kv * 4 * (1 + turned), k->n * kv * 4 * (1 + turned), 0);
     add(k, "kv_store", 0, k->n * 2 * kv * 4, k->n * 2 * kv * 2, 0);
 }
@@ -111,7 +109,7 @@ static void attention(struct chunk *k, const struct attn_weights *w)
 {
     const struct model_config *c = k->c;
     const double n = k->n, q = (double)c->n_q_heads * c->head_dim, end = k->pos + n;
-    product_int8(k, "q_proj", &w->q, true, 4);
+    product_int8(k, "q_proj", &w->q, 4);
     attention_rows(k, w);
     const bool gated = gemm_halves((int)n) == 1;
     add(k, gated ? "attention, gate" : "attention", 0, (double)kv_token_bytes(c, k->kv) / c->n_full * end + n * q * (gated ? 8 : 4),
@@ -132,16 +130,12 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
     const double down = distinct * (double)traffic_matrix(&x->down, true) + (double)traffic_matrix(&s->down, true);
     product_pair(k, "mlp.gate, shared_expert_gate", &w->router, &w->shared_gate);
     add(k, "router, moe_group", 0, n * (c->n_experts + c->top_k) * 4, n * (3 * c->top_k + 1) * 4, 0);
-    const bool up_int8 = is_int8(k, &x->gate), down_int8 = is_int8(k, &x->down);
-    const double up_slots = up_int8 ? routed / 2 + n : slots * halves, down_slots = down_int8 ? routed / 2 + n : slots * halves;
-    const double rows = down_int8 ? routed * EIGHT + n * copied(k) : slots * copied(k);
-    if (up_int8)
-        add(k, "rows in eight bits", 0, n * hidden * 4, n * hidden * EIGHT, 0);
-    const bool own = !up_int8 && !down_int8 && halves == 1;           /* experts_up writes what experts_down reads */
-    add(k, "experts_up", up, n * hidden * (copied(k) + (up_int8 ? EIGHT : 0)), slots * inter * (own ? copied(k) : 4), 4 * up_slots * inter * hidden);
+    const bool int8 = is_int8(k, &x->gate), own = halves == 1;          /* own: experts_up writes what experts_down reads */
+    const double up_slots = int8 ? routed / 2 + n : slots * halves;
+    add(k, "experts_up", up, n * hidden * (copied(k) + (int8 ? EIGHT : 0)), slots * inter * (own ? copied(k) : 4), 4 * up_slots * inter * hidden);
     if (!own)
-        add(k, down_int8 ? "rows for experts_down" : "fp16 rows for experts_down", 0, slots * inter * 4, rows * inter, 0);
-    add(k, "experts_down", down, rows * inter, slots * hidden * left(k, hidden), 2 * down_slots * inter * hidden);
+        add(k, "fp16 rows for experts_down", 0, slots * inter * 4, slots * copied(k) * inter, 0);
+    add(k, "experts_down", down, slots * copied(k) * inter, slots * hidden * left(k, hidden), 2 * slots * halves * inter * hidden);
     add(k, "moe_combine", 0, slots * hidden * left(k, hidden) + n * hidden * 4, n * hidden * 4, 0);
 }
 
@@ -157,7 +151,7 @@ void prompt_layer(struct prompt_layer *to, const struct model_config *c, const s
         norm(&k, "input_layernorm", (const struct weight *[]){&w->delta.qkv, &w->delta.z, &w->delta.a, &w->delta.b}, 4);
         delta(&k, &w->delta);
     }
-    norm(&k, "post_attention_layernorm", (const struct weight *[]){&w->moe.shared_gate}, 1);
+    norm(&k, "post_attention_layernorm", (const struct weight *[]){&w->moe.experts[0].gate, &w->moe.shared_gate}, 2);
     mixture(&k, &w->moe);
 }
 

@@ -107,7 +107,7 @@ static void call_up(struct timing *k, void *arg, int i)
     const struct moe_weights *m = moe(k->s, i);
     RUN(k->d, experts_up, .h = p->slots_h, .x = p->x, .experts = m->experts, .shared = &m->shared, .start = p->start, .slots = p->slots,
         .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .norms = m->norms, .int8 = int8(k),
-        .own_form = !int8(k));
+        .own_form = true);
 }
 
 /* Queues the second product, of what the first one has left. */
@@ -117,8 +117,8 @@ static void call_down(struct timing *k, void *arg, int i)
     const struct model_config *c = &k->s->m.cfg;
     const struct moe_weights *m = moe(k->s, i);
     RUN(k->d, experts_down, .d = p->slots_d, .h = p->slots_h, .experts = m->experts, .shared = &m->shared, .start = p->start,
-        .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c), .int8 = int8(k),
-        .own_input = !int8(k), .own_form = true);
+        .slots = p->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = widest_inter(c),
+        .own_input = true, .own_form = true);
 }
 
 static void call_combine(struct timing *k, void *arg, int i)
@@ -228,7 +228,7 @@ static void measure_delta(struct timing *k, struct prompt *p)
     first.y = p->raw;
     call_linear(k, &first, 0);
     measure(k, p, "deltanet_chunk", call_chunk, p->n * c->lin_v_heads * (2 * block * (3 * dk + 2 * dv) + 6 * dk * dv));
-    if (subject_fused(k->s) && linear_gates(delta_z(k->s, 0), delta_out(k->s, 0), c->lin_v_dim, p->n, int8(k))) {
+    if (subject_fused(k->s) && linear_gates(delta_z(k->s, 0), delta_out(k->s, 0), c->lin_v_dim, p->n)) {
         measure(k, p, "in_proj_z, gated norm", call_gated, 2.0 * p->n * delta_z(k->s, 0)->rows * delta_z(k->s, 0)->cols);
         return;
     }

@@ -47,7 +47,7 @@ static enum prompt_math math_of(const char *choice)
 {
     static const struct { const char *name; enum prompt_math math; } choices[] = {
         {"int8", PROMPT_INT8}, {"delta", PROMPT_INT8_DELTA | PROMPT_INT8_ANY}, {"qkv", PROMPT_INT8_QKV | PROMPT_INT8_ANY},
-        {"up", PROMPT_INT8_UP | PROMPT_INT8_ANY}, {"down", PROMPT_INT8_DOWN | PROMPT_INT8_ANY}, {"all", PROMPT_INT8 | PROMPT_INT8_ANY},
+        {"up", PROMPT_INT8_UP | PROMPT_INT8_ANY}, {"all", PROMPT_INT8 | PROMPT_INT8_ANY},
     };
     for (size_t i = 0; choice && i < sizeof choices / sizeof *choices; i++)
         if (!strcmp(choice, choices[i].name))

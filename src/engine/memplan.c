@@ -116,7 +116,8 @@ static void fill(struct memory_plan *m, const struct memplan_request *q, int n_c
     add(m, "work space", forward_bytes(c, q->max_rows, q->gpu) + q->scratch_bytes);
     add(m, "steps", q->step_bytes);
     if (c->vision.depth)
-        add(m, "pictures", vision_bytes(c, q->gpu, q->picture_tokens * VISION_MERGE, least(q->max_rows, VISION_ROWS)) + gallery_bytes(c->hidden, q->picture_tokens));
+        add(m, "pictures", vision_bytes(c, q->gpu, q->picture_tokens * VISION_MERGE, least(q->max_rows, VISION_ROWS))
+                           + gallery_bytes(c->hidden, q->picture_tokens));
     add_host(m, q, "snapshots", state_bytes * (size_t)n_snapshots);
     add_host(m, q, "read buffers", q->read_bytes);
     if (q->saves && q->n_snapshots)

@@ -64,7 +64,7 @@ size_t forward_scratch_bytes(const struct model_config *c, int max_rows)
         for (int i = 0; i < 3; i++)
             bytes = most_size(bytes, linear_scratch(n, inputs[i]));
         bytes = most_size(bytes, linear_scratch(n, c->hidden) + deltanet_chunk_scratch(n, c->lin_k_heads, c->lin_v_heads));
-        bytes = most_size(bytes, most_size(experts_up_scratch(n, c->hidden), experts_down_scratch(n, c->top_k, inter)));
+        bytes = most_size(bytes, most_size(rounded_scratch(n, c->hidden), experts_down_scratch(n, c->top_k, inter)));
     }
     return bytes;
 }
@@ -196,8 +196,8 @@ static bool open_step(struct step_space *u, struct dev *d, const struct model_co
 
 /* --- both --- */
 
-/* Sets the bounds of V.  A row of h, normed, is at most sqrt(hidden) times the norm's largest weight, and a number of W h at most |W| |h| by Cauchy and
- * Schwarz.  A row of codes keeps its length, or nearly, so no number of it is greater than sqrt(head_dim) times that. */
+/* Sets the bounds of V.  |h| of a normed row is at most sqrt(hidden) times the norm's largest weight, and a number of W h is at most |W| |h| by
+ * Cauchy and Schwarz.  A row of codes keeps its length, or nearly, so no number of it is greater than sqrt(head_dim) times that. */
 static bool bound_values(struct forward *f, struct err *e)
 {
     const struct model_config *c = f->cfg;

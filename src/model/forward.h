@@ -28,12 +28,11 @@ const float *forward_hidden(const struct forward *f);
 /* Which products of a prompt take their activations in eight bits (kernels/int8.h): bits. */
 enum prompt_math {
     PROMPT_EXACT,
-    PROMPT_INT8_DELTA = 1,                      /* in_proj of DeltaNet */
+    PROMPT_INT8_DELTA = 1,                      /* in_proj_qkv of DeltaNet */
     PROMPT_INT8_QKV   = 2,                      /* q, k and v */
     PROMPT_INT8_UP    = 4,                      /* gate and up of the routed experts */
-    PROMPT_INT8_DOWN  = 8,                      /* down of the routed experts */
-    PROMPT_INT8       = 15,
-    PROMPT_INT8_ANY   = 16,                     /* whatever their format; else only those with INT4 weights */
+    PROMPT_INT8       = 7,
+    PROMPT_INT8_ANY   = 8,                      /* whatever their format; else only those with INT4 weights */
 };
 bool   forward_math(struct forward *f, enum prompt_math math, struct err *e);
 

@@ -190,7 +190,7 @@ static void deltanet_block(const struct pass *p, const struct delta_weights *w, 
     linear_pair(p, (float *[]){f->a, f->b}, (const struct weight *[]){&w->a, &w->b});
     delta_rule(p, w, delta_layer, own_rows);
     product(f, &(struct linear_args){.y = f->mixer_gate, .x = f->h, .w = w->z, .n_tokens = p->n,
-        .int8 = rounded(p, PROMPT_INT8_DELTA, &w->z, 0), .gate = &gate, .norm = w->z_norm});
+        .gate = &gate, .norm = w->z_norm});
     linear(f, f->x, f->mixer_gate, &w->out, p->n, true);
 }
 
@@ -200,10 +200,6 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
     struct forward *f = p->f;
     const struct model_config *c = f->cfg;
     const int inter = most(c->moe_inter, c->shared_inter);
-    static const struct int8_apart none;        /* no norm is before down */
-    const struct int8_apart *up = rounded(p, PROMPT_INT8_UP, &w->experts[0].gate, 1),
-        *down = rounded(p, PROMPT_INT8_DOWN, &w->experts[0].down, 1) ? &none : NULL;
-    const bool own = !up && !down;
 
     linear_pair(p, (float *[]){f->router_logits, f->shared_gate}, (const struct weight *[]){&w->router, &w->shared_gate});
     RUN(f->dev, router, .experts = f->experts, .weights = f->router_weights, .logits = f->router_logits, .n_tokens = p->n,
@@ -212,22 +208,23 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
         .n_experts = c->n_experts, .top_k = c->top_k);
     RUN(f->dev, experts_up, .h = f->slots_h, .x = f->h, .experts = w->experts, .shared = &w->shared, .start = f->start,
         .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter, .norms = w->norms,
-        .int8 = up, .own_form = own);
+        .int8 = rounded(p, PROMPT_INT8_UP, &w->experts[0].gate, 1), .own_form = true);
     RUN(f->dev, experts_down, .d = f->slots_d, .h = f->slots_h, .experts = w->experts, .shared = &w->shared,
         .start = f->start, .slots = f->slots, .n_tokens = p->n, .n_experts = c->n_experts, .top_k = c->top_k, .inter_max = inter,
-        .int8 = down, .own_input = own, .own_form = true);
+        .own_input = true, .own_form = true);
     RUN(f->dev, moe_combine, .x = f->x, .d = f->slots_d, .weights = f->router_weights, .shared_gate = f->shared_gate,
         .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = true);
 }
 
-/* h = norm(x), for products of these matrices alone. */
-static void norm_for(const struct pass *p, const float *w, const struct weight *const *next, int n_next)
+/* h = norm(x), for products of these matrices alone, the first of which may round h. */
+static void norm_for(const struct pass *p, const float *w, enum prompt_math what, const struct weight *const *next, int n_next)
 {
     struct forward *f = p->f;
-    bool own = !(f->math & PROMPT_INT8);       /* which reads fp32 */
+    bool own = true;                    /* narrow products read fp32 */
     for (int i = 0; i < n_next; i++)
         own = own && !linear_narrow(next[i]);
-    RUN(f->dev, rmsnorm, .y = f->h, .x = f->x, .w = w, .n_rows = p->n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps, .own_form = own);
+    RUN(f->dev, rmsnorm, .y = f->h, .x = f->x, .w = w, .n_rows = p->n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps, .own_form = own,
+        .int8 = rounded(p, what, next[0], 0));
 }
 
 /* x += mixer(norm(x)); x += moe(norm(x)) */
@@ -235,13 +232,14 @@ static void layer_block(const struct pass *p, const struct layer_weights *w, int
 {
     struct forward *f = p->f;
     if (w->full) {
-        norm_for(p, w->norm_in, (const struct weight *[]){&w->attn.q, &w->attn.k, &w->attn.v}, 3);
+        norm_for(p, w->norm_in, PROMPT_INT8_QKV, (const struct weight *[]){&w->attn.q, &w->attn.k, &w->attn.v}, 3);
         attention_block(p, &w->attn, kv_layer);
     } else {
-        norm_for(p, w->norm_in, (const struct weight *[]){&w->delta.qkv, &w->delta.z, &w->delta.a, &w->delta.b}, 4);
+        norm_for(p, w->norm_in, PROMPT_INT8_DELTA, (const struct weight *[]){&w->delta.qkv, &w->delta.z, &w->delta.a, &w->delta.b}, 4);
         deltanet_block(p, &w->delta, delta_layer);
     }
-    norm(f, f->h, f->x, w->norm_post, p->n);
+    RUN(f->dev, rmsnorm, .y = f->h, .x = f->x, .w = w->norm_post, .n_rows = p->n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps,
+        .int8 = rounded(p, PROMPT_INT8_UP, &w->moe.experts[0].gate, 1));
     moe_block(p, &w->moe);
 }
 
@@ -287,7 +285,7 @@ static void run_mtp(struct forward *f, const struct prompt_part *parts, const fl
             .eps = c->rms_eps, .y_group = 2 * H);
     linear(f, f->x, f->mixer_in, &w->fc, p.n, false);
     if (!out) {
-        norm_for(&p, w->layer.norm_in, (const struct weight *[]){&w->layer.attn.k, &w->layer.attn.v}, 2);
+        norm_for(&p, w->layer.norm_in, PROMPT_EXACT, (const struct weight *[]){&w->layer.attn.k, &w->layer.attn.v}, 2);
         attention_rows(&p, &w->layer.attn, c->n_full);
         return;
     }

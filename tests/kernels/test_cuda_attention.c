@@ -198,11 +198,13 @@ static void test_attention__a_gate_leaves_its_rows_to_the_product_alone(void **s
     need_gpu();
     enum { ROWS = 304 };
     static const struct { int q, kv, n, pos; bool dense; } cases[] = {
-        {32, 2, 129, 0, false}, {32, 2, 300, 70, true}, {16, 1, 200, 33, false}, {12, 1, 133, 1, true}, {32, 2, 130, 4000, false}, {32, 2, 40, 0, false},
+        {32, 2, 129, 0, false}, {32, 2, 300, 70, true}, {16, 1, 200, 33, false}, {12, 1, 133, 1, true}, {32, 2, 130, 4000, false},
+        {32, 2, 40, 0, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int Q = cases[i].q, K = cases[i].kv, n = cases[i].n, len = cases[i].pos + n;
-        const size_t row = (size_t)K * DIM, q_token = (size_t)Q * 2 * DIM, cells = (size_t)n * (size_t)Q * DIM, out = (size_t)n * ROWS * sizeof(float);
+        const size_t row = (size_t)K * DIM, q_token = (size_t)Q * 2 * DIM, cells = (size_t)n * (size_t)Q * DIM,
+            out = (size_t)n * ROWS * sizeof(float);
         struct matrix w = matrix_make(cases[i].dense ? WEIGHT_DENSE : WEIGHT_INT4, ROWS, Q * DIM);
         float *q = rand_array((size_t)n * q_token, 3), *y = malloc(cells * sizeof *y), *product = malloc(out);
         uint16_t *k = bf16_rows((size_t)len * row, 1), *v = bf16_rows((size_t)len * row, 1);

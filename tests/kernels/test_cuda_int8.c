@@ -163,23 +163,63 @@ static void test_int8__rows_of_any_size_and_no_numbers_stay_by_themselves(void *
     free(x), free(ref), free(y);
 }
 
+/* A norm that leaves rows in eight bits beside those in fp16: products have the same bits as of rows that they make themselves. */
+static void check_norm(int cols, int n, int n_apart, bool own_form)
+{
+    enum { ROWS = 264 };
+    const size_t bytes = (size_t)n * (size_t)cols * sizeof(float), out = (size_t)n * ROWS * sizeof(float);
+    struct matrix m = matrix_make(ROWS, cols);
+    float *x = rand_array((size_t)n * (size_t)cols, 3), *w = rand_array((size_t)cols, 0.3f);
+    const struct int8_apart apart = apart_of(n_apart, w, 1, cols);
+    float *dx = upload(x, bytes), *dw = upload(w, (size_t)cols * sizeof *w), *h = poisoned(bytes), *copy = poisoned(bytes), *y[4], *got[4];
+    RUN(cuda, rmsnorm, .y = h, .x = dx, .w = dw, .n_rows = n, .dim = cols, .eps = 1e-6f);
+    cuda->copy(cuda, copy, h, bytes);
+    RUN(cuda, linear_int4, .l = {.y = y[0] = poisoned(out), .x = copy, .w = m.packed, .n_tokens = n, .int8 = &apart});
+    RUN(cuda, linear_int4, .l = {.y = y[1] = poisoned(out), .x = copy, .w = m.packed, .n_tokens = n});
+    RUN(cuda, rmsnorm, .y = h, .x = dx, .w = dw, .n_rows = n, .dim = cols, .eps = 1e-6f, .int8 = &apart, .own_form = own_form);
+    RUN(cuda, linear_int4, .l = {.y = y[2] = poisoned(out), .x = h, .w = m.packed, .n_tokens = n, .int8 = &apart});
+    RUN(cuda, linear_int4, .l = {.y = y[3] = poisoned(out), .x = h, .w = m.packed, .n_tokens = n});
+    for (int i = 0; i < 4; i++)
+        got[i] = downloaded(y[i], out);
+    assert_memory_equal(got[2], got[0], out);
+    assert_memory_equal(got[3], got[1], out);
+    assert_true(n <= GEMM_FINE || memcmp(got[0], got[1], out));
+    for (int i = 0; i < 4; i++)
+        cuda->free(cuda, y[i]), free(got[i]);
+    cuda->free(cuda, dx), cuda->free(cuda, dw), cuda->free(cuda, h), cuda->free(cuda, copy);
+    matrix_free(&m);
+    free(x), free(w);
+}
+
+static void test_int8__a_norm_leaves_its_rows_to_products_of_both_kinds(void **state)
+{
+    (void)state;
+    need_gpu();
+    static const struct { int cols, n, apart; bool own; } cases[] = {
+        {3072, 200, 0, true}, {3072, 129, 32, true}, {640, 1000, 5, false}, {1024, 300, 1, true}, {2048, 140, 17, false}, {3072, 100, 4, true},
+        {256, 150, 3, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_norm(cases[i].cols, cases[i].n, cases[i].apart, cases[i].own && cases[i].cols > 512);
+}
+
 /* ---- experts */
 
 /* Rows of n tokens, and which expert takes which. */
 struct routed {
-    const float   *x, *h;       /* inputs of experts_up and experts_down */
+    const float   *x;
     const int32_t *start, *slots;
     int            n, k, inter_max;
 };
+/* y = down of h, which up leaves.  own: h is between them alone. */
 static void run_experts(struct dev *d, const struct expert_weights *w, const struct mixture *m, const struct routed *r, float *h, float *y,
-                        const struct int8_apart *apart)
+                        const struct int8_apart *apart, bool own)
 {
-    const struct int8_apart *none = apart ? &(struct int8_apart){0} : NULL;
     const int E = m->n_experts;
     RUN(d, experts_up, .h = h, .x = r->x, .experts = w, .shared = &w[E], .start = r->start, .slots = r->slots, .n_tokens = r->n, .n_experts = E,
-        .top_k = r->k, .inter_max = r->inter_max, .int8 = apart);
-    RUN(d, experts_down, .d = y, .h = r->h ? r->h : h, .experts = w, .shared = &w[E], .start = r->start, .slots = r->slots, .n_tokens = r->n,
-        .n_experts = E, .top_k = r->k, .inter_max = r->inter_max, .int8 = none);
+        .top_k = r->k, .inter_max = r->inter_max, .norms = m->norms, .int8 = apart, .own_form = own);
+    RUN(d, experts_down, .d = y, .h = h, .experts = w, .shared = &w[E], .start = r->start, .slots = r->slots, .n_tokens = r->n,
+        .n_experts = E, .top_k = r->k, .inter_max = r->inter_max, .own_input = own);
 }
 
 /* Distinct experts for every token: neighbours, from anywhere, or for a `crowd` nearly always from the first on. */
@@ -204,24 +244,28 @@ static void check_experts(const struct mixture *m, int n, int k, int n_apart, bo
     float *x = rand_array((size_t)n * H, 1), *h = calloc(1, h_bytes), *d = malloc(d_bytes);
     const struct int8_apart apart = apart_of(n_apart, x, n, m->hidden);
     RUN(cpu, moe_group, .start = start, .slots = order, .experts = choice, .n_tokens = n, .n_experts = E, .top_k = k);
-    run_experts(cpu, m->host, m, &(struct routed){x, NULL, start, order, n, k, most}, h, d, &apart);
-    const struct routed r = {upload(x, (size_t)n * H * sizeof *x), upload(h, h_bytes), upload(start, (size_t)(E + 2) * sizeof *start),
+    run_experts(cpu, m->host, m, &(struct routed){x, start, order, n, k, most}, h, d, &apart, false);
+    const struct routed r = {upload(x, (size_t)n * H * sizeof *x), upload(start, (size_t)(E + 2) * sizeof *start),
                              upload(order, slots * sizeof *order), n, k, most};
-    float *dh = poisoned(h_bytes), *dd = poisoned(d_bytes);
-    run_experts(cuda, m->view, m, &r, dh, dd, &apart);
+    float *dh = poisoned(h_bytes), *dd = poisoned(d_bytes), *own = poisoned(d_bytes);
+    run_experts(cuda, m->view, m, &r, dh, dd, &apart, false);
     float *gh = downloaded(dh, h_bytes), *gd = downloaded(dd, d_bytes);
+    run_experts(cuda, m->view, m, &r, dh, own, &apart, true);
+    float *go = downloaded(own, d_bytes);
     snprintf(what, sizeof what, "%d experts, %d tokens, %d columns apart: h, routed", E, n, n_apart);
     for (int j = 0; j < k; j++)
         compare(what, gh + (size_t)j * (size_t)most, h + (size_t)j * (size_t)most, (size_t)n, all, (size_t)inter,
                 2 * (n_apart ? CLOSE_APART : CLOSE));
     compare("h, shared", gh + (size_t)k * (size_t)most, h + (size_t)k * (size_t)most, (size_t)n, all, (size_t)shared, 9e-4);
     what[strlen(what) - 9] = 'd';
-    for (int j = 0; j <= k; j++)
-        compare(j < k ? what : "d, shared", gd + (size_t)j * H, d + (size_t)j * H, (size_t)n, (size_t)(k + 1) * H, H, j < k ? CLOSE : CLOSE_APART);
-    const void *on_gpu[] = {r.x, r.h, r.start, r.slots, dh, dd};
+    for (int j = 0; j <= k; j++) {
+        compare(j < k ? what : "d, shared", gd + (size_t)j * H, d + (size_t)j * H, (size_t)n, (size_t)(k + 1) * H, H, 1e-3);
+        compare("d, h between them alone", go + (size_t)j * H, d + (size_t)j * H, (size_t)n, (size_t)(k + 1) * H, H, 1e-3);
+    }
+    const void *on_gpu[] = {r.x, r.start, r.slots, dh, dd, own};
     for (size_t i = 0; i < sizeof on_gpu / sizeof *on_gpu; i++)
         cuda->free(cuda, (void *)on_gpu[i]);
-    free(choice), free(start), free(order), free(x), free(h), free(d), free(gh), free(gd);
+    free(choice), free(start), free(order), free(x), free(h), free(d), free(gh), free(gd), free(go);
 }
 
 static void test_int8__experts_agree_with_the_definition(void **state)
@@ -249,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_int8__products_agree_with_the_definition),
         cmocka_unit_test(test_int8__a_row_has_the_same_bits_in_any_company),
         cmocka_unit_test(test_int8__rows_of_any_size_and_no_numbers_stay_by_themselves),
+        cmocka_unit_test(test_int8__a_norm_leaves_its_rows_to_products_of_both_kinds),
         cmocka_unit_test(test_int8__experts_agree_with_the_definition),
     };
     return cmocka_run_group_tests(tests, open_devices_with_scratch, close_devices);

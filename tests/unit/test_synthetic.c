@@ -162,7 +162,7 @@ static void test_synthetic__scratch_is_what_the_hungriest_operation_takes(void *
         const size_t told = forward_scratch_bytes(&c, rows[i]), sums[] = {
             linear_scratch(rows[i], 2 * c.hidden), linear_scratch(rows[i], c.n_q_heads * c.head_dim),
                 linear_scratch(rows[i], config_lin_value_dim(&c)),
-            experts_up_scratch(rows[i], c.hidden), experts_down_scratch(rows[i], c.top_k, c.moe_inter), attention_scratch(192),
+            rounded_scratch(rows[i], c.hidden), experts_down_scratch(rows[i], c.top_k, c.moe_inter), attention_scratch(192),
             linear_scratch(rows[i], c.hidden) + deltanet_chunk_scratch(rows[i], c.lin_k_heads, c.lin_v_heads),
             experts_down_scratch(rows[i] < GEMM_FINE ? rows[i] : GEMM_FINE, c.top_k, c.moe_inter),
         };
