@@ -69,17 +69,22 @@ static __device__ __forceinline__ void fetch(char *stage, const struct attention
 {
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, row = a.kv.n_kv_heads * DIM;
     char *to = stage + warp * ROW_BYTES + ((lane ^ warp) << 4);
-    const bool codes = CODES && p0 < sealed;
-    const uint16_t *k = codes ? x.k : (const uint16_t *)a.kv.k, *v = codes ? x.v : (const uint16_t *)a.kv.v;
+    auto copy = [&](const uint16_t *k, const uint16_t *v, auto row_of) {
 #pragma unroll
-    for (int i = 0; i < N / WARPS; i++) {
-        int p = p0 + warp + i * WARPS, r = min(p, last);
-        if (CODES)
-            r = codes ? r - x.from : kv_exact_row(&a.kv, r);
-        size_t at = (size_t)r * (size_t)row + (blockIdx.x * DIM + (unsigned)lane * 8);
-        copy16_if(to + i * WARPS * ROW_BYTES, k + at, p <= last);
-        copy16_if(to + (N + i * WARPS) * ROW_BYTES, v + at, p <= last);
-    }
+        for (int i = 0; i < N / WARPS; i++) {
+            const int p = p0 + warp + i * WARPS;
+            const size_t at = (size_t)row_of(min(p, last)) * (size_t)row + (blockIdx.x * DIM + (unsigned)lane * 8);
+            copy16_if(to + i * WARPS * ROW_BYTES, k + at, p <= last);
+            copy16_if(to + (N + i * WARPS) * ROW_BYTES, v + at, p <= last);
+        }
+    };
+    const uint16_t *k = (const uint16_t *)a.kv.k, *v = (const uint16_t *)a.kv.v;
+    if (!CODES)
+        copy(k, v, [&](int p) { return p; });
+    else if (p0 < sealed)
+        copy(x.k, x.v, [&](int p) { return p - x.from; });
+    else
+        copy(k, v, [&](int p) { return kv_exact_row(&a.kv, p); });
 }
 
 /* Tokens of a block: as many as its rows hold; with codes a power of two. */
@@ -136,7 +141,7 @@ static __device__ __forceinline__ void put_gated(const struct gated &o, float *y
 #pragma unroll
     for (int j = 0; j < N; j++) {
         const float2 g = __ldcs((const float2 *)(gate + 8 * j)), v = pair(j);
-        to[4 * j] = f16_pair(v.x * by * sigmoid_f(g.x) * factor, v.y * by * sigmoid_f(g.y) * factor);
+        to[4 * j] = f16_pair(v.x * by * sigmoid_fast(g.x) * factor, v.y * by * sigmoid_fast(g.y) * factor);
     }
 }
 

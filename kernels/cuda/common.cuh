@@ -144,6 +144,8 @@ __device__ __forceinline__ float warp_max(float v)
 }
 
 __device__ __forceinline__ float sigmoid_f(float x) { return 1.0f / (1.0f + __expf(-x)); }
+/* To 2^-21, for outcomes in 16 bits. */
+__device__ __forceinline__ float sigmoid_fast(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 __device__ __forceinline__ float silu_f(float x) { return x / (1.0f + __expf(-x)); }
 
 /* lo in the lower half */

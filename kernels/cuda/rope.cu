@@ -127,15 +127,19 @@ static __global__ void __launch_bounds__(HALVES_THREADS) sigmoid_gate_product_ke
             g[i] = __ldcs((const float4 *)(gate + (size_t)(at / per) * a.gate_head) + at % per);
         }
     }
+    auto apply = [&](auto open) {
 #pragma unroll
-    for (int i = 0; i < GATE_HELD; i++)
-        if ((int)threadIdx.x + i * HALVES_THREADS < quads)
-            v[i] = make_float4(v[i].x * sigmoid_f(g[i].x), v[i].y * sigmoid_f(g[i].y), v[i].z * sigmoid_f(g[i].z), v[i].w * sigmoid_f(g[i].w));
+        for (int i = 0; i < GATE_HELD; i++)
+            if ((int)threadIdx.x + i * HALVES_THREADS < quads)
+                v[i] = make_float4(v[i].x * open(g[i].x), v[i].y * open(g[i].y), v[i].z * open(g[i].z), v[i].w * open(g[i].w));
+    };
     if (HALVES == 2 || a.most == 0) {
+        apply(sigmoid_f);
         halves_row<GATE_HELD, HALVES>(to, (int)blockIdx.x, quads, v);
         return;
     }
     float undo;
+    apply(sigmoid_fast);                /* as attention does */
     halves_put<GATE_HELD, HALVES>(to, (int)blockIdx.x, quads, v, halves_bound_factor(a.most, &undo));
     if (threadIdx.x == 0)
         to.undo[blockIdx.x] = undo;

@@ -172,13 +172,15 @@ static void check_norm(int cols, int n, int n_apart, bool own_form)
     float *x = rand_array((size_t)n * (size_t)cols, 3), *w = rand_array((size_t)cols, 0.3f);
     const struct int8_apart apart = apart_of(n_apart, w, 1, cols);
     float *dx = upload(x, bytes), *dw = upload(w, (size_t)cols * sizeof *w), *h = poisoned(bytes), *copy = poisoned(bytes), *y[4], *got[4];
+    for (int i = 0; i < 4; i++)
+        y[i] = poisoned(out);           /* here, since the queue then forgets copies */
     RUN(cuda, rmsnorm, .y = h, .x = dx, .w = dw, .n_rows = n, .dim = cols, .eps = 1e-6f);
     cuda->copy(cuda, copy, h, bytes);
-    RUN(cuda, linear_int4, .l = {.y = y[0] = poisoned(out), .x = copy, .w = m.packed, .n_tokens = n, .int8 = &apart});
-    RUN(cuda, linear_int4, .l = {.y = y[1] = poisoned(out), .x = copy, .w = m.packed, .n_tokens = n});
+    RUN(cuda, linear_int4, .l = {.y = y[0], .x = copy, .w = m.packed, .n_tokens = n, .int8 = &apart});
+    RUN(cuda, linear_int4, .l = {.y = y[1], .x = copy, .w = m.packed, .n_tokens = n});
     RUN(cuda, rmsnorm, .y = h, .x = dx, .w = dw, .n_rows = n, .dim = cols, .eps = 1e-6f, .int8 = &apart, .own_form = own_form);
-    RUN(cuda, linear_int4, .l = {.y = y[2] = poisoned(out), .x = h, .w = m.packed, .n_tokens = n, .int8 = &apart});
-    RUN(cuda, linear_int4, .l = {.y = y[3] = poisoned(out), .x = h, .w = m.packed, .n_tokens = n});
+    RUN(cuda, linear_int4, .l = {.y = y[2], .x = h, .w = m.packed, .n_tokens = n, .int8 = &apart});
+    RUN(cuda, linear_int4, .l = {.y = y[3], .x = h, .w = m.packed, .n_tokens = n});
     for (int i = 0; i < 4; i++)
         got[i] = downloaded(y[i], out);
     assert_memory_equal(got[2], got[0], out);
