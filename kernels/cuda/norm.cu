@@ -144,8 +144,8 @@ extern "C" void rmsnorm_cuda(struct cuda_queue *q, const struct rmsnorm_args *ar
     const bool whole = !a.per_group && a.y_group == (size_t)a.dim && a.dim > NORM_NARROW && a.dim <= HELD * 4 * NORM_THREADS;
     const int halves = whole ? halves_beside(q, a.n_rows, a.dim) : 0;
     const struct halves_to to = halves_place(q, a.n_rows, a.dim);
-    const bool with_y = !a.own_form || !halves;
     const bool rounds = a.int8 && halves == 1 && rounded_scratch(a.n_rows, a.dim) <= q->scratch_bytes;
+    const bool with_y = !a.own_form || !halves || (a.int8 && halves == 1 && !rounds);           /* a product rounds y itself */
     const struct int8_to eight = rounds ? int8_place(q, a.n_rows, a.dim, a.int8) : int8_to{};
     if (a.dim <= NORM_NARROW)
         launch(q, "rmsnorm", rmsnorm_kernel<32, NORM_NARROW / 128, 0>, dim3((rows + 7) / 8), NORM_THREADS, 0, true, a, to, eight, with_y);

@@ -51,8 +51,8 @@ static void product_pair(struct chunk *k, const char *name, const struct weight 
         k->n * 4 * (a->rows + b->rows), operations(k, a) + operations(k, b));
 }
 
-/* Bytes of a number in eight bits, with its share of the scale of 128 columns. */
-static const double EIGHT = 1 + 4 / 128.0;
+/* Bytes of a row in eight bits: codes, scales of groups, columns apart (kernels/cuda/int8_rows.cuh). */
+static double eight(double cols) { return cols * (1 + 4.0 / INT8_GROUP) + 2 * INT8_APART; }
 
 static bool is_int8(const struct chunk *k, const struct weight *w) { return k->int8 && gemm_int8(w, (int)k->n); }
 
@@ -63,16 +63,17 @@ static void product_int8(struct chunk *k, const char *name, const struct weight 
         product(k, name, w, 0, to);
         return;
     }
-    add(k, name, (double)traffic_matrix(w, true), k->n * w->cols * EIGHT, k->n * to * w->rows, k->n * w->rows * w->cols);
+    add(k, name, (double)traffic_matrix(w, true), k->n * eight(w->cols), k->n * to * w->rows, k->n * w->rows * w->cols);
 }
 
 /* Adds a norm for these products alone, the first of which may be in eight bits; it leaves rows in fp32 as well where one of them is narrow. */
 static void norm(struct chunk *k, const char *name, const struct weight *const *next, int n_next)
 {
+    const double hidden = k->c->hidden;
     bool plain = false;
     for (int i = 0; i < n_next; i++)
         plain = plain || linear_narrow(next[i]);
-    add(k, name, 0, k->n * k->c->hidden * 4, k->n * k->c->hidden * ((plain ? 4 : 0) + copied(k) + (is_int8(k, next[0]) ? EIGHT : 0)), 0);
+    add(k, name, 0, k->n * hidden * 4, k->n * (hidden * ((plain ? 4 : 0) + copied(k)) + (is_int8(k, next[0]) ? eight(hidden) : 0)), 0);
 }
 
 static void delta(struct chunk *k, const struct delta_weights *w)
@@ -130,9 +131,11 @@ static void mixture(struct chunk *k, const struct moe_weights *w)
     const double down = distinct * (double)traffic_matrix(&x->down, true) + (double)traffic_matrix(&s->down, true);
     product_pair(k, "mlp.gate, shared_expert_gate", &w->router, &w->shared_gate);
     add(k, "router, moe_group", 0, n * (c->n_experts + c->top_k) * 4, n * (3 * c->top_k + 1) * 4, 0);
-    const bool int8 = is_int8(k, &x->gate), own = halves == 1;          /* own: experts_up writes what experts_down reads */
+    const bool int8 = is_int8(k, &x->gate) && !gemm_few_routed((int)n, c->top_k, c->n_experts);
+    const bool own = halves == 1;       /* experts_up writes what experts_down reads */
     const double up_slots = int8 ? routed / 2 + n : slots * halves;
-    add(k, "experts_up", up, n * hidden * (copied(k) + (int8 ? EIGHT : 0)), slots * inter * (own ? copied(k) : 4), 4 * up_slots * inter * hidden);
+    add(k, "experts_up", up, n * (hidden * copied(k) + (int8 ? eight(hidden) : 0)), slots * inter * (own ? copied(k) : 4),
+        4 * up_slots * inter * hidden);
     if (!own)
         add(k, "fp16 rows for experts_down", 0, slots * inter * 4, slots * copied(k) * inter, 0);
     add(k, "experts_down", down, slots * copied(k) * inter, slots * hidden * left(k, hidden), 2 * slots * halves * inter * hidden);

@@ -53,9 +53,9 @@ static void product(struct timing *k, const struct linear_args *a)
 static void call_linear(struct timing *k, void *arg, int i)
 {
     struct prompt *p = arg;
-    struct linear_args a = {.y = p->y, .x = p->x, .w = *p->matrix(k->s, i), .n_tokens = p->n, .int8 = int8(k)};
-    if (p->matrix == delta_out || p->matrix == attn_o)
-        a.int8 = NULL;
+    struct linear_args a = {.y = p->y, .x = p->x, .w = *p->matrix(k->s, i), .n_tokens = p->n};
+    if (p->matrix == delta_qkv || p->matrix == attn_q || p->matrix == attn_k)
+        a.int8 = int8(k);
     a.own_form = p->matrix == delta_qkv && !linear_narrow(&a.w);
     product(k, &a);
 }
@@ -78,14 +78,15 @@ static void call_norm(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     const bool own = k->s->n_delta && !linear_narrow(delta_a(k->s, i));
-    RUN(k->d, rmsnorm, .y = p->y, .x = p->x, .w = p->norm, .n_rows = p->n, .dim = k->s->m.cfg.hidden, .eps = k->s->m.cfg.rms_eps, .own_form = own);
+    RUN(k->d, rmsnorm, .y = p->y, .x = p->x, .w = p->norm, .n_rows = p->n, .dim = k->s->m.cfg.hidden, .eps = k->s->m.cfg.rms_eps, .own_form = own,
+        .int8 = int8(k));
 }
 
 static void call_norm_post(struct timing *k, void *arg, int i)
 {
     const struct prompt *p = arg;
     (void)i;
-    RUN(k->d, rmsnorm, .y = p->y, .x = p->x, .w = p->norm, .n_rows = p->n, .dim = k->s->m.cfg.hidden, .eps = k->s->m.cfg.rms_eps);
+    RUN(k->d, rmsnorm, .y = p->y, .x = p->x, .w = p->norm, .n_rows = p->n, .dim = k->s->m.cfg.hidden, .eps = k->s->m.cfg.rms_eps, .int8 = int8(k));
 }
 
 static void call_route(struct timing *k, void *arg, int i)

@@ -38,7 +38,7 @@ struct load_options {
     const char *kv;                     /* KV recipe, or "auto"; NULL: the first one that the device takes */
     const char *head;                   /* "int8" (default on a CPU), "planes" (default on a GPU): the same in two planes, or "bf16": as stored */
     const char *mtp;                    /* the MTP block: "int4" (default on a GPU), "fp8", or "bf16": as stored (default on a CPU) */
-    const char *math;                   /* products of prompts: "exact" (default), or "int8": most with activations in eight bits */
+    const char *math;                   /* products of prompts: "exact" (default), or "int8": half of them with activations in eight bits */
     bool no_vision;                     /* leaves out the vision tower */
     int picture_tokens;                 /* most rows that a picture may become; 0: as many as make sense on the device */
     int n_threads;                      /* of a CPU; 0: one per usable core */

@@ -223,8 +223,8 @@ static void test_gate__a_row_has_the_same_bits_in_any_company(void **state)
 }
 
 /* A layer from its norm to the output projection, which it returns.  `own`: the rule runs behind the norm's rows for the products, of which there is
- * nothing else; or these rows are made again after it. */
-static float *run_layer(const struct matrix m[3], const float *x, int n, int heads, int cols, bool own)
+ * nothing else; or these rows are made again after it.  apart: the first product is in eight bits, and what it says after the rule is the same. */
+static float *run_layer(const struct matrix m[3], const float *x, int n, int heads, int cols, bool own, const struct int8_apart *apart)
 {
     const size_t N = (size_t)n, C = (size_t)cols, V = (size_t)(heads * D), f = sizeof(float), W = 3 * V;
     float *ones = malloc(W * TAPS * f);
@@ -238,19 +238,26 @@ static float *run_layer(const struct matrix m[3], const float *x, int n, int hea
     cuda->row_norms(cuda, norm, &m[1].device, 1, 0);
     const struct deltanet_raw raw = {.x = qkv, .w = w, .window = window, .a = dx, .b = dx, .a_log = w, .dt_bias = w, .taps = TAPS};
     const struct rmsnorm_gated_args gate = {.y = z, .x = y, .z = z, .w = w, .next = &m[2].device, .n_rows = n * heads, .dim = D, .eps = 1e-6f};
-    RUN(cuda, rmsnorm, .y = h, .x = dx, .w = w, .n_rows = n, .dim = cols, .eps = 1e-6f, .own_form = own);
-    product(cuda, &(struct linear_args){.y = qkv, .x = h, .w = m[0].device, .n_tokens = n});
+    RUN(cuda, rmsnorm, .y = h, .x = dx, .w = w, .n_rows = n, .dim = cols, .eps = 1e-6f, .own_form = own,
+        .int8 = apart);
+    product(cuda, &(struct linear_args){.y = qkv, .x = h, .w = m[0].device, .n_tokens = n, .int8 = apart});
+    float *before = downloaded(qkv, N * W * f);
     RUN(cuda, deltanet_chunk, .y = y, .c = c, .beta = beta, .g = decay, .raw = &raw, .state = s, .n_tokens = n, .n_k_heads = heads,
         .n_v_heads = heads, .dk = D, .dv = D);
-    if (!own)
+    if (!own) {
+        product(cuda, &(struct linear_args){.y = qkv, .x = h, .w = m[0].device, .n_tokens = n, .int8 = apart});
+        float *after = downloaded(qkv, N * W * f);
+        assert_memory_equal(after, before, N * W * f);
+        free(after);
         cuda->zero(cuda, out, N * OUT * f);     /* forgets the rows */
+    }
     product(cuda, &(struct linear_args){.y = z, .x = h, .w = m[1].device, .n_tokens = n, .gate = &gate, .norm = norm});
     product(cuda, &(struct linear_args){.y = out, .x = z, .w = m[2].device, .n_tokens = n});
     float *got = downloaded(out, N * OUT * f);
     void *all[] = {dx, w, h, qkv, y, c, beta, decay, z, out, window, s, norm};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         cuda->free(cuda, all[i]);
-    free(ones);
+    free(ones), free(before);
     return got;
 }
 
@@ -258,10 +265,11 @@ static void test_gate__the_rule_leaves_the_rows_of_its_input(void **state)
 {
     (void)state;
     need_gpu();
-    enum { HEADS = 4, COLS = 384 };
+    enum { HEADS = 4, COLS = 640 };
     static const int tokens[] = {5, GEMM_FINE, GEMM_FINE + 1, 1100};
-    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-        const int n = tokens[i];
+    static const struct int8_apart apart = {.n = 2, .column = {3, 500}};
+    for (size_t i = 0; i < 2 * sizeof tokens / sizeof *tokens; i++) {
+        const int n = tokens[i / 2];
         const struct matrix m[3] = {matrix_make(WEIGHT_INT4, 3 * HEADS * D, COLS), matrix_make(WEIGHT_INT4, HEADS * D, COLS),
                                     matrix_make(WEIGHT_DENSE, OUT, HEADS * D)};
         float *x = rand_array((size_t)n * COLS, 1), *got[3];
@@ -269,7 +277,7 @@ static void test_gate__the_rule_leaves_the_rows_of_its_input(void **state)
             /* at last with room for few blocks of the rule */
             const size_t few = linear_scratch(n, HEADS * D) + 2 * deltanet_block_scratch(HEADS, HEADS);
             assert_true(cuda->reserve(cuda, k == 2 ? few : (size_t)64 << 20));
-            got[k] = run_layer(m, x, n, HEADS, COLS, k > 0);
+            got[k] = run_layer(m, x, n, HEADS, COLS, k > 0, i % 2 ? &apart : NULL);
         }
         for (size_t j = 0; j < (size_t)n * OUT; j++)
             assert_true(isfinite(got[0][j]));

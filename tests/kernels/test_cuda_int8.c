@@ -289,6 +289,54 @@ static void test_int8__experts_agree_with_the_definition(void **state)
     mixture_free(&m);
 }
 
+/* Rows between the two products have factors from a bound that holds before rounding. */
+enum kind { PLAIN, TINY, LARGE, OUTLIERS, NOT_A_NUMBER, INFINITE, ZERO, LENGTHENED, KINDS };
+static bool poisons(enum kind k) { return k == NOT_A_NUMBER || k == INFINITE; }
+static void change_row(float *x, int cols, enum kind k)
+{
+    for (int i = 0; i < cols; i++) {
+        if (k == LENGTHENED)            /* a whole step, and nearly half a step, which becomes one: longer than any other row becomes */
+            x[i] = (x[i] < 0 ? -1.0f : 1.0f) * (i % INT8_GROUP ? 11.5001f / 127 : 1);
+        x[i] *= k == TINY ? 1e-12f : k == LARGE ? 1e10f : k == OUTLIERS && i % 100 == 7 ? 1000 : k == ZERO ? 0 : 1;
+    }
+    if (poisons(k))
+        x[cols / 3] = k == INFINITE ? INFINITY : NAN;
+}
+
+static void test_int8__rows_of_any_size_reach_the_second_product(void **state)
+{
+    (void)state;
+    need_gpu();
+    enum { E = 16, H = 384, I = 256, N = 500, K = 4, SLOTS = N * (K + 1) };
+    const size_t bytes = (size_t)SLOTS * H * sizeof(float);
+    struct mixture m = mixture_make(WEIGHT_INT4, WEIGHT_FP8, E, H, I, I);
+    int32_t *choice = choices(N, E, K, false), start[E + 2], *order = malloc(SLOTS * sizeof *order);
+    float *x = rand_array((size_t)N * H, 1), *got[2];
+    const struct int8_apart apart = {.n = 1, .column = {200}};
+    for (int t = 0; t < N; t++)
+        change_row(x + (size_t)t * H, H, (enum kind)(t % KINDS));
+    RUN(cpu, moe_group, .start = start, .slots = order, .experts = choice, .n_tokens = N, .n_experts = E, .top_k = K);
+    const struct routed r = {upload(x, (size_t)N * H * sizeof *x), upload(start, sizeof start), upload(order, SLOTS * sizeof *order), N, K, I};
+    for (int own = 0; own < 2; own++) {
+        float *h = poisoned((size_t)SLOTS * I * sizeof *h), *d = poisoned(bytes);
+        run_experts(cuda, m.view, &m, &r, h, d, &apart, own);
+        got[own] = downloaded(d, bytes);
+        cuda->free(cuda, h), cuda->free(cuda, d);
+    }
+    for (int s = 0; s < SLOTS; s++) {
+        const enum kind k = (enum kind)(s / (K + 1) % KINDS);
+        const float *fp32 = got[0] + (size_t)s * H, *own = got[1] + (size_t)s * H;
+        for (int i = 0; i < H; i++)
+            if (isfinite(own[i]) == poisons(k) || (k == ZERO && own[i] != 0))
+                fail_msg("slot %d, a row of kind %d: outcome %d is %g", s, (int)k, i, (double)own[i]);
+        if (!poisons(k) && k != ZERO)
+            compare("a row between the products alone", own, fp32, 1, H, H, 1e-5);
+    }
+    cuda->free(cuda, (void *)r.x), cuda->free(cuda, (void *)r.start), cuda->free(cuda, (void *)r.slots);
+    mixture_free(&m);
+    free(choice), free(order), free(x), free(got[0]), free(got[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_int8__rows_of_any_size_and_no_numbers_stay_by_themselves),
         cmocka_unit_test(test_int8__a_norm_leaves_its_rows_to_products_of_both_kinds),
         cmocka_unit_test(test_int8__experts_agree_with_the_definition),
+        cmocka_unit_test(test_int8__rows_of_any_size_reach_the_second_product),
     };
     return cmocka_run_group_tests(tests, open_devices_with_scratch, close_devices);
 }

@@ -146,7 +146,7 @@ static void test_prompt_cost__short_chunks_compute_twice(void **state)
 }
 
 /* 8.8 of some 19 GFLOP a token are in eight bits, and count half: of the routed experts' gate and up, in_proj_qkv, q, k and v.  Products of chunks of
- * up to 128 tokens stay as they are. */
+ * up to 128 tokens stay as they are, and experts with few rows. */
 static void test_prompt_cost__eight_bits_count_half(void **state)
 {
     (void)state;
@@ -158,6 +158,8 @@ static void test_prompt_cost__eight_bits_count_half(void **state)
     assert_true(fabs((exact.flops - int8.flops) / 4096 - rows * c->hidden) < 1e6);
     assert_true(prompt_cost(&config, &weights, kv, 8192, 8192, true, &gb10).ms < 0.82 * cost(8192, 8192, &gb10).ms);
     assert_true(small.flops == cost(128, 4096, &gb10).flops);
+    const double mixers = rows - c->n_layers * 2.0 * c->top_k * c->moe_inter;
+    assert_true(fabs((cost(640, 4096, &gb10).flops - prompt_cost(c, &weights, kv, 640, 4096, true, &gb10).flops) / 640 - mixers * c->hidden) < 1e6);
     for (int i = 0; i < N_TOLD; i++) {
         const int n = told[i];
         const struct prompt_cost p = prompt_cost(&config, &weights, kv, n, 8192, true, &gb10);
