@@ -24,6 +24,7 @@
 
 enum {
     DIM = 256, ROWS = 128, WARPS = 8,
+    GATES_AHEAD = 4, GATES = 16,        /* tiles before the end when gates are asked for; loads of a thread at a time */
     ROW_BYTES = DIM * 2,
     /* one warp alone */
     TILE = 32, STAGES = 3,
@@ -127,6 +128,16 @@ struct gated {
     size_t       token, head;           /* strides of gate */
     float       *undo, most;            /* what undoes the factor, for each token; the bound */
 };
+/* Brings the gates of a block to the second-level cache, for the end. */
+static __device__ __forceinline__ void prefetch_gates(const struct gated &o, int t0, int n, int head0, int group)
+{
+    enum { LINE = 32, LINES = DIM / LINE };
+    for (int i = (int)threadIdx.x; i < n * group * LINES; i += WARPS * 32) {
+        const int row = i / LINES;
+        const float *line = o.gate + (size_t)(t0 + row / group) * o.token + (size_t)(head0 + row % group) * o.head + i % LINES * LINE;
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+    }
+}
 /* Stores N pairs of neighbouring numbers of a row, those of `column` and every eighth after it, times `by`. */
 template <int N, class Pair>
 static __device__ __forceinline__ void put_gated(const struct gated &o, float *y, int token, int head, int n_heads, int column, float by,
@@ -139,9 +150,16 @@ static __device__ __forceinline__ void put_gated(const struct gated &o, float *y
     if (head == 0 && column == 0)
         o.undo[token] = undo;
 #pragma unroll
-    for (int j = 0; j < N; j++) {
-        const float2 g = __ldcs((const float2 *)(gate + 8 * j)), v = pair(j);
-        to[4 * j] = f16_pair(v.x * by * sigmoid_fast(g.x) * factor, v.y * by * sigmoid_fast(g.y) * factor);
+    for (int first = 0; first < N; first += GATES) {
+        float2 g[GATES];
+#pragma unroll
+        for (int j = 0; j < GATES; j++)
+            g[j] = __ldcs((const float2 *)(gate + 8 * (first + j)));
+#pragma unroll
+        for (int j = 0; j < GATES; j++) {
+            const float2 v = pair(first + j);
+            to[4 * (first + j)] = f16_pair(v.x * by * sigmoid_fast(g[j].x) * factor, v.y * by * sigmoid_fast(g[j].y) * factor);
+        }
     }
 }
 
@@ -277,8 +295,11 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_small_kernel(s
     const uint32_t k_row = base + (uint32_t)((lane & 7) + (lane >> 4 << 3)) * ROW_BYTES + (uint32_t)(((lane >> 3 & 1) ^ (lane & 7)) << 4);
     const uint32_t v_row = base + (uint32_t)(TILE + lane % 16) * ROW_BYTES + (uint32_t)((lane / 16 ^ (lane & 7)) << 4);
 
+    const int soon = gated.gate ? ::max(n_tiles - GATES_AHEAD, 0) : -1;
 #pragma unroll 1
     for (int i = 0, stage = 0; i < n_tiles; i++) {
+        if (i == soon)
+            prefetch_gates(gated, t0, n, head0, group);
         copy_wait<STAGES - 2>();
         __syncthreads();                /* tile i has arrived, and all warps have finished tile i - 1 */
         int ahead = i + STAGES - 1, into = stage == 0 ? STAGES - 1 : stage - 1;
@@ -457,8 +478,11 @@ static __global__ __launch_bounds__(WARPS * 32, 1) void attention_pair_kernel(st
     const uint32_t v_row = base + (uint32_t)(PAIR_TILE + lane % 16) * ROW_BYTES + (uint32_t)half * 256 + piece;
     char *to = smem + PAIR_WEIGHTS + (pair * 32 + g) * PAIR_TILE * 2 + t * 4;
 
+    const int soon = gated.gate ? ::max(n_tiles - GATES_AHEAD, 0) : -1;
 #pragma unroll 1
     for (int i = 0; i < n_tiles; i++) {
+        if (i == soon)
+            prefetch_gates(gated, t0, n, head0, group);
         const uint32_t stage = (uint32_t)(i & 1) * PAIR_STAGE;
         barrier_wait(full + (i & 1) * 8, i >> 1 & 1);
 

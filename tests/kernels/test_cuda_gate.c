@@ -238,10 +238,9 @@ static float *run_layer(const struct matrix m[3], const float *x, int n, int hea
     cuda->row_norms(cuda, norm, &m[1].device, 1, 0);
     const struct deltanet_raw raw = {.x = qkv, .w = w, .window = window, .a = dx, .b = dx, .a_log = w, .dt_bias = w, .taps = TAPS};
     const struct rmsnorm_gated_args gate = {.y = z, .x = y, .z = z, .w = w, .next = &m[2].device, .n_rows = n * heads, .dim = D, .eps = 1e-6f};
-    RUN(cuda, rmsnorm, .y = h, .x = dx, .w = w, .n_rows = n, .dim = cols, .eps = 1e-6f, .own_form = own,
-        .int8 = apart);
+    RUN(cuda, rmsnorm, .y = h, .x = dx, .w = w, .n_rows = n, .dim = cols, .eps = 1e-6f, .own_form = own, .int8 = apart);
     product(cuda, &(struct linear_args){.y = qkv, .x = h, .w = m[0].device, .n_tokens = n, .int8 = apart});
-    float *before = downloaded(qkv, N * W * f);
+    float *before = own ? NULL : downloaded(qkv, N * W * f);        /* forgets the rows, too */
     RUN(cuda, deltanet_chunk, .y = y, .c = c, .beta = beta, .g = decay, .raw = &raw, .state = s, .n_tokens = n, .n_k_heads = heads,
         .n_v_heads = heads, .dk = D, .dv = D);
     if (!own) {
