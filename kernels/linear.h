@@ -8,6 +8,7 @@
 #include "kernels/int8.h"
 #include "kernels/norm.h"
 #include "kernels/tensor.h"
+#include "kernels/vision.h"
 
 enum { LINEAR_ROWS = 8 };       /* outputs of one unit */
 
@@ -19,11 +20,21 @@ struct linear_args {
     bool          add;
     const float  *bias;         /* [w.rows], or NULL; only for linear_dense */
     const struct int8_apart *int8;      /* not NULL: x is rounded (kernels/int8.h); a GPU does so where it gains time (kernels/gemm.h) */
-    bool          own_form;     /* not with add.  An operation that has this, too, alone reads y: a device may write y in a form of its own */
+    bool          own_form;     /* not with add; with a bias only with `norm`.  An operation that has this, too, alone reads y: a device may write y in a
+                                 * form of its own */
     const struct rmsnorm_gated_args *gate;      /* not NULL: the gated norm that follows; its z is y.  Afterwards y is undefined, unless gate->y is y.
                                                  * In host memory; not with add, bias, int8, own_form or WEIGHT_PLANES; gate->y is not gate->x */
-    const float  *norm;         /* for gate on a GPU: the largest norm of a row of w; or NULL */
+    const struct gelu_args *gelu;       /* not NULL: the GELU that follows; its x is y.  In host memory; only for linear_dense, not with add, gate or
+                                         * own_form */
+    const float  *norm;         /* for gate, gelu, and a bias with own_form, on a GPU: the largest norm of a row of w, of which a bias is one more
+                                 * column; or NULL */
 };
+/* True if a GPU applies the GELU as it stores.  That needs `norm`. */
+static inline bool linear_gelus(const struct weight *w, const struct gelu_args *g, int n_tokens)
+{
+    return gemm_halves(n_tokens) == 1 && !g->exact && !linear_narrow(w) && w->rows > GEMM_NARROW && g->next && g->next->cols == w->rows
+        && !linear_narrow(g->next);
+}
 /* True if a GPU gates z = W x as it stores.  That needs `norm`, and nothing but `next` may read the outcome. */
 static inline bool linear_gates(const struct weight *w, const struct weight *next, int dim, int n_tokens)
 {

@@ -66,6 +66,8 @@ struct patch_rope_args {
     enum dtype   dtype;
     const float *qkv;           /* [n_rows, 3, n_heads, dim] */
     const float *freq;          /* [dim / 4] */
+    float       *most;          /* [1] on a GPU: becomes the greatest magnitude of v, if that is greater; or NULL */
+    bool         own_form;      /* qkv is as linear_dense writes it with this and a bias */
     int          first, n_rows, n, n_heads, dim, grid_w;
 };
 static inline size_t patch_rope_bytes(const struct patch_rope_args *a)
@@ -80,6 +82,9 @@ struct patch_attention_args {
     float      *y;              /* [n_rows, n_heads, dim] */
     const void *q, *k, *v;      /* [n_heads, n, dim] of `dtype` */
     enum dtype  dtype;
+    const float *most;          /* [1] the greatest magnitude of v, for `next` on a GPU; or NULL */
+    const struct weight *next;  /* the matrix that y is multiplied with next, if nothing else reads y: a device may then write y in a form of its own;
+                                 * or NULL */
     int         first, n_rows, n, n_heads, dim;
     float       scale;
 };

@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/vec.h"
 #include "kernels/ops.h"
 
 /* Computes rows from .. to - 1 of y = x · Wᵀ, with bias or added to y if the arguments say so. */
@@ -31,6 +32,12 @@ static void linear(const struct linear_args *a, int begin, int end)
 {
     const int unit = linear_unit(a), from = begin * unit, to = end * unit < a->w.rows ? end * unit : a->w.rows;
     linear_rows(a, from, to);
+    if (a->gelu) {
+        CHECK(!a->add && !a->gate && !a->own_form && a->gelu->x == a->y && a->gelu->dim == a->w.rows && a->gelu->n_rows == a->n_tokens);
+        for (int t = 0; t < a->n_tokens; t++)
+            for (int i = from; i < to; i++)
+                a->y[(size_t)t * (size_t)a->w.rows + (size_t)i] = gelu(a->y[(size_t)t * (size_t)a->w.rows + (size_t)i], a->gelu->exact);
+    }
     if (!a->gate)
         return;
     CHECK(!a->add && a->gate->z == a->y && a->w.rows % a->gate->dim == 0 && a->gate->n_rows == a->n_tokens * (a->w.rows / a->gate->dim));

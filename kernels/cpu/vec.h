@@ -3,6 +3,7 @@
 #pragma once
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "kernels/number.h"
@@ -51,3 +52,7 @@ static inline f32x8 load_i8(const int8_t *p)
 
 static inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 static inline float silu(float x)    { return x / (1.0f + expf(-x)); }
+static inline float gelu(float x, bool exact)
+{
+    return exact ? 0.5f * x * (1.0f + erff(x * 0.70710678f)) : 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+}

@@ -133,9 +133,6 @@ void patch_attention_cpu(const struct patch_attention_args *a, int begin, int en
 
 void gelu_cpu(const struct gelu_args *a, int begin, int end)
 {
-    for (size_t i = (size_t)begin * (size_t)a->dim; i < (size_t)end * (size_t)a->dim; i++) {
-        const float x = a->x[i];
-        a->x[i] = a->exact ? 0.5f * x * (1.0f + erff(x * 0.70710678f))
-                           : 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
-    }
+    for (size_t i = (size_t)begin * (size_t)a->dim; i < (size_t)end * (size_t)a->dim; i++)
+        a->x[i] = gelu(a->x[i], a->exact);
 }

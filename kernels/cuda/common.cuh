@@ -147,6 +147,12 @@ __device__ __forceinline__ float sigmoid_f(float x) { return 1.0f / (1.0f + __ex
 /* To 2^-21, for outcomes in 16 bits. */
 __device__ __forceinline__ float sigmoid_fast(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 __device__ __forceinline__ float silu_f(float x) { return x / (1.0f + __expf(-x)); }
+/* With tanh(u) = 1 - 2 / (exp(2 u) + 1), x / 2 (1 + tanh(u)) is x - x / (exp(2 u) + 1). */
+__device__ __forceinline__ float gelu_f(float x)
+{
+    const float u = 0.79788456f * fmaf(0.044715f * x * x, x, x);
+    return x - __fdividef(x, __expf(fminf(2.0f * u, 80.0f)) + 1.0f);
+}
 
 /* lo in the lower half */
 __device__ __forceinline__ uint32_t bf16_pair(float lo, float hi)

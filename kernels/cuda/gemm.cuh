@@ -34,6 +34,7 @@ template <int WARPS_, int MT_, int NT_, int STAGES_, int BLOCKS_, bool DEEP_> st
 };
 struct gemm_large : gemm_shape<8, 2, 16, 3, 1, false> {};           /* 256 x 128 */
 struct gemm_medium : gemm_shape<4, 2, 8, 3, 3, false> {};          /* 128 x 64 */
+struct gemm_dense : gemm_shape<4, 2, 18, 2, 2, false> {};          /* 128 x 144, for weights of 16 bits */
 struct gemm_medium_half : gemm_shape<4, 2, 4, 3, 3, false> {};
 struct gemm_medium_rest : gemm_shape<4, 2, 2, 4, 3, false> {};
 struct gemm_small : gemm_shape<4, 1, 4, 4, 3, true> {};           /* 64 x 32 */

@@ -23,9 +23,14 @@ enum { BAND = 8 };
 enum { GATE_HEAD = 128, GATE_WARPS = 4, GATE_AHEAD = 4 };       /* warps of a head; loads of GATE_AHEAD * 8 tokens are in flight at a time */
 struct linear_gate {
     const float *rows, *w;
-    const float *norms, *norm;  /* of the tokens; of the matrix, [1] */
-    float       *undo;          /* factors of the rows of y */
     float        eps;
+};
+
+/* For y in rows of fp16, which the next product reads */
+struct linear_halves {
+    const float *norms, *norm;  /* of the tokens; of the matrix, [1] */
+    float       *undo;          /* factors of the rows of y; NULL: y is in fp32 or packets */
+    bool         gelu;
 };
 
 struct linear_job {
@@ -34,8 +39,10 @@ struct linear_job {
     const float *undo;          /* factors of the tokens; not of those in eight bits */
     const float *bias;          /* only of DENSE matrices, or NULL */
     int         rows, n_tiles, n_groups, n_tokens, row_blocks, token_blocks;        /* halves count as tokens */
+    int         tiles;          /* of y: n_tiles, in rows of fp16 filled up to whole groups */
     bool        add, packets;   /* packets: y is in them (packets.cuh) */
     struct int8_apart apart;
+    struct linear_halves halves;
     struct linear_gate gate;    /* of linear_gated_kernel, whose y is rows of fp16 */
 };
 
@@ -79,6 +86,72 @@ __device__ __forceinline__ void linear_packets(const struct linear_job &j, int f
     }
 }
 
+/* ---- rows of fp16 */
+
+/* A token of a block, in the shared memory of the ring after the sums: what undoes the factors of a sum; the factor of the row of y. */
+template <int F, class S> __device__ __forceinline__ void halves_tokens(const struct linear_job &j, float2 *z, int2 at, int thread, float most)
+{
+    for (int i = thread; i < S::TOKENS; i += S::THREADS) {
+        const int token = min(at.y + i, j.n_tokens - 1);
+        const float x = __ldg(j.halves.norms + token);
+        float undo;
+        const float factor = halves_bound_factor((j.bias ? sqrtf(fmaf(x, x, 1.0f)) : x) * most, &undo);
+        if (at.x == 0)
+            j.halves.undo[token] = undo;
+        z[i] = make_float2(undo_of<F, S, 1>(j, token), factor);
+    }
+}
+
+/* Two neighbours of a row of an 8x8 matrix, row lane / 4, become those of a row of the transposed one. */
+__device__ __forceinline__ uint32_t matrix_transposed(uint32_t two)
+{
+    uint32_t v;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(v) : "r"(two));
+    return v;
+}
+/* Stores a tile's columns of eight tokens, 32 bytes each, of which a lane has columns g (lo) and g + 8 (hi) of tokens 2 t and 2 t + 1.  y: the tile's
+ * first column of token g.  Called by the whole warp. */
+__device__ __forceinline__ void halves_store(uint16_t *y, bool there, int lane, uint32_t lo, uint32_t hi)
+{
+    const bool odd = lane % 2;          /* even lanes store four of the columns 0 .. 7, odd ones four of 8 .. 15 */
+    lo = matrix_transposed(lo);
+    hi = matrix_transposed(hi);
+    const uint32_t other = __shfl_xor_sync(~0u, odd ? lo : hi, 1);
+    if (there)
+        *(uint2 *)(y + (lane % 4 / 2 * 4 + (odd ? 8 : 0))) = odd ? make_uint2(other, hi) : make_uint2(lo, other);
+}
+
+/* Stores W x + bias, or GELU of that, of a warp's tiles from tile `first` on. */
+template <class S, bool GELU>
+__device__ __forceinline__ void linear_halves_rows(const struct linear_job &j, const float2 *z, int first, int token0, int lane,
+                                                   const float (&acc)[S::MT][S::NT][4])
+{
+    const int g = lane / 4, t = lane % 4;
+    uint16_t *y = (uint16_t *)j.y + (size_t)(token0 + g) * (size_t)(j.tiles * PACK_ROWS) + first * PACK_ROWS;
+    float bias[S::MT][2];
+#pragma unroll
+    for (int m = 0; m < S::MT; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int row = (first + m) * PACK_ROWS + h * 8 + g;
+            bias[m][h] = j.bias && row < j.rows ? __ldg(j.bias + row) : 0;
+        }
+#pragma unroll
+    for (int n = 0; n < S::NT; n++, y += 8 * (size_t)(j.tiles * PACK_ROWS)) {
+        const float4 two = *(const float4 *)(z + n * 8 + 2 * t);
+#pragma unroll
+        for (int m = 0; m < S::MT; m++) {
+            uint32_t v[2];
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const float a = fmaf(acc[m][n][2 * h], two.x, bias[m][h]), b = fmaf(acc[m][n][2 * h + 1], two.z, bias[m][h]);
+                v[h] = first + m < j.n_tiles ? f16_pair((GELU ? gelu_f(a) : a) * two.y, (GELU ? gelu_f(b) : b) * two.w) : 0;
+            }
+            halves_store(y + m * PACK_ROWS, first + m < j.tiles && token0 + n * 8 + g < j.n_tokens, lane, v[0], v[1]);
+        }
+    }
+}
+
 template <int F, class S, int HALVES>
 static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(const __grid_constant__ struct linear_job j)
 {
@@ -97,6 +170,18 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_kernel(co
     const int thread = gemm_thread(), g = thread % 32 / 4, t = thread % 4, first = at.x + thread / 32 * S::MT;
     if constexpr (S::EIGHT)
         gemm_int8_apart<S>(acc, j.data, j.scale, first, j.n_tiles, j.n_groups, j.x, rows, j.apart);
+    if constexpr (F == WEIGHT_DENSE && HALVES == 1)
+        if (j.halves.undo) {
+            float2 *z = (float2 *)smem;
+            __syncthreads();                    /* nobody reads the ring any more */
+            halves_tokens<F, S>(j, z, at, thread, __ldg(j.halves.norm));
+            __syncthreads();
+            if (j.halves.gelu)
+                linear_halves_rows<S, true>(j, z, first, at.y, thread % 32, acc);
+            else
+                linear_halves_rows<S, false>(j, z, first, at.y, thread % 32, acc);
+            return;
+        }
     if (HALVES == 1 && j.packets) {
         linear_packets<F, S>(j, first, at.y + 2 * t, g, acc);
         return;
@@ -155,18 +240,10 @@ template <class S> struct gate_tokens {
 
 /* A number is at most |x| |W| * sqrt(GATE_HEAD) * the largest weight of the norm: |silu(z)| <= |z|, and no number of a head is more than
  * sqrt(GATE_HEAD) times their root mean square. */
-template <int F, class S> __device__ __forceinline__ void gate_factors(const struct linear_job &j, struct gate_tokens<S> &s, int2 at, int thread)
+__device__ __forceinline__ float gate_most(const struct linear_job &j, int thread)
 {
     const float weight = fmaxf(warp_max(most_of(__ldg((const float4 *)j.gate.w + thread % 32))), 8.6736174e-19f);       /* 2^-60, if all are zero */
-    const float most = weight * 11.3137085f * __ldg(j.gate.norm);
-    for (int i = thread; i < S::TOKENS; i += S::THREADS) {
-        const int token = min(at.y + i, j.n_tokens - 1);
-        float undo;
-        const float factor = halves_bound_factor(__ldg(j.gate.norms + token) * most, &undo);
-        if (at.x == 0)
-            j.gate.undo[token] = undo;
-        s.z[i] = make_float2(undo_of<F, S, 1>(j, token), factor);
-    }
+    return weight * 11.3137085f * __ldg(j.halves.norm);
 }
 
 /* Keeps the order with the shuffles around it; otherwise the compiler loads early and runs out of registers. */
@@ -229,14 +306,6 @@ __device__ __forceinline__ void gate_apply(const struct linear_job &j, struct ga
     }
 }
 
-/* Two neighbours of a row of an 8x8 matrix, row lane / 4, become those of a row of the transposed one. */
-__device__ __forceinline__ uint32_t matrix_transposed(uint32_t two)
-{
-    uint32_t v;
-    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(v) : "r"(two));
-    return v;
-}
-
 /* Stores a warp's tiles, whose numbers are still to be multiplied with `scale` of their tokens. */
 template <class S>
 __device__ __forceinline__ void gate_store(const struct linear_job &j, const float *scale, int2 at, int warp, int lane,
@@ -247,15 +316,11 @@ __device__ __forceinline__ void gate_store(const struct linear_job &j, const flo
     for (int n = 0; n < S::NT; n++) {
         const float2 s = *(const float2 *)(scale + n * 8 + 2 * t);
         const int token = at.y + n * 8 + g;
-        uint32_t *y = (uint32_t *)j.y + ((size_t)token * (size_t)j.rows + (size_t)((at.x + warp * S::MT) * PACK_ROWS)) / 2 + t;
+        uint16_t *y = (uint16_t *)j.y + (size_t)token * (size_t)j.rows + (at.x + warp * S::MT) * PACK_ROWS;
 #pragma unroll
         for (int m = 0; m < S::MT; m++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {       /* two tokens in one column, then two columns of one token */
-                const uint32_t two = matrix_transposed(f16_pair(acc[m][n][2 * h] * s.x, acc[m][n][2 * h + 1] * s.y));
-                if (token < j.n_tokens)
-                    y[m * 8 + h * 4] = two;
-            }
+            halves_store(y + m * PACK_ROWS, token < j.n_tokens, lane, f16_pair(acc[m][n][0] * s.x, acc[m][n][1] * s.y),
+                         f16_pair(acc[m][n][2] * s.x, acc[m][n][3] * s.y));
     }
 }
 
@@ -280,7 +345,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_gated_ker
     const bool there = at.x + warp * S::MT < j.n_tiles;         /* of a whole head */
     struct gate_tokens<S> &s = *(struct gate_tokens<S> *)smem;
     __syncthreads();                            /* nobody reads the ring any more */
-    gate_factors<F, S>(j, s, at, thread);
+    halves_tokens<F, S>(j, s.z, at, thread, gate_most(j, thread));
     __syncthreads();
     if (there)
         gate_apply<F, S>(j, s, at, warp, thread % 32, acc);
@@ -300,7 +365,7 @@ static __global__ void __launch_bounds__(S::THREADS, S::BLOCKS) linear_gated_ker
 
 template <class S> static void count_blocks(struct linear_job *j)
 {
-    j->row_blocks = (j->n_tiles + S::TILES - 1) / S::TILES;
+    j->row_blocks = (j->tiles + S::TILES - 1) / S::TILES;
     j->token_blocks = (j->n_tokens + S::TOKENS - 1) / S::TOKENS;
 }
 template <int F, class S, int HALVES> static void run(struct cuda_queue *q, const char *op, struct linear_job j)
@@ -315,7 +380,7 @@ template <int F, class S> static void run_gated(struct cuda_queue *q, const char
 }
 static int blocks(const struct linear_job *j, int tiles, int tokens)
 {
-    return ((j->n_tiles + tiles - 1) / tiles) * ((j->n_tokens + tokens - 1) / tokens);
+    return ((j->tiles + tiles - 1) / tiles) * ((j->n_tokens + tokens - 1) / tokens);
 }
 
 /* Narrow DENSE matrices: router and gates, one or two that read the same activations.  Blocks of all their rows for the same tokens are neighbours,
@@ -479,8 +544,18 @@ template <int F> static void run_fine(struct cuda_queue *q, const char *op, cons
     else
         run<F, gemm_small, 2>(q, op, j);
 }
+/* What the busiest multiprocessor computes. */
+template <class S> static double busiest(const struct cuda_queue *q, const struct linear_job *j)
+{
+    return (double)((blocks(j, S::TILES, S::TOKENS) + q->n_sm - 1) / q->n_sm) * S::TILES * S::TOKENS;
+}
 template <int F> static void run_coarse(struct cuda_queue *q, const char *op, const struct linear_job &j)
 {
+    if constexpr (F == WEIGHT_DENSE)
+        if (q->smem >= 2 * gemm_dense::SMEM && busiest<gemm_dense>(q, &j) <= 1.15 * busiest<gemm_medium>(q, &j)) {
+            run<F, gemm_dense, 1>(q, op, j);
+            return;
+        }
     /* The largest tile that keeps the multiprocessors busy: the large one is alone on its multiprocessor and waits for nobody, but
      * comes in whole waves. */
     if (large_use(q, &j) >= 0.85)
@@ -502,18 +577,29 @@ static struct linear_job job_of(const struct linear_args *a, const struct halves
     j.scale = (const char *)a->w.scale;
     j.bias = a->bias;
     j.rows = a->w.rows;
-    j.n_tiles = pack_tiles(a->w.rows);
+    j.n_tiles = j.tiles = pack_tiles(a->w.rows);
     j.n_groups = pack_groups(a->w.cols);
     j.n_tokens = halves * a->n_tokens;
     j.add = a->add;
     return j;
 }
 
+/* Lets the product leave rows of fp16 and their factors in the memory of y. */
+static void halves_out(struct cuda_queue *q, const char *op, struct linear_job *j, const struct linear_args *a, const struct halves_of *x, float *y,
+                       bool gelu)
+{
+    j->y = y;
+    j->tiles = pack_groups(a->w.rows) * (PACK_GROUP / PACK_ROWS);
+    j->halves = {x->undo + a->n_tokens, a->norm, (float *)((char *)y + gemm_factors_at((size_t)a->n_tokens, a->w.rows)), gelu};
+    queue_note(q, op, x->at == q->scratch ? cudaSuccess : cudaErrorInvalidValue);       /* only a copy in scratch memory has norms */
+}
+
 template <int F> static void linear(struct cuda_queue *q, const char *op, const struct linear_args *a)
 {
     if (a->n_tokens < 1 || !gemm_scratch(q, op, linear_scratch(a->n_tokens, a->w.cols)))
         return;
-    if (a->w.format != F || (a->bias && F != WEIGHT_DENSE) || (a->own_form && (a->add || a->bias || linear_narrow(&a->w)))) {
+    if (a->w.format != F || (a->bias && F != WEIGHT_DENSE)
+        || (a->own_form && (a->add || (a->bias && (!a->norm || a->w.rows <= GEMM_NARROW)) || linear_narrow(&a->w)))) {
         queue_note(q, op, cudaErrorInvalidValue);
         return;
     }
@@ -525,7 +611,11 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
     const bool int8 = a->int8 && gemm_int8(&a->w, a->n_tokens);
     const struct halves_of x = int8 ? int8_get(q, op, a->x, a->n_tokens, a->w.cols, a->int8) : halves_get(q, op, a->x, a->n_tokens, a->w.cols);
     struct linear_job j = job_of(a, &x, halves);
-    j.packets = a->own_form && gemm_packets(a->n_tokens, a->w.rows);
+    const bool gelu = a->norm && a->gelu && linear_gelus(&a->w, a->gelu, a->n_tokens);
+    if (gelu || (a->own_form && a->bias && halves == 1))
+        halves_out(q, op, &j, a, &x, a->y, gelu);
+    else
+        j.packets = a->own_form && gemm_packets(a->n_tokens, a->w.rows);
     if (int8) {
         j.x = x.eight;
         j.apart = *a->int8;
@@ -535,7 +625,9 @@ template <int F> static void linear(struct cuda_queue *q, const char *op, const 
     } else {
         run_coarse<F>(q, op, j);
     }
-    if (a->y != a->x)
+    if (gelu)
+        halves_left(q, a->y, j.halves.undo, a->n_tokens, a->w.rows, (const char *)a->y);
+    else if (a->y != a->x)
         q->halves = x;
 }
 
@@ -546,11 +638,10 @@ template <int F> static void linear_gated(struct cuda_queue *q, const char *op, 
     if (!gemm_scratch(q, op, linear_scratch(a->n_tokens, a->w.cols)))
         return;
     const struct halves_of x = halves_get(q, op, a->x, a->n_tokens, a->w.cols);
-    float *undo = (float *)((char *)g->y + gemm_factors_at((size_t)a->n_tokens, a->w.rows));
     struct linear_job j = job_of(a, &x, 1);
-    j.y = g->y;
-    j.gate = {g->x, g->w, x.undo + a->n_tokens, a->norm, undo, g->eps};
-    if (a->w.format != F || g->y == g->x || x.at != q->scratch) {       /* other blocks read g->x; only a copy in scratch memory has norms */
+    halves_out(q, op, &j, a, &x, g->y, false);
+    j.gate = {g->x, g->w, g->eps};
+    if (a->w.format != F || g->y == g->x) {             /* other blocks read g->x */
         queue_note(q, op, cudaErrorInvalidValue);
         return;
     }
@@ -558,15 +649,19 @@ template <int F> static void linear_gated(struct cuda_queue *q, const char *op, 
         run_gated<F, gemm_large>(q, op, j);
     else
         run_gated<F, gemm_medium>(q, op, j);
-    halves_left(q, g->y, undo, a->n_tokens, a->w.rows, (const char *)g->y);
+    halves_left(q, g->y, j.halves.undo, a->n_tokens, a->w.rows, (const char *)g->y);
 }
 
 extern "C" void rmsnorm_gated_cuda(struct cuda_queue *q, const struct rmsnorm_gated_args *a);         /* norm_gated.cu */
+extern "C" void gelu_cuda(struct cuda_queue *q, const struct gelu_args *a);     /* vision.cu */
 
-template <int F> static void linear_with_gate(struct cuda_queue *q, const char *op, const struct linear_args *a)
+/* The product and the operation that follows it. */
+template <int F> static void linear_then(struct cuda_queue *q, const char *op, const struct linear_args *a)
 {
     const struct rmsnorm_gated_args *g = a->gate;
-    if (g && (a->add || a->bias || a->int8 || a->own_form || g->z != a->y)) {
+    const struct gelu_args *gelu = a->gelu;
+    if ((g && (a->add || a->bias || a->int8 || a->own_form || g->z != a->y))
+        || (gelu && (F != WEIGHT_DENSE || g || a->add || a->own_form || gelu->x != a->y || gelu->dim != a->w.rows || gelu->n_rows != a->n_tokens))) {
         queue_note(q, op, cudaErrorInvalidValue);
         return;
     }
@@ -578,10 +673,12 @@ template <int F> static void linear_with_gate(struct cuda_queue *q, const char *
     linear<F>(q, op, a);
     if (g)
         rmsnorm_gated_cuda(q, g);
+    if (gelu && !(a->norm && linear_gelus(&a->w, gelu, a->n_tokens)))
+        gelu_cuda(q, gelu);
 }
 
 #define LINEAR(op, F) \
-    extern "C" void op##_cuda(struct cuda_queue *q, const struct op##_args *a) { linear_with_gate<F>(q, #op, &a->l); }
+    extern "C" void op##_cuda(struct cuda_queue *q, const struct op##_args *a) { linear_then<F>(q, #op, &a->l); }
 LINEAR(linear_dense, WEIGHT_DENSE)
 LINEAR(linear_int4, WEIGHT_INT4)
 LINEAR(linear_fp8, WEIGHT_FP8)
@@ -608,5 +705,5 @@ extern "C" void linear_int8_cuda(struct cuda_queue *q, const struct linear_int8_
     if (a->l.w.format == WEIGHT_PLANES)
         planes_linear(q, &a->l);
     else
-        linear_with_gate<WEIGHT_INT8>(q, "linear_int8", &a->l);
+        linear_then<WEIGHT_INT8>(q, "linear_int8", &a->l);
 }

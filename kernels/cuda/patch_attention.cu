@@ -10,6 +10,7 @@
  * Numerics  q, k, v and weights in bf16, logits, softmax and sums in fp32 (online, base 2, tile after tile from 0); within 1e-2 relative L2 of
  *           cpu/vision.c, the bits of a row do not depend on the other rows of the call */
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/halves.cuh"
 
 enum { WARPS = 4, THREADS = WARPS * 32, ROWS = 128, TILE = 64 };
 
@@ -58,8 +59,9 @@ template <int D> static __device__ __forceinline__ void fetch_tile(char *stage, 
     fetch<D, TILE>(stage + head<D>::SIDE, v, p0, n);
 }
 
-/* Attention between the patches of a picture: a block has ROWS patches of one head, over all patches. */
-template <int D> static __global__ void __launch_bounds__(THREADS, 2) patch_attention_kernel(const struct patch_attention_args a)
+/* Attention between the patches of a picture: a block has ROWS patches of one head, over all patches.  undo: factors of the rows of y, which is then in
+ * fp16 (halves.cuh), since no number of it is greater than the greatest of v; or NULL. */
+template <int D> static __global__ void __launch_bounds__(THREADS, 2) patch_attention_kernel(const struct patch_attention_args a, float *undo)
 {
     using H = head<D>;
     extern __shared__ __align__(128) char smem[];
@@ -219,6 +221,8 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 2) patch_atte
     }
 
     /* the result, divided by the sum of weights */
+    float back = 1;
+    const float factor = undo ? halves_factor(*a.most, &back) : 1;
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
@@ -228,18 +232,30 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 2) patch_atte
             all += __shfl_xor_sync(~0u, all, 2);
             if (row >= a.n_rows)
                 continue;
-            float *y = a.y + ((size_t)row * (size_t)a.n_heads + blockIdx.y) * D + 2 * t;
-            const float by = 1.0f / all;
+            const size_t at = ((size_t)row * (size_t)a.n_heads + blockIdx.y) * D + 2 * t;
+            const float by = factor / all;
+            if (undo && blockIdx.y == 0 && t == 0)
+                undo[row] = back;
 #pragma unroll
-            for (int d = 0; d < H::PIECES; d++)
-                *(float2 *)(y + d * 8) = make_float2(o[m][d][2 * r] * by, o[m][d][2 * r + 1] * by);
+            for (int d = 0; d < H::PIECES; d++) {
+                const float2 two = make_float2(o[m][d][2 * r] * by, o[m][d][2 * r + 1] * by);
+                if (undo)
+                    *(uint32_t *)((uint16_t *)a.y + at + d * 8) = f16_pair(two.x, two.y);
+                else
+                    *(float2 *)(a.y + at + d * 8) = two;
+            }
         }
 }
 
 template <int D> static void run(struct cuda_queue *q, const struct patch_attention_args *a)
 {
     const dim3 grid((unsigned)((a->n_rows + ROWS - 1) / ROWS), (unsigned)a->n_heads);
-    launch(q, "patch_attention", patch_attention_kernel<D>, grid, THREADS, head<D>::BYTES, true, *a);
+    const int cols = a->n_heads * D;
+    const bool own = a->next && a->most && gemm_halves(a->n_rows) == 1 && cols % PACK_GROUP == 0 && a->next->cols == cols && !linear_narrow(a->next);
+    float *undo = own ? (float *)((char *)a->y + gemm_factors_at((size_t)a->n_rows, cols)) : NULL;
+    launch(q, "patch_attention", patch_attention_kernel<D>, grid, THREADS, head<D>::BYTES, true, *a, undo);
+    if (own)
+        halves_left(q, a->y, undo, a->n_rows, cols, (const char *)a->y);
 }
 
 extern "C" void patch_attention_cuda(struct cuda_queue *q, const struct patch_attention_args *a)

@@ -7,7 +7,7 @@
  * Numerics  fp32; angles as in cpu/vision.c */
 #include "kernels/cuda/halves.cuh"
 
-enum { POSITION_THREADS = 128, ROPE_THREADS = 256, ROPE_ROWS = 4, GELU_HELD = 5 };
+enum { POSITION_THREADS = 128, ROPE_THREADS = 288, ROPE_ROWS = 4, GELU_HELD = 5 };
 
 /* A thread has one pixel of the patch. */
 static __global__ void __launch_bounds__(PATCH_SIDE * PATCH_SIDE) patch_cut_kernel(const struct patch_cut_args a)
@@ -62,11 +62,24 @@ extern "C" void patch_positions_cuda(struct cuda_queue *q, const struct patch_po
         launch(q, "patch_positions", patch_positions_kernel, dim3((unsigned)a->n_rows), POSITION_THREADS, 0, true, *a);
 }
 
-static __global__ void __launch_bounds__(ROPE_THREADS) patch_rope_kernel(const struct patch_rope_args a)
+/* Four numbers of fp32, or of fp16 that `undo` brings back. */
+__device__ __forceinline__ float4 rope_load(const float *x, float) { return *(const float4 *)x; }
+__device__ __forceinline__ float4 rope_load(const __half *x, float undo)
+{
+    const uint2 v = *(const uint2 *)x;
+    const float2 a = __half22float2(*(const __half2 *)&v.x), b = __half22float2(*(const __half2 *)&v.y);
+    return make_float4(a.x * undo, a.y * undo, b.x * undo, b.y * undo);
+}
+
+/* T: of qkv, rows of `stride` numbers; undo: factors of rows of fp16 */
+template <class T>
+static __global__ void __launch_bounds__(ROPE_THREADS) patch_rope_kernel(const struct patch_rope_args a, size_t stride, const float *undo)
 {
     __shared__ float2 turns[ROPE_ROWS][PATCH_MAX_DIM / 2];      /* cosine and sine */
+    __shared__ float part[ROPE_THREADS / 32];
     const int half = a.dim / 2, quarter = a.dim / 4, row0 = (int)blockIdx.x * ROPE_ROWS, n = min(ROPE_ROWS, a.n_rows - row0);
     const size_t width = (size_t)a.n_heads * (size_t)a.dim;
+    float most = 0;                     /* of v */
     gpu_wait();
     gpu_next();
     for (int i = (int)threadIdx.x; i < n * half; i += ROPE_THREADS) {
@@ -82,15 +95,17 @@ static __global__ void __launch_bounds__(ROPE_THREADS) patch_rope_kernel(const s
     const int quads = half / 4;
     for (int i = (int)threadIdx.x; i < n * a.n_heads * quads; i += ROPE_THREADS) {
         const int j = i % quads * 4, head = i / quads % a.n_heads, r = i / quads / a.n_heads;
-        const float *x = a.qkv + (size_t)(row0 + r) * 3 * width + (size_t)(head * a.dim + j);
+        const T *x = (const T *)a.qkv + (size_t)(row0 + r) * stride + (size_t)(head * a.dim + j);
+        const float back = undo ? undo[row0 + r] : 1;
         const size_t at = ((size_t)head * (size_t)a.n + (size_t)(a.first + row0 + r)) * (size_t)a.dim + (size_t)j;
         const float2 *t = &turns[r][j];
         float4 lo[3], hi[3];
 #pragma unroll
         for (int which = 0; which < 3; which++) {
-            lo[which] = *(const float4 *)(x + (size_t)which * width);
-            hi[which] = *(const float4 *)(x + (size_t)which * width + half);
+            lo[which] = rope_load(x + (size_t)which * width, back);
+            hi[which] = rope_load(x + (size_t)which * width + half, back);
         }
+        most = fmaxf(most, fmaxf(most_of(lo[2]), most_of(hi[2])));
 #pragma unroll
         for (int which = 0; which < 3; which++) {
             uint16_t *to = (uint16_t *)(which == 0 ? a.q : which == 1 ? a.k : a.v) + at;
@@ -104,23 +119,33 @@ static __global__ void __launch_bounds__(ROPE_THREADS) patch_rope_kernel(const s
             *(uint2 *)(to + half) = make_uint2(bf16_pair(v.x, v.y), bf16_pair(v.z, v.w));
         }
     }
+    if (!a.most)
+        return;
+    most = warp_max(most);
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = most;
+    __syncthreads();
+    most = warp_max(threadIdx.x < ROPE_THREADS / 32 ? part[threadIdx.x] : 0.0f);
+    if (threadIdx.x == 0)
+        atomicMax((int *)a.most, __float_as_int(most));         /* positive numbers have the order of their bits */
 }
 
 extern "C" void patch_rope_cuda(struct cuda_queue *q, const struct patch_rope_args *a)
 {
+    const dim3 grid((unsigned)((a->n_rows + ROPE_ROWS - 1) / ROPE_ROWS));
+    const int cols = 3 * a->n_heads * a->dim;
     if (a->dtype != DT_BF16 || a->dim > PATCH_MAX_DIM || a->dim % 8)
         queue_note(q, "patch_rope", cudaErrorInvalidValue);
+    else if (a->own_form && gemm_halves(a->n_rows) == 1)
+        launch(q, "patch_rope", patch_rope_kernel<__half>, grid, ROPE_THREADS, 0, true, *a, (size_t)pack_groups(cols) * PACK_GROUP,
+               (const float *)((const char *)a->qkv + gemm_factors_at((size_t)a->n_rows, cols)));
     else
-        launch(q, "patch_rope", patch_rope_kernel, dim3((unsigned)((a->n_rows + ROPE_ROWS - 1) / ROPE_ROWS)), ROPE_THREADS, 0, true, *a);
+        launch(q, "patch_rope", patch_rope_kernel<float>, grid, ROPE_THREADS, 0, true, *a, (size_t)cols, (const float *)NULL);
 }
 
-/* With tanh(u) = 1 - 2 / (exp(2 u) + 1), x / 2 (1 + tanh(u)) is x - x / (exp(2 u) + 1). */
 template <bool EXACT> static __device__ __forceinline__ float gelu_of(float x)
 {
-    if (EXACT)
-        return 0.5f * x * (1.0f + erff(x * 0.70710678f));
-    const float u = 0.79788456f * fmaf(0.044715f * x * x, x, x);
-    return x - __fdividef(x, __expf(fminf(2.0f * u, 80.0f)) + 1.0f);
+    return EXACT ? 0.5f * x * (1.0f + erff(x * 0.70710678f)) : gelu_f(x);
 }
 template <bool EXACT> static __device__ __forceinline__ float4 gelu_four(const float4 &v)
 {

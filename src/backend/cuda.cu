@@ -15,7 +15,7 @@ extern "C" {
 #undef OP
 extern "C" void pack_cuda(struct cuda_queue *q, const struct pack_args *a);
 extern "C" void fill_cuda(struct cuda_queue *q, void *dst, size_t bytes, const struct fill *f);         /* fill.cu */
-extern "C" void row_norms_cuda(struct cuda_queue *q, float *norms, const struct weight *w, int n, size_t step);
+extern "C" void row_norms_cuda(struct cuda_queue *q, float *norms, const struct weight *w, const float *bias, int n, size_t step);
 extern "C" double gpu_mma_tflop_s(int n_sm);    /* fill.cu */
 extern "C" double gpu_read_gb_s(const void *p, size_t bytes, int n_sm);
 extern "C" int gpu_confine(int n_sm, char *why, size_t n_why);  /* green.cu */
@@ -63,9 +63,9 @@ static void cuda_pack(struct dev *d, const struct pack_args *a)
     pack_cuda(queue(d), a);
 }
 
-static void cuda_row_norms(struct dev *d, float *norms, const struct weight *w, int n, size_t step)
+static void cuda_row_norms(struct dev *d, float *norms, const struct weight *w, const float *bias, int n, size_t step)
 {
-    row_norms_cuda(queue(d), norms, w, n, step);
+    row_norms_cuda(queue(d), norms, w, bias, n, step);
 }
 
 static void cuda_fill(struct dev *d, void *p, size_t bytes, const struct fill *f)

@@ -87,9 +87,10 @@ struct dev {
     /* With packs_weights only. */
     size_t (*available)(struct dev *d);                 /* bytes that alloc() could still give */
     void   (*pack)(struct dev *d, const struct pack_args *a);   /* pieces of stored tensors into packed matrices, in queue order */
-    void   (*row_norms)(struct dev *d, float *norms, const struct weight *w, int n, size_t step);       /* the largest Euclidean norm of a row of n
-                                                         * packed matrices, `step` bytes apart, of which w is the first; accurate to 2^-10; in
-                                                         * queue order.  NULL where no operation reads norms */
+    void   (*row_norms)(struct dev *d, float *norms, const struct weight *w, const float *bias, int n, size_t step);    /* the largest Euclidean norm
+                                                         * of a row of n packed matrices, `step` bytes apart, of which w is the first; a bias,
+                                                         * or NULL, is one more column of each; accurate to 2^-10; in queue order.  NULL where
+                                                         * no operation reads norms */
 };
 
 /* RUN(dev, rmsnorm, .y = h, .x = x, ...): every argument is named. */

@@ -26,15 +26,17 @@ struct seeing {
     double mma;                         /* TFLOP/s of products in registers; NAN on a CPU */
     /* operands of the operations alone, n patches */
     int    n, dim;
-    float *x, *h, *wide, *freq;
+    float *x, *h, *wide, *y, *freq, *most;
     char  *q, *k, *values;
     const struct product *product;
 };
 
-/* Products of a block: places of the matrix and its bias in struct vision_block_weights. */
-static const struct product { const char *name; size_t matrix, bias; } products[] = {
-#define PRODUCT(name, matrix, bias) {name, offsetof(struct vision_block_weights, matrix), offsetof(struct vision_block_weights, bias)}
-    PRODUCT("attn.qkv", qkv, qkv_b), PRODUCT("attn.proj", proj, proj_b), PRODUCT("mlp.linear_fc1", fc1, fc1_b), PRODUCT("mlp.linear_fc2", fc2, fc2_b),
+/* Products of a block: places of the matrix and its bias in struct vision_block_weights, and what reads the outcome. */
+enum reader { READ_BY_ALL, READ_BY_ROPE, READ_BY_GELU };
+static const struct product { const char *name; size_t matrix, bias; enum reader reader; } products[] = {
+#define PRODUCT(name, matrix, reader) {name, offsetof(struct vision_block_weights, matrix), offsetof(struct vision_block_weights, matrix##_b), reader}
+    PRODUCT("attn.qkv", qkv, READ_BY_ROPE), PRODUCT("attn.proj", proj, READ_BY_ALL), PRODUCT("mlp.linear_fc1, gelu", fc1, READ_BY_GELU),
+    PRODUCT("mlp.linear_fc2", fc2, READ_BY_ALL),
 #undef PRODUCT
 };
 enum { N_PRODUCTS = sizeof products / sizeof *products };
@@ -55,9 +57,13 @@ static void call_product(struct timing *k, void *arg, int i)
     const struct seeing *s = arg;
     const char *b = (const char *)block(s, i);
     const struct weight *w = (const struct weight *)(const void *)(b + s->product->matrix);
-    const bool last = w->cols == s->c->inter;
-    RUN(k->d, linear_dense, .l = {.y = last ? s->h : s->wide, .x = last ? s->wide : s->x, .w = *w, .n_tokens = s->n,
-                                  .bias = *(const float *const *)(const void *)(b + s->product->bias)});
+    const struct gelu_args gelu = {.x = s->y, .next = &block(s, i)->fc2, .n_rows = s->n, .dim = w->rows};
+    const float *norms = block(s, i)->norms;
+    const enum reader reader = s->product->reader;
+    RUN(k->d, linear_dense, .l = {.y = s->y, .x = w->cols == s->c->inter ? s->wide : s->x, .w = *w, .n_tokens = s->n,
+                                  .bias = *(const float *const *)(const void *)(b + s->product->bias),
+                                  .own_form = reader == READ_BY_ROPE && norms, .gelu = reader == READ_BY_GELU ? &gelu : NULL,
+                                  .norm = norms && reader == READ_BY_GELU ? norms + 1 : norms});
 }
 
 static void call_norm(struct timing *k, void *arg, int i)
@@ -67,27 +73,18 @@ static void call_norm(struct timing *k, void *arg, int i)
     RUN(k->d, layernorm, .y = s->h, .x = s->x, .w = b->norm1_w, .b = b->norm1_b, .n_rows = s->n, .dim = s->c->hidden, .eps = 1e-6f);
 }
 
-static void call_gelu(struct timing *k, void *arg, int i)
-{
-    const struct seeing *s = arg;
-    (void)i;
-    RUN(k->d, gelu, .x = s->wide, .n_rows = s->n, .dim = s->c->inter);
-}
-
 static void call_rope(struct timing *k, void *arg, int i)
 {
     const struct seeing *s = arg;
-    (void)i;
-    RUN(k->d, patch_rope, .q = s->q, .k = s->k, .v = s->values, .dtype = subject_fused(k->s) ? DT_BF16 : DT_F32, .qkv = s->wide, .freq = s->freq,
-        .n_rows = s->n, .n = s->n, .n_heads = s->c->n_heads, .dim = s->dim, .grid_w = s->picture->w);
+    RUN(k->d, patch_rope, .q = s->q, .k = s->k, .v = s->values, .dtype = subject_fused(k->s) ? DT_BF16 : DT_F32, .qkv = s->y, .freq = s->freq,
+        .most = s->most, .own_form = block(s, i)->norms, .n_rows = s->n, .n = s->n, .n_heads = s->c->n_heads, .dim = s->dim, .grid_w = s->picture->w);
 }
 
 static void call_attention(struct timing *k, void *arg, int i)
 {
     const struct seeing *s = arg;
-    (void)i;
-    RUN(k->d, patch_attention, .y = s->h, .q = s->q, .k = s->k, .v = s->values, .dtype = subject_fused(k->s) ? DT_BF16 : DT_F32, .n_rows = s->n,
-        .n = s->n, .n_heads = s->c->n_heads, .dim = s->dim, .scale = 1 / sqrtf((float)s->dim));
+    RUN(k->d, patch_attention, .y = s->h, .q = s->q, .k = s->k, .v = s->values, .dtype = subject_fused(k->s) ? DT_BF16 : DT_F32, .most = s->most,
+        .next = &block(s, i)->proj, .n_rows = s->n, .n = s->n, .n_heads = s->c->n_heads, .dim = s->dim, .scale = 1 / sqrtf((float)s->dim));
 }
 
 /* ---- the table ---- */
@@ -138,9 +135,9 @@ static void measure_pictures(struct timing *k, struct seeing *s)
     }
 }
 
-static void measure_products(struct timing *k, struct seeing *s)
+static void measure_products(struct timing *k, struct seeing *s, int from, int n)
 {
-    for (int i = 0; i < N_PRODUCTS; i++) {
+    for (int i = from; i < from + n; i++) {
         const struct weight *w = (const struct weight *)(const void *)((const char *)block(s, 0) + products[i].matrix);
         s->product = &products[i];
         row(k, s, products[i].name, s->n, timing_measure(k, false, 8, call_product, s), 2.0 * s->n * w->rows * w->cols, NAN);
@@ -156,18 +153,20 @@ static void measure_operations(struct timing *k, struct seeing *s)
     const size_t n = (size_t)s->n;
     s->x = timing_random(k, n * H);
     s->h = timing_random(k, n * H);
-    s->wide = timing_random(k, n * most_size((size_t)s->c->inter, 3 * H));
+    s->wide = timing_random(k, n * (size_t)s->c->inter);
+    s->y = timing_random(k, n * most_size((size_t)s->c->inter, 3 * H));
     s->freq = timing_random(k, (size_t)s->dim);
+    s->most = timing_random(k, 4);
     s->q = timing_alloc(k, n * H * size);
     s->k = timing_alloc(k, n * H * size);
     s->values = timing_alloc(k, n * H * size);
     if (k->failed)
         return;
     row(k, s, "layernorm", s->n, timing_measure(k, false, 8, call_norm, s), 0, NAN);
+    measure_products(k, s, 0, 1);       /* which leaves what rope reads */
     row(k, s, "patch_rope", s->n, timing_measure(k, false, 8, call_rope, s), 0, NAN);
     row(k, s, "patch_attention", s->n, timing_measure(k, false, 8, call_attention, s), 4.0 * s->n * s->n * s->c->hidden, NAN);
-    row(k, s, "gelu", s->n, timing_measure(k, false, 8, call_gelu, s), 0, NAN);
-    measure_products(k, s);
+    measure_products(k, s, 1, N_PRODUCTS - 1);
 }
 
 /* ---- the command ---- */

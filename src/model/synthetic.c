@@ -323,6 +323,7 @@ static void place_tower(struct place *p, struct vision_weights *v, const struct 
         b->fc1_b = vector(p, RANDOM_NORM, c->inter);
         b->fc2 = tower_matrix(p, c->hidden, c->inter);
         b->fc2_b = vector(p, RANDOM_NORM, c->hidden);
+        b->norms = piece(p, 2 * sizeof *b->norms);
     }
     v->norm_w = vector(p, RANDOM_GATED_NORM, c->hidden);
     v->norm_b = vector(p, RANDOM_NORM, c->hidden);
@@ -392,6 +393,7 @@ bool synthetic_add_vision(struct synthetic *s, struct weights *w, struct model_c
         return err_set(e, "no memory for a synthetic vision tower: %zu MiB asked for", bytes >> 20);
     s->slabs[s->n_slabs++] = p.base;
     place_tower(&p, &w->vision, &published);
+    weights_vision_norms(&w->vision, published.depth, s->dev);
     w->vision.present = true;
     return s->dev->finish(s->dev, e);
 }

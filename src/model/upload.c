@@ -282,6 +282,9 @@ static void place_vision(struct upload_plan *p, struct vision_weights *v)
         place_matrix(p, &b->proj);
         place_matrix(p, &b->fc1);
         place_matrix(p, &b->fc2);
+        float *norms = take_place(p, 2 * sizeof *norms);
+        if (norms)
+            b->norms = norms;
     }
     place_vector(p, &v->norm_w, c->hidden);
     place_vector(p, &v->norm_b, c->hidden);
@@ -649,6 +652,8 @@ bool weights_upload(struct weights *w, const struct model_config *c, struct dev 
         weights_norms(&w->layers[i], c->n_experts, d);
     if (ok && w->mtp.present)
         weights_norms(&w->mtp.layer, c->n_experts, d);
+    if (ok && w->vision.present)
+        weights_vision_norms(&w->vision, c->vision.depth, d);
     ok = ok && d->finish(d, e);
     close_upload(&u);
     upload_plan_free(&u.p);

@@ -32,6 +32,7 @@ struct vision {
     float      *h;                      /* [m, hidden] normed; attention's output */
     float      *wide;                   /* [m, 3 hidden] q, k and v; [m, inter]; [m, 1536] patches; [m / 4, 4 hidden] */
     float      *freq;                   /* [head size / 4] */
+    float      *most;                   /* [depth] on a GPU: the greatest magnitude of each block's v */
     /* the picture, and how far it is */
     float      *rows;                   /* [n / 4, out] the result, the caller's */
     int         grid_h, grid_w;
@@ -46,6 +47,13 @@ struct vision {
 static void project(struct vision *v, float *y, const float *x, const struct weight *w, const float *b, int n, bool add)
 {
     RUN(v->dev, linear_dense, .l = {.y = y, .x = x, .w = *w, .n_tokens = n, .add = add, .bias = b});
+}
+
+/* wide = gelu(W h + b), for fc2 alone.  norm: as in linear_args */
+static void widen(struct vision *v, const struct weight *w, const float *b, const float *norm, const struct weight *fc2, int n, bool exact)
+{
+    const struct gelu_args gelu = {.x = v->wide, .next = fc2, .n_rows = n, .dim = w->rows, .exact = exact};
+    RUN(v->dev, linear_dense, .l = {.y = v->wide, .x = v->h, .w = *w, .n_tokens = n, .bias = b, .gelu = &gelu, .norm = norm});
 }
 
 static float *row(const struct vision *v, int patch) { return v->x + (size_t)patch * (size_t)v->cfg->vision.hidden; }
@@ -65,14 +73,18 @@ static void embed_patches(struct vision *v, int first, int n)
         .grid_h = v->grid_h, .grid_w = v->grid_w);
 }
 
+static float *most_of_block(const struct vision *v) { return v->dtype == DT_BF16 ? v->most + v->block : NULL; }
+
 /* q, k, v = rope(W norm(x) + b) */
 static void attention_inputs(struct vision *v, const struct vision_block_weights *w, int first, int n)
 {
     const struct vision_config *c = &v->cfg->vision;
+    const bool own = w->norms && !linear_narrow(&w->qkv);
     norm(v, first, n, w->norm1_w, w->norm1_b, &w->qkv);
-    project(v, v->wide, v->h, &w->qkv, w->qkv_b, n, false);
-    RUN(v->dev, patch_rope, .q = v->q, .k = v->k, .v = v->v, .dtype = v->dtype, .qkv = v->wide, .freq = v->freq, .first = first, .n_rows = n,
-        .n = v->grid_h * v->grid_w, .n_heads = c->n_heads, .dim = config_vision_head_dim(v->cfg), .grid_w = v->grid_w);
+    RUN(v->dev, linear_dense, .l = {.y = v->wide, .x = v->h, .w = w->qkv, .n_tokens = n, .bias = w->qkv_b, .own_form = own, .norm = w->norms});
+    RUN(v->dev, patch_rope, .q = v->q, .k = v->k, .v = v->v, .dtype = v->dtype, .qkv = v->wide, .freq = v->freq, .most = most_of_block(v),
+        .own_form = own, .first = first, .n_rows = n, .n = v->grid_h * v->grid_w, .n_heads = c->n_heads, .dim = config_vision_head_dim(v->cfg),
+        .grid_w = v->grid_w);
 }
 
 /* x += proj(attention(q, k, v)); x += fc2(gelu(fc1(norm(x)))).  Attention reads all patches. */
@@ -80,12 +92,11 @@ static void block_outputs(struct vision *v, const struct vision_block_weights *w
 {
     const struct vision_config *c = &v->cfg->vision;
     const int dim = config_vision_head_dim(v->cfg);
-    RUN(v->dev, patch_attention, .y = v->h, .q = v->q, .k = v->k, .v = v->v, .dtype = v->dtype, .first = first, .n_rows = n,
-        .n = v->grid_h * v->grid_w, .n_heads = c->n_heads, .dim = dim, .scale = 1.0f / sqrtf((float)dim));
+    RUN(v->dev, patch_attention, .y = v->h, .q = v->q, .k = v->k, .v = v->v, .dtype = v->dtype, .most = most_of_block(v), .next = &w->proj,
+        .first = first, .n_rows = n, .n = v->grid_h * v->grid_w, .n_heads = c->n_heads, .dim = dim, .scale = 1.0f / sqrtf((float)dim));
     project(v, row(v, first), v->h, &w->proj, w->proj_b, n, true);
     norm(v, first, n, w->norm2_w, w->norm2_b, &w->fc1);
-    project(v, v->wide, v->h, &w->fc1, w->fc1_b, n, false);
-    RUN(v->dev, gelu, .x = v->wide, .next = &w->fc2, .n_rows = n, .dim = c->inter);
+    widen(v, &w->fc1, w->fc1_b, w->norms ? w->norms + 1 : NULL, &w->fc2, n, false);
     project(v, row(v, first), v->wide, &w->fc2, w->fc2_b, n, true);
 }
 
@@ -95,8 +106,7 @@ static void merge_patches(struct vision *v, int first, int n)
     const struct vision_weights *w = v->w;
     const int n_rows = n / VISION_MERGE;
     norm(v, first, n, w->norm_w, w->norm_b, NULL);
-    project(v, v->wide, v->h, &w->fc1, w->fc1_b, n_rows, false);
-    RUN(v->dev, gelu, .x = v->wide, .next = &w->fc2, .n_rows = n_rows, .dim = w->fc1.rows, .exact = true);
+    widen(v, &w->fc1, w->fc1_b, NULL, &w->fc2, n_rows, true);
     project(v, v->rows + (size_t)(first / VISION_MERGE) * (size_t)w->fc2.rows, v->wide, &w->fc2, w->fc2_b, n_rows, false);
 }
 
@@ -122,6 +132,7 @@ void vision_begin(struct vision *v, const uint8_t *rgb, int h, int w, float *row
     CHECK(h > 0 && w > 0 && h % 2 == 0 && w % 2 == 0 && h <= v->max_patches / w);
     v->rows = rows;
     v->dev->copy(v->dev, v->rgb, rgb, (size_t)n * PIXEL_BYTES);
+    v->dev->zero(v->dev, v->most, (size_t)v->cfg->vision.depth * sizeof *v->most);
     v->grid_h = h;
     v->grid_w = w;
     v->round = EMBED;
@@ -180,6 +191,7 @@ static size_t cut(struct vision *v, char *memory)
     const struct { void *at; size_t bytes; } list[] = {
         {&v->x, n * H * 4}, {&v->q, n * H * head}, {&v->k, n * H * head}, {&v->v, n * H * head}, {&v->rgb, n * PIXEL_BYTES},
         {&v->h, m * H * 4}, {&v->wide, m * wide * 4}, {&v->freq, (size_t)config_vision_head_dim(v->cfg)},
+        {&v->most, (size_t)c->depth * sizeof *v->most},
     };
     size_t at = 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {

@@ -674,12 +674,21 @@ void weights_norms(struct layer_weights *l, int n, struct dev *d)
     const char *first = m->experts[0].gate.data, *second = m->experts[n > 1].gate.data;
     if (!d->row_norms)
         return;
-    d->row_norms(d, m->norms, &m->experts[0].gate, n, (size_t)(second - first));
-    d->row_norms(d, m->norms + n, &m->shared.gate, 1, 0);
+    d->row_norms(d, m->norms, &m->experts[0].gate, NULL, n, (size_t)(second - first));
+    d->row_norms(d, m->norms + n, &m->shared.gate, NULL, 1, 0);
     if (l->full)
-        d->row_norms(d, l->attn.v_norm, &l->attn.v, 1, 0);
+        d->row_norms(d, l->attn.v_norm, &l->attn.v, NULL, 1, 0);
     else
-        d->row_norms(d, l->delta.z_norm, &l->delta.z, 1, 0);
+        d->row_norms(d, l->delta.z_norm, &l->delta.z, NULL, 1, 0);
+}
+
+void weights_vision_norms(struct vision_weights *v, int n, struct dev *d)
+{
+    for (int i = 0; i < n && d->row_norms; i++) {
+        const struct vision_block_weights *b = &v->blocks[i];
+        d->row_norms(d, b->norms, &b->qkv, b->qkv_b, 1, 0);
+        d->row_norms(d, b->norms + 1, &b->fc1, b->fc1_b, 1, 0);
+    }
 }
 
 void weights_make_head(struct weights *w, enum head h)

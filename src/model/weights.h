@@ -55,6 +55,7 @@ struct vision_block_weights {
     const float  *norm1_w, *norm1_b, *norm2_w, *norm2_b;        /* [hidden] */
     struct weight qkv, proj, fc1, fc2;          /* rows of qkv: all q, head by head, all k, all v */
     const float  *qkv_b, *proj_b, *fc1_b, *fc2_b;
+    float *norms;                               /* [2] on a GPU: largest norm of a row of qkv and of fc1, their biases included */
 };
 struct vision_weights {
     bool present;
@@ -134,6 +135,8 @@ size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form);
 
 /* Computes the norms of a layer's packed matrices and n experts, whose memory is there, in queue order. */
 void weights_norms(struct layer_weights *l, int n, struct dev *d);
+/* Does the same for n blocks of the vision tower. */
+void weights_vision_norms(struct vision_weights *v, int n, struct dev *d);
 
 /* Makes head_int8 or head_planes from head, once (model/quantize.h).  HEAD_BF16 must be there. */
 void weights_make_head(struct weights *w, enum head h);

@@ -47,8 +47,8 @@ static inline struct mixture mixture_make(enum weight_format routed, enum weight
     }
     cuda->copy(cuda, m.memory, all, bytes);
     m.norms = cuda->alloc(cuda, (size_t)(n_experts + 1) * sizeof *m.norms);
-    cuda->row_norms(cuda, m.norms, &m.view[0].gate, n_experts, step);
-    cuda->row_norms(cuda, m.norms + n_experts, &m.view[n_experts].gate, 1, 0);
+    cuda->row_norms(cuda, m.norms, &m.view[0].gate, NULL, n_experts, step);
+    cuda->row_norms(cuda, m.norms + n_experts, &m.view[n_experts].gate, NULL, 1, 0);
     free(all);
     return m;
 }

@@ -63,7 +63,7 @@ static struct gate gate_make(enum weight_format format, int heads, int cols, int
     g.d_y = upload(g.y, N * V * sizeof(float));
     g.d_w = upload(g.w, D * sizeof(float));
     g.norm = cuda->alloc(cuda, sizeof *g.norm);
-    cuda->row_norms(cuda, g.norm, &g.z.device, 1, 0);
+    cuda->row_norms(cuda, g.norm, &g.z.device, NULL, 1, 0);
     return g;
 }
 static void gate_drop(struct gate *g)
@@ -235,7 +235,7 @@ static float *run_layer(const struct matrix m[3], const float *x, int n, int hea
         *out = poisoned(N * OUT * f), *window = upload(ones, W * TAPS * f), *s = cuda->alloc(cuda, V * D * f),
         *norm = cuda->alloc(cuda, sizeof *norm);
     cuda->zero(cuda, s, V * D * f);
-    cuda->row_norms(cuda, norm, &m[1].device, 1, 0);
+    cuda->row_norms(cuda, norm, &m[1].device, NULL, 1, 0);
     const struct deltanet_raw raw = {.x = qkv, .w = w, .window = window, .a = dx, .b = dx, .a_log = w, .dt_bias = w, .taps = TAPS};
     const struct rmsnorm_gated_args gate = {.y = z, .x = y, .z = z, .w = w, .next = &m[2].device, .n_rows = n * heads, .dim = D, .eps = 1e-6f};
     RUN(cuda, rmsnorm, .y = h, .x = dx, .w = w, .n_rows = n, .dim = cols, .eps = 1e-6f, .own_form = own, .int8 = apart);

@@ -319,8 +319,8 @@ static void test_experts__rows_of_any_size_at_a_large_models_widths(void **state
     }
     host[E] = four.host[SAME];
     view[E] = four.view[SAME];
-    cuda->row_norms(cuda, norms, &view[0].gate, E, step);
-    cuda->row_norms(cuda, norms + E, &view[E].gate, 1, 0);
+    cuda->row_norms(cuda, norms, &view[0].gate, NULL, E, step);
+    cuda->row_norms(cuda, norms + E, &view[E].gate, NULL, 1, 0);
     int32_t *e = choices(N, E, K, false), *start = malloc((E + 2) * sizeof *start), *slots = malloc((size_t)N * (K + 1) * sizeof *slots);
     float *x = rand_array((size_t)N * H, 1), *d = malloc(out * sizeof *d), *got = malloc(out * sizeof *got),
         *h = malloc((size_t)TOKENS_ALONE * (K + 1) * I * sizeof *h);

@@ -188,8 +188,8 @@ static struct mixture mixture_make(enum weight_format routed, enum weight_format
     }
     cuda->copy(cuda, m.memory, packed, all);
     m.norms = cuda->alloc(cuda, (E + 1) * sizeof *m.norms);
-    cuda->row_norms(cuda, m.norms, &m.device[0].gate, E, step);
-    cuda->row_norms(cuda, m.norms + E, &m.device[E].gate, 1, 0);
+    cuda->row_norms(cuda, m.norms, &m.device[0].gate, NULL, E, step);
+    cuda->row_norms(cuda, m.norms + E, &m.device[E].gate, NULL, 1, 0);
     free(packed);
     return m;
 }

@@ -99,6 +99,116 @@ static void test_cuda_vision__gelu_alone_and_before_a_product(void **state)
     }
 }
 
+/* Returns the largest norm of a row of a packed matrix with its bias, in device memory.  The same in host memory: to compare with. */
+static float *norm_of(const struct weight *w, const float *bias, const struct weight *host, const float *host_bias)
+{
+    float *norm = cuda->alloc(cuda, sizeof *norm), *row = malloc((size_t)host->cols * sizeof *row), *got;
+    double most = 0;
+    cuda->row_norms(cuda, norm, w, bias, 1, 0);
+    for (int i = 0; i < host->rows; i++) {
+        double sum = host_bias ? (double)host_bias[i] * (double)host_bias[i] : 0;
+        floats_f32(row, (const uint16_t *)host->data + (size_t)i * (size_t)host->cols, DT_BF16, (size_t)host->cols);
+        for (int k = 0; k < host->cols; k++)
+            sum += (double)row[k] * (double)row[k];
+        most = fmax(most, sqrt(sum));
+    }
+    got = downloaded(norm, sizeof *got);
+    assert_true(fabs((double)*got - most) <= 0x1p-10 * most);
+    free(row), free(got);
+    return norm;
+}
+
+/* GELU inside of a product, and the product that follows: n rows of `cols`, `inter` columns between. */
+struct gelu_shape { int n, cols, inter, rows; bool bias, exact; };
+struct gelu_run {
+    struct gelu_shape s;
+    struct weight w, next, dw, dnext;   /* in host memory; packed */
+    float *x, *bias, *dx, *dbias, *norm;
+};
+
+/* The numbers that both products make of rows from .. from + n - 1, by definition. */
+static float *gelu_by_definition(const struct gelu_run *r, int from, int n)
+{
+    float *h = malloc((size_t)n * (size_t)r->s.inter * sizeof *h), *y = malloc((size_t)n * (size_t)r->s.rows * sizeof *y);
+    const struct gelu_args gelu = {.x = h, .next = &r->next, .n_rows = n, .dim = r->s.inter, .exact = r->s.exact};
+    RUN(cpu, linear_dense, .l = {.y = h, .x = r->x + (size_t)from * (size_t)r->s.cols, .w = r->w, .n_tokens = n, .bias = r->bias, .gelu = &gelu});
+    RUN(cpu, linear_dense, .l = {.y = y, .x = h, .w = r->next, .n_tokens = n});
+    free(h);
+    return y;
+}
+
+/* The same by the GPU.  Fails unless the columns that fill the last group of rows of fp16 are zeros. */
+static float *gelu_by_gpu(const struct gelu_run *r, int from, int n, bool norm)
+{
+    const size_t inter = (size_t)r->s.inter, stride = (size_t)pack_groups(r->s.inter) * PACK_GROUP;
+    float *h = poisoned((size_t)n * inter * sizeof *h), *y = poisoned((size_t)n * (size_t)r->s.rows * sizeof *y);
+    const struct gelu_args gelu = {.x = h, .next = &r->dnext, .n_rows = n, .dim = r->s.inter, .exact = r->s.exact};
+    RUN(cuda, linear_dense, .l = {.y = h, .x = r->dx + (size_t)from * (size_t)r->s.cols, .w = r->dw, .n_tokens = n, .bias = r->dbias, .gelu = &gelu,
+                                  .norm = norm ? r->norm : NULL});
+    RUN(cuda, linear_dense, .l = {.y = y, .x = h, .w = r->dnext, .n_tokens = n});
+    if (norm && linear_gelus(&r->dw, &gelu, n)) {
+        uint16_t *half = downloaded(h, (size_t)n * stride * 2);
+        for (size_t t = 0; t < (size_t)n; t++)
+            for (size_t i = inter; i < stride; i++)
+                assert_int_equal(half[t * stride + i], 0);
+        free(half);
+    }
+    float *got = downloaded(y, (size_t)n * (size_t)r->s.rows * sizeof *got);
+    drop(h), drop(y);
+    return got;
+}
+
+static void check_gelu(struct gelu_shape s)
+{
+    enum { ALONE = 66, FEW = 200 };     /* rows that the definition computes of many; of the end of a call, computed again */
+    struct gelu_run r = {.s = s, .w = random_matrix(s.inter, s.cols), .next = random_matrix(s.rows, s.inter)};
+    r.dw = pack(&r.w), r.dnext = pack(&r.next);
+    r.x = rand_array((size_t)s.n * (size_t)s.cols, 1);
+    for (int t = 0; t < s.n; t++)       /* rows of very different size, with numbers that stand out */
+        for (int i = 0; i < s.cols; i++)
+            r.x[(size_t)t * (size_t)s.cols + (size_t)i] *= t % 7 == 1 ? 1e-6f : t % 7 == 2 ? 1e4f : t % 7 == 3 && i % 100 == 7 ? 100 : 3;
+    r.dx = upload_floats(r.x, (size_t)s.n * (size_t)s.cols);
+    if (s.bias) {
+        r.bias = rand_array((size_t)s.inter, 0.5f);
+        r.dbias = upload_floats(r.bias, (size_t)s.inter);
+    }
+    r.norm = norm_of(&r.dw, r.dbias, &r.w, r.bias);
+    float *got = gelu_by_gpu(&r, 0, s.n, true), *apart = gelu_by_gpu(&r, 0, s.n, false);
+    const int alone = s.n > 3 * ALONE ? ALONE : s.n;
+    for (int from = 0; from < s.n; from += s.n - alone) {
+        float *want = gelu_by_definition(&r, from, alone);
+        assert_rows_close("gelu inside", got + (size_t)from * (size_t)s.rows, want, alone, s.rows, 1e-3);
+        assert_rows_close("gelu apart", apart + (size_t)from * (size_t)s.rows, want, alone, s.rows, 1e-3);
+        free(want);
+        if (from || alone == s.n)
+            break;
+    }
+    if (s.n > FEW) {                    /* a row has the same bits in any company */
+        float *few = gelu_by_gpu(&r, s.n - FEW, FEW, true);
+        assert_memory_equal(few, got + (size_t)(s.n - FEW) * (size_t)s.rows, FEW * (size_t)s.rows * sizeof *few);
+        free(few);
+    }
+    drop(r.dw.data), drop(r.dnext.data), drop(r.dx), drop(r.dbias), drop(r.norm);
+    free(r.x), free(r.bias), free(got), free(apart);
+    rand_weight_free(&r.w), rand_weight_free(&r.next);
+}
+
+static void test_cuda_vision__gelu_inside_of_a_product(void **state)
+{
+    (void)state;
+    need_gpu();
+    check_gelu((struct gelu_shape){129, 1152, 4304, 1152, true, false});
+    check_gelu((struct gelu_shape){200, 1152, 4304, 1152, false, false});
+    check_gelu((struct gelu_shape){4096, 1152, 4304, 1152, true, false});
+    check_gelu((struct gelu_shape){1030, 1152, 4304, 1152, true, false});
+    check_gelu((struct gelu_shape){100, 1152, 4304, 400, true, false});         /* two halves */
+    check_gelu((struct gelu_shape){150, 4608, 4608, 400, true, true});          /* the exact form */
+    check_gelu((struct gelu_shape){300, 1152, 80, 400, true, false});           /* narrow matrices */
+    check_gelu((struct gelu_shape){131, 256, 512, 200, false, false});
+    check_gelu((struct gelu_shape){257, 203, 300, 260, true, false});
+    check_gelu((struct gelu_shape){1000, 128, 272, 300, false, false});
+}
+
 static void test_cuda_vision__positions_are_interpolated(void **state)
 {
     (void)state;
@@ -155,6 +265,48 @@ static void test_cuda_vision__heads_are_turned_and_split(void **state)
     }
 }
 
+/* The product for q, k and v leaves rows for rope alone. */
+static void test_cuda_vision__heads_come_from_a_product(void **state)
+{
+    (void)state;
+    need_gpu();
+    const struct { int h, w, first, n_heads, dim; } shapes[] = {{6, 10, 12, 16, 72}, {6, 24, 0, 16, 72}, {32, 64, 4, 16, 72}, {30, 10, 12, 3, 64},
+                                                               {2, 202, 4, 8, 16}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int n = shapes[i].h * shapes[i].w, rows = n - shapes[i].first, dim = shapes[i].dim, heads = shapes[i].n_heads, width = heads * dim;
+        const size_t all = (size_t)n * (size_t)width;
+        struct weight m = random_matrix(3 * width, width), p = pack(&m);
+        float freq[32], *x = rand_array((size_t)rows * (size_t)width, 1), *bias = rand_array(3 * (size_t)width, 0.3f);
+        for (int j = 0; j < dim / 4; j++)
+            freq[j] = (float)pow(1e4, -4.0 * j / dim);
+        float *dx = upload_floats(x, (size_t)rows * (size_t)width), *dbias = upload_floats(bias, 3 * (size_t)width);
+        float *df = upload_floats(freq, (size_t)dim / 4), *norm = norm_of(&p, dbias, &m, bias), *most = cuda->alloc(cuda, sizeof *most);
+        float *y = malloc((size_t)rows * 3 * (size_t)width * sizeof *y), *dy = poisoned((size_t)rows * 3 * (size_t)width * sizeof *y);
+        uint16_t *want = calloc(3 * all, 2), *got, *dgot = upload(want, 3 * all * 2);
+        cuda->zero(cuda, most, sizeof *most);
+        for (int k = 0; k < 2; k++) {
+            struct dev *d = k ? cuda : cpu;
+            uint16_t *to = k ? dgot : want;
+            RUN(d, linear_dense, .l = {.y = k ? dy : y, .x = k ? dx : x, .w = k ? p : m, .n_tokens = rows, .bias = k ? dbias : bias, .own_form = true,
+                                       .norm = k ? norm : NULL});
+            RUN(d, patch_rope, .q = to, .k = to + all, .v = to + 2 * all, .dtype = DT_BF16, .qkv = k ? dy : y, .freq = k ? df : freq,
+                .most = k ? most : NULL, .own_form = true, .first = shapes[i].first, .n_rows = rows, .n = n, .n_heads = heads, .dim = dim,
+                .grid_w = shapes[i].w);
+        }
+        got = downloaded(dgot, 3 * all * 2);
+        float *a = malloc(3 * all * sizeof *a), *b = malloc(3 * all * sizeof *b), *v_most = downloaded(most, sizeof *most), v = 0;
+        widen(a, got, 3 * all);
+        widen(b, want, 3 * all);
+        for (size_t j = 2 * all; j < 3 * all; j++)
+            v = fmaxf(v, fabsf(b[j]));
+        assert_true(fabsf(*v_most - v) <= 5e-3f * v);
+        assert_rows_close("rope of a product", a, b, 3 * heads * n, dim, 4e-3);
+        drop(dx), drop(df), drop(dgot), drop(dbias), drop(norm), drop(most), drop(dy), drop(p.data);
+        free(x), free(want), free(got), free(a), free(b), free(bias), free(y), free(v_most);
+        rand_weight_free(&m);
+    }
+}
+
 static void test_cuda_vision__attention_reads_all_patches(void **state)
 {
     (void)state;
@@ -187,6 +339,45 @@ static void test_cuda_vision__attention_reads_all_patches(void **state)
         assert_memory_equal(last, got + (size_t)(rows - 4) * (size_t)(heads * dim), 4 * (size_t)(heads * dim) * sizeof *y);
         drop(d), drop(dy);
         free(qkv), free(y), free(got), free(last);
+    }
+}
+
+/* Attention leaves rows for the product that follows, whatever the size of its values. */
+static void test_cuda_vision__attention_before_a_product(void **state)
+{
+    (void)state;
+    need_gpu();
+    const struct { int n, first, n_rows, n_heads, dim; float size; } shapes[] = {
+        {300, 100, 200, 16, 72, 1}, {300, 0, 300, 16, 72, 1e7f}, {260, 0, 260, 2, 64, 1e-12f}, {300, 0, 300, 8, 16, 0}, {300, 0, 100, 16, 72, 1},
+        {200, 0, 200, 3, 64, 1},        /* no whole groups */
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        enum { ROWS = 400 };
+        const int n = shapes[i].n, rows = shapes[i].n_rows, dim = shapes[i].dim, heads = shapes[i].n_heads, width = heads * dim;
+        const size_t all = (size_t)n * (size_t)width;
+        uint16_t *qkv = malloc(3 * all * 2);
+        float most = 0;
+        for (size_t j = 0; j < 3 * all; j++) {
+            const float v = rand_normal() * (j < 2 * all ? 2 : shapes[i].size * (j / (size_t)dim % 5 ? 1 : 1e-3f));
+            most = j < 2 * all ? 0 : fmaxf(most, fabsf(v));
+            qkv[j] = f32_bf16(v);
+        }
+        struct weight m = random_matrix(ROWS, width), p = pack(&m);
+        uint16_t *d = upload(qkv, 3 * all * 2);
+        float *h = malloc((size_t)(rows * width) * sizeof *h), *y = malloc((size_t)rows * ROWS * sizeof *y), *got;
+        float *dh = poisoned((size_t)(rows * width) * sizeof *h), *dy = poisoned((size_t)rows * ROWS * sizeof *y), *dmost = upload_floats(&most, 1);
+        for (int k = 0; k < 2; k++) {
+            struct dev *dev = k ? cuda : cpu;
+            const uint16_t *from = k ? d : qkv;
+            RUN(dev, patch_attention, .y = k ? dh : h, .q = from, .k = from + all, .v = from + 2 * all, .dtype = DT_BF16, .most = k ? dmost : NULL,
+                .next = k ? &p : &m, .first = shapes[i].first, .n_rows = rows, .n = n, .n_heads = heads, .dim = dim, .scale = 1 / sqrtf((float)dim));
+            RUN(dev, linear_dense, .l = {.y = k ? dy : y, .x = k ? dh : h, .w = k ? p : m, .n_tokens = rows});
+        }
+        got = downloaded(dy, (size_t)rows * ROWS * sizeof *y);
+        assert_rows_close("attention and product", got, y, rows, ROWS, 1e-2);
+        drop(d), drop(dh), drop(dy), drop(dmost), drop(p.data);
+        free(qkv), free(h), free(y), free(got);
+        rand_weight_free(&m);
     }
 }
 
@@ -246,7 +437,9 @@ static void make_twin(struct twin *t, int depth)
         add_vector(t, &a->proj_b, &b->proj_b, c->hidden, 0, 0.1f);
         add_vector(t, &a->fc1_b, &b->fc1_b, c->inter, 0, 0.1f);
         add_vector(t, &a->fc2_b, &b->fc2_b, c->hidden, 0, 0.1f);
+        b->norms = cuda->alloc(cuda, 2 * sizeof *b->norms);
     }
+    weights_vision_norms(g, depth, cuda);
 }
 
 /* Returns the rows of a picture; release with free(). */
@@ -336,8 +529,9 @@ int main(void)
 {
 #define T(name) cmocka_unit_test(test_cuda_vision__##name)
     const struct CMUnitTest tests[] = {
-        T(norms_and_products_with_a_bias), T(gelu_alone_and_before_a_product), T(positions_are_interpolated), T(heads_are_turned_and_split),
-        T(attention_reads_all_patches), T(a_tower_of_the_published_widths), T(the_small_checkpoint_gives_the_rows_of_the_reference),
+        T(norms_and_products_with_a_bias), T(gelu_alone_and_before_a_product), T(gelu_inside_of_a_product), T(positions_are_interpolated),
+        T(heads_are_turned_and_split), T(heads_come_from_a_product), T(attention_reads_all_patches), T(attention_before_a_product),
+        T(a_tower_of_the_published_widths), T(the_small_checkpoint_gives_the_rows_of_the_reference),
     };
     return cmocka_run_group_tests(tests, open_devices_with_scratch, close_devices);
 }

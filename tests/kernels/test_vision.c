@@ -44,6 +44,23 @@ static void test_vision__layernorm_and_both_gelus(void **state)
     free(x), free(w), free(b), free(y);
 }
 
+static void test_vision__with_a_gelu_is_the_product_and_then_the_gelu(void **state)
+{
+    (void)state;
+    enum { N = 5, ROWS = 21, COLS = 40 };
+    float *x = rand_array(N * COLS, 2), *m = rand_array(ROWS * COLS, 0.3f), *b = rand_array(ROWS, 1), *y = malloc(N * ROWS * sizeof *y);
+    float *want = malloc(N * ROWS * sizeof *want);
+    const struct weight w = {.format = WEIGHT_DENSE, .dtype = DT_F32, .rows = ROWS, .cols = COLS, .data = m};
+    for (int exact = 0; exact < 2; exact++) {
+        const struct gelu_args gelu = {.x = y, .n_rows = N, .dim = ROWS, .exact = exact};
+        RUN(dev, linear_dense, .l = {.y = want, .x = x, .w = w, .n_tokens = N, .bias = b});
+        RUN(dev, gelu, .x = want, .n_rows = N, .dim = ROWS, .exact = exact);
+        RUN(dev, linear_dense, .l = {.y = y, .x = x, .w = w, .n_tokens = N, .bias = b, .gelu = &gelu});
+        assert_memory_equal(y, want, N * ROWS * sizeof *y);
+    }
+    free(x), free(m), free(b), free(y), free(want);
+}
+
 static void test_vision__a_bias_is_added_once(void **state)
 {
     (void)state;
@@ -184,8 +201,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test(test_vision__##name)
     const struct CMUnitTest tests[] = {
-        T(layernorm_and_both_gelus), T(a_bias_is_added_once), T(patches_come_in_blocks_of_four), T(positions_reach_from_corner_to_corner),
-        T(heads_are_turned_and_attend_to_all),
+        T(layernorm_and_both_gelus), T(with_a_gelu_is_the_product_and_then_the_gelu), T(a_bias_is_added_once),
+        T(patches_come_in_blocks_of_four), T(positions_reach_from_corner_to_corner), T(heads_are_turned_and_attend_to_all),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -169,6 +169,7 @@ bool weights_open(struct weights *w, const struct model_config *c, const char *d
 
 void weights_close(struct weights *w)          { *w = (struct weights){0}; }
 void weights_norms(struct layer_weights *l, int n, struct dev *d) { (void)l, (void)n, (void)d; }
+void weights_vision_norms(struct vision_weights *v, int n, struct dev *d) { (void)v, (void)n, (void)d; }
 void weights_make_head(struct weights *w, enum head h) { (void)w, (void)h; }
 void weights_make_mtp(struct weights *w, const struct model_config *c, enum mtp_form form) { (void)w, (void)c, (void)form; }
 size_t weights_made_mtp_bytes(const struct model_config *c, enum mtp_form form) { (void)c, (void)form; return 0; }
