@@ -147,11 +147,12 @@ __device__ __forceinline__ float sigmoid_f(float x) { return 1.0f / (1.0f + __ex
 /* To 2^-21, for outcomes in 16 bits. */
 __device__ __forceinline__ float sigmoid_fast(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 __device__ __forceinline__ float silu_f(float x) { return x / (1.0f + __expf(-x)); }
-/* With tanh(u) = 1 - 2 / (exp(2 u) + 1), x / 2 (1 + tanh(u)) is x - x / (exp(2 u) + 1). */
+/* x / 2 (1 + tanh(u)) is x / (1 + exp(-2 u)), here by a power of two; -2 u / ln 2 = x (-2.302208 - 0.1029432 x^2). */
 __device__ __forceinline__ float gelu_f(float x)
 {
-    const float u = 0.79788456f * fmaf(0.044715f * x * x, x, x);
-    return x - __fdividef(x, __expf(fminf(2.0f * u, 80.0f)) + 1.0f);
+    float e;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * fmaf(-0.10294324f, x * x, -2.3022082f)));
+    return __fdividef(x, 1.0f + e);
 }
 
 /* lo in the lower half */

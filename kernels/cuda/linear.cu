@@ -552,7 +552,8 @@ template <class S> static double busiest(const struct cuda_queue *q, const struc
 template <int F> static void run_coarse(struct cuda_queue *q, const char *op, const struct linear_job &j)
 {
     if constexpr (F == WEIGHT_DENSE)
-        if (q->smem >= 2 * gemm_dense::SMEM && busiest<gemm_dense>(q, &j) <= 1.15 * busiest<gemm_medium>(q, &j)) {
+        if (q->smem >= 2 * gemm_dense::SMEM && blocks(&j, gemm_dense::TILES, gemm_dense::TOKENS) >= 1.9 * q->n_sm    /* two on each */
+            && busiest<gemm_dense>(q, &j) <= 1.15 * busiest<gemm_medium>(q, &j)) {
             run<F, gemm_dense, 1>(q, op, j);
             return;
         }

@@ -171,6 +171,9 @@ static void measure_operations(struct timing *k, struct seeing *s)
 
 /* ---- the command ---- */
 
+/* Returns the patches of a slice, as many as in an answer. */
+static int slice_rows(const struct model *m) { return least(m->chunk, VISION_ROWS); }
+
 /* Opens the vision tower and makes pixels.  False if the model has no tower. */
 static bool open_tower(struct seeing *s, struct subject *b, struct err *e)
 {
@@ -182,7 +185,7 @@ static bool open_tower(struct seeing *s, struct subject *b, struct err *e)
     s->w = &m->weights.vision;
     s->c = &m->cfg.vision;
     s->dim = config_vision_head_dim(&m->cfg);
-    s->v = vision_open(m->dev, &m->cfg, &m->weights, MOST_PATCHES, m->chunk, e);
+    s->v = vision_open(m->dev, &m->cfg, &m->weights, MOST_PATCHES, slice_rows(m), e);
     s->mma = m->dev->mma_tflop_s ? m->dev->mma_tflop_s(m->dev, e) : NAN;
     s->rows = m->dev->alloc(m->dev, (size_t)(MOST_PATCHES / VISION_MERGE) * (size_t)s->c->out * sizeof *s->rows);
     s->rgb = memory_alloc(MOST_PATCHES * PIXELS);
@@ -206,7 +209,8 @@ int bench_vision(const struct bench_options *o)
     bool ok = subject_open(&b, &one, &(struct load_options){.n_ctx = 64, .chunk = o->chunk}, &e) && open_tower(&s, &b, &e);
     if (ok) {
         subject_report(&b, &r);
-        report_fact(&r, "tower", "%d blocks of %d, %d heads of %d, slices of %d patches", s.c->depth, s.c->hidden, s.c->n_heads, s.dim, b.m.chunk);
+        report_fact(&r, "tower", "%d blocks of %d, %d heads of %d, slices of %d patches", s.c->depth, s.c->hidden, s.c->n_heads, s.dim,
+                    slice_rows(&b.m));
         if (!isnan(s.mma))
             report_fact(&r, "mma rate", "%.0f TFLOP/s: products in fp16 by mma.sync, operands in registers", s.mma);
         struct timing k = {.s = &b, .r = &r, .d = b.m.dev, .e = &e};
