@@ -20,8 +20,8 @@ struct linear_args {
     bool          add;
     const float  *bias;         /* [w.rows], or NULL; only for linear_dense */
     const struct int8_apart *int8;      /* not NULL: x is rounded (kernels/int8.h); a GPU does so where it gains time (kernels/gemm.h) */
-    bool          own_form;     /* not with add; with a bias only with `norm`.  An operation that has this, too, alone reads y: a device may write y in a
-                                 * form of its own */
+    bool          own_form;     /* not with add; with a bias only with `norm`.  An operation that has this, too, alone reads y: a device may write y
+                                 * in a form of its own */
     const struct rmsnorm_gated_args *gate;      /* not NULL: the gated norm that follows; its z is y.  Afterwards y is undefined, unless gate->y is y.
                                                  * In host memory; not with add, bias, int8, own_form or WEIGHT_PLANES; gate->y is not gate->x */
     const struct gelu_args *gelu;       /* not NULL: the GELU that follows; its x is y.  In host memory; only for linear_dense, not with add, gate or

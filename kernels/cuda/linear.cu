@@ -544,7 +544,7 @@ template <int F> static void run_fine(struct cuda_queue *q, const char *op, cons
     else
         run<F, gemm_small, 2>(q, op, j);
 }
-/* What the busiest multiprocessor computes. */
+/* Returns the outcomes that the busiest multiprocessor computes. */
 template <class S> static double busiest(const struct cuda_queue *q, const struct linear_job *j)
 {
     return (double)((blocks(j, S::TILES, S::TOKENS) + q->n_sm - 1) / q->n_sm) * S::TILES * S::TOKENS;

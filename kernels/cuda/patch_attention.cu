@@ -59,8 +59,8 @@ template <int D> static __device__ __forceinline__ void fetch_tile(char *stage, 
     fetch<D, TILE>(stage + head<D>::SIDE, v, p0, n);
 }
 
-/* Attention between the patches of a picture: a block has ROWS patches of one head, over all patches.  undo: factors of the rows of y, which is then in
- * fp16 (halves.cuh), since no number of it is greater than the greatest of v; or NULL. */
+/* Attention between the patches of a picture: a block has ROWS patches of one head, over all patches.  undo: factors of the rows of y, which is then
+ * in fp16 (halves.cuh), since no number of it is greater than the greatest of v; or NULL. */
 template <int D> static __global__ void __launch_bounds__(THREADS, 2) patch_attention_kernel(const struct patch_attention_args a, float *undo)
 {
     using H = head<D>;
