@@ -233,30 +233,29 @@ static float *run_layer(const struct matrix m[3], const float *x, int n, int hea
     float *dx = upload(x, N * C * f), *w = upload(ones, W * TAPS * f), *h = poisoned(N * C * f), *qkv = poisoned(N * W * f), *y = poisoned(N * V * f),
         *c = poisoned(N * W * f), *beta = poisoned(N * (size_t)heads * f), *decay = poisoned(N * (size_t)heads * f), *z = poisoned(N * V * f),
         *out = poisoned(N * OUT * f), *window = upload(ones, W * TAPS * f), *s = cuda->alloc(cuda, V * D * f),
-        *norm = cuda->alloc(cuda, sizeof *norm);
+        *norm = cuda->alloc(cuda, sizeof *norm), *again = poisoned(N * W * f);       /* all here: the queue forgets rows when memory is filled */
     cuda->zero(cuda, s, V * D * f);
     cuda->row_norms(cuda, norm, &m[1].device, NULL, 1, 0);
     const struct deltanet_raw raw = {.x = qkv, .w = w, .window = window, .a = dx, .b = dx, .a_log = w, .dt_bias = w, .taps = TAPS};
     const struct rmsnorm_gated_args gate = {.y = z, .x = y, .z = z, .w = w, .next = &m[2].device, .n_rows = n * heads, .dim = D, .eps = 1e-6f};
     RUN(cuda, rmsnorm, .y = h, .x = dx, .w = w, .n_rows = n, .dim = cols, .eps = 1e-6f, .own_form = own, .int8 = apart);
     product(cuda, &(struct linear_args){.y = qkv, .x = h, .w = m[0].device, .n_tokens = n, .int8 = apart});
-    float *before = own ? NULL : downloaded(qkv, N * W * f);        /* forgets the rows, too */
     RUN(cuda, deltanet_chunk, .y = y, .c = c, .beta = beta, .g = decay, .raw = &raw, .state = s, .n_tokens = n, .n_k_heads = heads,
         .n_v_heads = heads, .dk = D, .dv = D);
     if (!own) {
-        product(cuda, &(struct linear_args){.y = qkv, .x = h, .w = m[0].device, .n_tokens = n, .int8 = apart});
-        float *after = downloaded(qkv, N * W * f);
+        product(cuda, &(struct linear_args){.y = again, .x = h, .w = m[0].device, .n_tokens = n, .int8 = apart});
+        float *before = downloaded(qkv, N * W * f), *after = downloaded(again, N * W * f);
         assert_memory_equal(after, before, N * W * f);
-        free(after);
+        free(before), free(after);
         cuda->zero(cuda, out, N * OUT * f);     /* forgets the rows */
     }
     product(cuda, &(struct linear_args){.y = z, .x = h, .w = m[1].device, .n_tokens = n, .gate = &gate, .norm = norm});
     product(cuda, &(struct linear_args){.y = out, .x = z, .w = m[2].device, .n_tokens = n});
     float *got = downloaded(out, N * OUT * f);
-    void *all[] = {dx, w, h, qkv, y, c, beta, decay, z, out, window, s, norm};
+    void *all[] = {dx, w, h, qkv, y, c, beta, decay, z, out, window, s, norm, again};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         cuda->free(cuda, all[i]);
-    free(ones), free(before);
+    free(ones);
     return got;
 }
 
