@@ -1,19 +1,22 @@
 /* linear_*: y = W x for prompt chunks, any number of tokens.
  * Shapes    W [rows, cols] packed, x [n, cols] fp32, y [n, rows] fp32
  * Bytes     W once, x three times (once as fp16; with two halves twice that), y once, with `add` twice; with own_form from GEMM_FINE + 1 tokens on
- *           y in packets of 2 bytes a number (packets.cuh); with `gate` the rows that it norms once, and 2 bytes a number of the outcome
+ *           y in packets of 2 bytes a number (packets.cuh), with a bias in fp16; with `gate` the rows that it norms once, and 2 bytes a number of
+ *           the outcome; with `gelu` 2 bytes a number of it
  * Limit     tensor cores from about 200 tokens: 2 n rows cols flops, twice that with two halves; below that the weights
  * Launch    halves_kernel, unless there is a copy of x (halves.cuh); then 256 threads for 256 rows x 128 tokens, or 128 threads for 128 rows x 64
  *           tokens or 64 rows x 32 tokens; with two halves (up to GEMM_FINE tokens) 128 threads for 64 rows x 16 or 32 tokens; linear_narrow_kernel
- *           for DENSE matrices of up to 256 rows, or two of them (linear_pair).  With `gate` from GEMM_FINE + 1 tokens on linear_gated_kernel,
- *           a tile of which has one or two whole heads; else rmsnorm_gated follows
+ *           for DENSE matrices of up to 256 rows, or two of them (linear_pair); for other DENSE matrices, whose limit are bytes from L2, also
+ *           128 threads for 128 rows x 144 tokens, where a multiprocessor has the shared memory for two such blocks.
+ *           With `gate` from GEMM_FINE + 1 tokens on linear_gated_kernel, a tile of which has one or two whole heads; else rmsnorm_gated
+ *           follows.  With `gelu` the product itself applies it from GEMM_FINE + 1 tokens on; else gelu follows
  * Layout    kernels/cuda/gemm.cuh; bands of 8 row tiles process all tokens, so that both operands stay in L2
  * Numerics  x rounded to fp16 with a power of two per row, scaled weights likewise (INT8 and DENSE exact, but DENSE has no more than
  *           multiples of 2^-24), sums in fp32 by ascending column; up to GEMM_FINE tokens x as two fp16, 22 bits, weights exact (DENSE as
  *           before), sums of groups in fp32, then of these times their scales; narrow ones: x as two bf16, sums of every eighth group,
  *           then of these; with INT4 weights and more tokens on request x in eight bits (gemm_int8.cuh).
  *           linear_gated_kernel: z, norm and gate in fp32, with the fast exponential; the factor of a row of fp16 comes from a
- *           bound (halves.cuh) */
+ *           bound (halves.cuh), also with `gelu`, and with own_form and a bias */
 #include "kernels/cuda/gemm_int8.cuh"
 #include "kernels/cuda/packets.cuh"
 

@@ -1,5 +1,5 @@
 /* patch_attention: full attention of the patches of a picture, heads of 16, 32, 64 or 72.
- * Shapes    q, k, v [n_heads, n, dim] bf16, y [n_rows, n_heads, dim] fp32
+ * Shapes    q, k, v [n_heads, n, dim] bf16, y [n_rows, n_heads, dim] fp32, or for a product alone fp16 with one factor for all rows (halves.cuh)
  * Bytes     K and V once per 128 rows, from L2: 4096 patches of 16 heads of 72 have 19 MB of them
  * Limit     tensor cores: 4 * dim flops per head and pair of patches; 4096 patches of 16 heads of 72: 77 GFLOP.  The exponentials are almost as
  *           limiting: 16 per clock and multiprocessor, half of the time of the products of a head of 72

@@ -1,9 +1,12 @@
 /* patch_cut, patch_positions, patch_rope, gelu: what lies between the products of the vision tower.
  * Shapes    x [n_rows, cols] fp32, table [side^2, cols] bf16; qkv [n_rows, 3, heads, dim] fp32, q, k, v [heads, n, dim] bf16; gelu [n_rows, dim] fp32
- * Bytes     for 4096 patches of the 122B's tower: positions 38 MB and the table, rope 85 MB, gelu 71 MB and 35 MB of copy
+ * Bytes     for 4096 patches of the 122B's tower: positions 38 MB and the table, rope 57 MB, of which it reads half in fp16 (85 MB from fp32)
  * Limit     bandwidth, mostly of L2
- * Launch    cut: a thread a pixel; positions: 128 threads a row; rope: 256 threads for 4 rows; gelu: 256 threads a row
- * Layout    before a product gelu leaves the product's fp16 copy alone (halves.cuh), its columns filled up to whole groups with zeros
+ * Launch    cut: a thread a pixel; positions: 128 threads a row; rope: 288 threads for 4 rows; gelu: 256 threads a row, where the
+ *           product before it (linear.cu) does not apply it: in short chunks and in the exact form
+ * Layout    qkv with own_form from GEMM_FINE + 1 rows on as linear_dense leaves it: rows of fp16, filled up to whole groups, and behind them what
+ *           undoes their factors.  Before a product gelu leaves the product's fp16 copy alone (halves.cuh), its columns filled up to whole
+ *           groups with zeros
  * Numerics  fp32; angles as in cpu/vision.c */
 #include "kernels/cuda/halves.cuh"
 
