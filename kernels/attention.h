@@ -130,8 +130,7 @@ struct attention_args {
     int            n_tokens, n_q_heads, pos;
     float          scale;
     struct attention_turn turn;
-    const struct sigmoid_gate_args *gate;       /* not NULL: of the same y, in host memory; y is then undefined for all but gate->next, if there is
-                                                 * one */
+    const struct sigmoid_gate_args *gate;       /* not NULL: of the same y, in host memory; if it has `next`, only that product may read y */
 };
 static inline size_t attention_bytes(const struct attention_args *a)
 {

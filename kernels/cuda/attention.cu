@@ -689,7 +689,7 @@ static __global__ __launch_bounds__(DIM / 4) void attention_sum_kernel(struct at
 }
 
 /* Few tokens after a long context leave multiprocessors idle: cut into as many pieces of at least 512 positions as fill them and fit
- * into `room` bytes of scratch memory; these are not gated. */
+ * into `room` bytes of scratch memory.  Pieces are gated by the operation that follows. */
 template <bool CODES>
 static void launch_pairs(struct cuda_queue *q, const struct attention_args *a, dim3 grid, const struct kv_expanded &x, const struct parts &part,
                          size_t room, struct gated *gated)
@@ -765,8 +765,8 @@ static struct gated gate_of(const struct attention_args *a)
 {
     const struct sigmoid_gate_args *g = a->gate;
     const int cols = a->n_q_heads * DIM;
-    if (!g || g->most == 0 || !g->next || g->next->cols != cols || linear_narrow(g->next) || gemm_halves(a->n_tokens) == 2 || g->y != a->y
-        || (uintptr_t)g->gate % 8 || g->gate_token % 2 || g->gate_head % 2)
+    if (!g || g->most == 0 || !g->next || g->next->cols != cols || cols > GATE_HELD * 4 * HALVES_THREADS || linear_narrow(g->next)
+        || gemm_halves(a->n_tokens) == 2 || g->y != a->y || (uintptr_t)g->gate % 8 || g->gate_token % 2 || g->gate_head % 2)
         return {};
     return {g->gate, g->gate_token, g->gate_head, (float *)((char *)a->y + gemm_factors_at((size_t)a->n_tokens, cols)), g->most};
 }

@@ -18,7 +18,7 @@ struct halves_of {
     int          n_rows, cols;
     const char  *at;                    /* the copy: at the beginning of scratch memory, or in the memory of x itself, then without norms of rows */
     const char  *eight;                 /* behind it the same rows in eight bits (int8_rows.cuh), or NULL */
-    const struct int8_apart *apart;     /* ... with these columns apart */
+    const struct int8_apart *apart;     /* the columns apart that these were made with */
 };
 
 /* One in-order queue of a device.  Operations are host functions `void <op>_cuda(struct cuda_queue *, const struct <op>_args *)`

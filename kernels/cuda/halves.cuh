@@ -105,7 +105,7 @@ struct halves_to {
     char  *dst;
     float *undo, *norm;
 };
-enum { HALVES_THREADS = 256 };
+enum { HALVES_THREADS = 256, GATE_HELD = 8 };           /* of attention's outcome a row has at most GATE_HELD quads a thread */
 
 __device__ __forceinline__ float most_of(const float4 &v) { return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))); }
 

@@ -1,4 +1,4 @@
-/* Rows in eight bits (int8_rows.cuh) by a pass over the activations, where nobody has left them. */
+/* Rows in eight bits (int8_rows.cuh) by a pass over the activations, if no norm has left them. */
 #pragma once
 
 #include "kernels/cuda/halves_pass.cuh"

@@ -109,7 +109,6 @@ template <int VEC> static __global__ void sigmoid_gate_kernel(struct sigmoid_gat
 }
 
 /* A block per token, whose y it writes as a product reads it. */
-enum { GATE_HELD = 8 };
 template <int HALVES>
 static __global__ void __launch_bounds__(HALVES_THREADS) sigmoid_gate_product_kernel(const struct sigmoid_gate_args a, const struct halves_to to)
 {

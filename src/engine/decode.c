@@ -6,6 +6,7 @@
 
 #include "backend/dev.h"
 #include "base/clock.h"
+#include "base/least.h"
 #include "base/memory.h"
 #include "model/prompt.h"
 
@@ -197,10 +198,11 @@ int decoder_chunk_rows(const struct decoder *d, int pos, int end, int snapshot_p
     int n = decoder_most_rows(d, wait);
     if (n >= BLOCK)
         n = (pos + n) / BLOCK * BLOCK - pos;
-    int stops[] = {end, (pos / every + 1) * every, snapshot_pos > pos ? snapshot_pos : end};
-    for (int i = 0; i < 3; i++)
-        n = n < stops[i] - pos ? n : stops[i] - pos;
-    return n;
+    const int stops[] = {end, (pos / every + 1) * every, snapshot_pos > pos ? snapshot_pos : end};
+    const int most = least(least(stops[0], stops[1]), stops[2]) - pos;
+    /* a short rest costs as much as a call of pace.least_rows; it makes this one little longer */
+    const bool takes_rest = wait == PACE_NEXT && !d->o.fixed_chunk && most - n < d->pace.least_rows && most <= d->o.chunk;
+    return takes_rest ? most : least(n, most);
 }
 
 enum read decoder_look(struct decoder *d, struct sequence *q, struct spans prompt, int *rows, int *n_computed, struct err *why, struct err *fault)

@@ -202,11 +202,11 @@ static bool plan_host(struct model *m, struct err *e)
     return make_plan(m, &q, e);
 }
 
-/* Makes a chunk that nobody asked for smaller, to make room; false if it is small already. */
-static bool halve_chunk(struct model *m)
+/* Halves the automatic chunk to make room; false if it is as short as it may be.  With 4,096 rows prompts take a little longer, with 2,048 rows a
+ * fifth. */
+static bool halve_chunk(struct model *m, bool fits)
 {
-    enum { LEAST = 2048 };              /* with fewer rows prompts take half as long again */
-    if (m->options.chunk || m->chunk <= LEAST)
+    if (m->options.chunk || m->chunk <= (fits ? 4096 : 2048))
         return false;
     m->chunk /= 2;
     return true;
@@ -242,13 +242,18 @@ static bool plan_gpu(struct model *m, struct err *e)
     m->weight_bytes = m->dir ? upload_plan_bytes(&m->weights, &m->cfg, m->head, m->mtp) : synthetic_bytes(&m->cfg, &form);
     const size_t available = discrete ? m->dev->available(m->dev) : memplan_available();
     const size_t int8 = m->dir && m->head == HEAD_BF16 ? upload_plan_bytes(&m->weights, &m->cfg, HEAD_INT8, m->mtp) : 0;
-    bool ok;
-    do {
+    const struct kv_recipe *kv = m->kv;
+    const int n_sequences = m->n_sequences, n_snapshots = m->n_snapshots, wanted = m->options.n_ctx ? m->options.n_ctx : m->cfg.max_pos;
+    for (;;) {                          /* a longer context comes before a longer chunk */
         struct memplan_request q = request_gpu(m, available, discrete);
         q.int8_weight_bytes = int8;
-        ok = make_plan(m, &q, e);
-    } while (!ok && halve_chunk(m));
-    return ok;
+        const bool ok = make_plan(m, &q, e);
+        if ((ok && m->n_ctx >= wanted) || !halve_chunk(m, ok))
+            return ok;
+        m->kv = kv;                     /* what a plan decides */
+        m->n_sequences = n_sequences;
+        m->n_snapshots = n_snapshots;
+    }
 }
 
 bool load_estimate(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan)
@@ -256,10 +261,14 @@ bool load_estimate(const struct model_config *c, const struct weights *w, const 
     struct model m = {.kv = kv, .head = HEAD_PLANES, .mtp = MTP_INT4, .cfg = *c};
     settle(&m, &(struct load_options){.n_ctx = n_ctx, .depth = -1, .saves = true}, true);
     m.weight_bytes = upload_plan_bytes(w, c, m.head, m.mtp);
-    struct memplan_request q = request_gpu(&m, SIZE_MAX / 2, false);    /* so that the numbers are there, whatever this machine has */
-    bool ok = memplan_make(plan, &q, NULL);
-    plan->available = memplan_available();
-    return ok && plan->available > plan->margin && plan->total <= plan->available - plan->margin;
+    bool ok, fits;
+    do {
+        struct memplan_request q = request_gpu(&m, SIZE_MAX / 2, false);        /* so that the numbers are there, whatever this machine has */
+        ok = memplan_make(plan, &q, NULL);
+        plan->available = memplan_available();
+        fits = ok && plan->available > plan->margin && plan->total <= plan->available - plan->margin;
+    } while (ok && !fits && halve_chunk(&m, false));
+    return fits;
 }
 
 /* ---- the steps ---- */

@@ -61,7 +61,7 @@ struct model {
     enum head              head;
     enum mtp_form          mtp;
     enum prompt_math       math;
-    int                    chunk, depth, n_snapshots, picture_tokens;
+    int                    chunk, depth, n_snapshots, picture_tokens;      /* chunk: shorter than the default where memory is short */
     bool                   no_vision;   /* there is a vision tower, which is left out */
     struct model_config    cfg;
     struct memory_plan     plan;        /* on a GPU made by load_weights() */

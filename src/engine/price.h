@@ -85,5 +85,5 @@ void pace_took(struct pace *p, int rows, double ms);
 int  pace_rows(const struct pace *p, enum pace_wait wait, int most);
 /* True if a chunk of so many rows should be part of another prompt's call: it has no more than least_rows, or its rows take at most as long as the
  * call that it saves.  Then all who wait are served sooner on average: k chunks of n rows end after call_ms + k n row_ms, and one after the other
- * on average after (k + 1) / 2 times call_ms + n row_ms.  On a GB10 that is up to some 860 rows, on a CPU, where a call costs nothing, none. */
+ * on average after (k + 1) / 2 times call_ms + n row_ms.  On a GB10 that is up to some 1,040 rows, on a CPU, where a call costs nothing, none. */
 bool pace_joins(const struct pace *p, int rows);

@@ -18,7 +18,7 @@
 struct sizes {
     size_t x, h, mixer_in, mixer_mid, mixer_gate, mixer_out, kv, small, slots_h;
 };
-/* Returns the numbers that each work buffer needs for one row.  A GPU's rule of DeltaNet has the rows after the convolution in scratch memory. */
+/* Returns the numbers that each work buffer needs for one row.  A GPU never stores the rows after the convolution. */
 static struct sizes row_sizes(const struct model_config *c, bool gpu)
 {
     size_t H = (size_t)c->hidden, q = (size_t)c->n_q_heads * (size_t)c->head_dim, kv = (size_t)c->n_kv_heads * (size_t)c->head_dim;
@@ -88,7 +88,7 @@ static void cut(struct forward *f)
     f->hidden = take(&at, n * s.x);
     f->h = take(&at, n * s.h);
     f->mixer_in = take(&at, n * s.mixer_in);
-    f->mixer_mid = take(&at, n * s.mixer_mid);
+    f->mixer_mid = s.mixer_mid ? take(&at, n * s.mixer_mid) : NULL;
     f->mixer_gate = take(&at, n * s.mixer_gate);
     f->mixer_out = take(&at, n * s.mixer_out);
     f->kv = take(&at, n * s.kv);
@@ -197,7 +197,7 @@ static bool open_step(struct step_space *u, struct dev *d, const struct model_co
 /* --- both --- */
 
 /* Sets the bounds of V.  |h| of a normed row is at most sqrt(hidden) times the norm's largest weight, and a number of W h is at most |W| |h| by
- * Cauchy and Schwarz.  A row of codes keeps its length, or nearly, so no number of it is greater than sqrt(head_dim) times that. */
+ * Cauchy and Schwarz. */
 static bool bound_values(struct forward *f, struct err *e)
 {
     const struct model_config *c = f->cfg;
@@ -213,7 +213,7 @@ static bool bound_values(struct forward *f, struct err *e)
         ok = f->dev->finish(f->dev, e);
         for (int k = 0; k < c->hidden; k++)
             most_w = fmaxf(most_w, fabsf(1 + norm[k]));
-        f->most_value[i] = v * most_w * sqrtf((float)c->hidden * (float)c->head_dim);
+        f->most_value[i] = v * most_w * sqrtf((float)c->hidden);
     }
     free(norm);
     return ok;

@@ -1,5 +1,5 @@
 /* A chunk of a prompt, operation by operation: read it beside docs/model.md.  Each block reads h, the normed input, and adds its result to x, the
- * residual stream; all rows are fp32. */
+ * residual stream.  Rows are fp32 by definition; a GPU may keep some in less. */
 #include "model/prompt.h"
 
 #include <math.h>
@@ -132,6 +132,14 @@ static void attention_rows(const struct pass *p, const struct attn_weights *w, i
     }
 }
 
+/* Returns a bound of attention's outcomes on a GPU, which are averages of V rows; 0: not known.  A row of codes keeps its length, or nearly, so no
+ * number of it is greater than sqrt(head_dim) times the greatest one before. */
+static float most_outcome(const struct pass *p, int kv_layer)
+{
+    const float most = p->layer < 0 ? 0 : p->f->most_value[p->layer];
+    return kv_compressed(&p->parts[0].k->kv[kv_layer]) ? most * sqrtf((float)p->f->cfg->head_dim) : most;
+}
+
 /* x += o_proj(sigmoid(gate) * attention(q, k, v)).  Appends the K and V rows of one KV layer. */
 static void attention_block(const struct pass *p, const struct attn_weights *w, int kv_layer)
 {
@@ -142,7 +150,7 @@ static void attention_block(const struct pass *p, const struct attn_weights *w, 
 
     const struct sigmoid_gate_args open = {.y = f->mixer_out, .gate = gate, .gate_token = q_token, .gate_head = 2 * d, .next = &w->o,
                                            .n_tokens = p->n, .n_heads = c->n_q_heads, .head_dim = c->head_dim,
-                                           .most = p->layer < 0 ? 0 : f->most_value[p->layer]};
+                                           .most = most_outcome(p, kv_layer)};
 
     read_hidden(p, q, &w->q, PROMPT_INT8_QKV);      /* [n, heads, 2, head_dim]: per head, query then gate */
     attention_rows(p, w, kv_layer);                 /* its products read the same, so they come next */
@@ -216,15 +224,18 @@ static void moe_block(const struct pass *p, const struct moe_weights *w)
         .n_tokens = p->n, .top_k = c->top_k, .hidden = c->hidden, .own_form = true);
 }
 
-/* h = norm(x), for products of these matrices alone, the first of which may round h. */
+/* h = norm(x), for products of these matrices alone, some of which may round h. */
 static void norm_for(const struct pass *p, const float *w, enum prompt_math what, const struct weight *const *next, int n_next)
 {
     struct forward *f = p->f;
+    const struct int8_apart *int8 = NULL;
     bool own = true;                    /* narrow products read fp32 */
-    for (int i = 0; i < n_next; i++)
+    for (int i = 0; i < n_next; i++) {
         own = own && !linear_narrow(next[i]);
+        int8 = int8 ? int8 : rounded(p, what, next[i], 0);
+    }
     RUN(f->dev, rmsnorm, .y = f->h, .x = f->x, .w = w, .n_rows = p->n, .dim = f->cfg->hidden, .eps = f->cfg->rms_eps, .own_form = own,
-        .int8 = rounded(p, what, next[0], 0));
+        .int8 = int8);
 }
 
 /* x += mixer(norm(x)); x += moe(norm(x)) */

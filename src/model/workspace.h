@@ -30,13 +30,13 @@ struct forward {
     const struct weights      *w;
     int      max_rows;
     void    *memory;
-    /* of a prompt's chunk, all fp32, n rows */
+    /* of a prompt's chunk, fp32 or less, n rows */
     float   *x;                         /* [n, hidden] residual stream */
     float   *hidden;                    /* [n, hidden] after the final norm, kept until the next run */
     float   *h;                         /* [n, hidden] after a layer's norm */
     float   *mixer_in;                  /* attention: [n, heads, 2, head_dim] query and gate; DeltaNet: [n, conv_dim] raw; before the MTP block:
                                          * [n, 2 hidden] embedding and hidden side by side */
-    float   *mixer_mid;                 /* DeltaNet on a CPU: [n, conv_dim] after the convolution */
+    float   *mixer_mid;                 /* DeltaNet on a CPU: [n, conv_dim] after the convolution; else NULL */
     float   *mixer_gate;                /* DeltaNet: z [n, value_dim], then the gated output, before the output projection */
     float   *mixer_out;                 /* [n, heads * head_dim] before the output projection; DeltaNet: [n, value_dim] of the rule */
     float   *kv;                        /* k [n, kv_heads, head_dim], then v */
@@ -49,7 +49,7 @@ struct forward {
     float   *freq;                      /* [rotary_dim / 2] */
     struct rope_position *at;           /* [n] positions of the rows */
     int      math;                      /* enum prompt_math */
-    float    most_value[MODEL_MAX_LAYERS];       /* on a GPU: no number of the V rows of an attention layer is greater, however they are stored */
+    float    most_value[MODEL_MAX_LAYERS];      /* on a GPU: no number of the V rows of an attention layer is greater; 0: not known */
     struct int8_apart *apart;           /* [n_layers, 2] columns apart behind the norms of a layer; NULL: all products are exact */
     const float *newest;                /* hidden states of the last run: `hidden`, or those of a step */
     struct step_space step;

@@ -67,7 +67,8 @@ void progress_add(struct progress *p, int64_t ms, size_t done, size_t total, siz
 
 double progress_rate(const struct progress *p)
 {
-    if (p->n_chunks < 3)
+    enum { LONG_MS = 1000 };
+    if (p->n_chunks < 2 || (p->n_chunks == 2 && p->chunk[1].ms - p->chunk[0].ms < LONG_MS))
         return 0;
     int newest = p->n_chunks - 1, oldest = p->n_chunks > PROGRESS_CHUNKS ? p->n_chunks - PROGRESS_CHUNKS : 0;
     int64_t ms = p->chunk[newest % PROGRESS_CHUNKS].ms - p->chunk[oldest % PROGRESS_CHUNKS].ms;
