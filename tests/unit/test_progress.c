@@ -85,6 +85,19 @@ static void test_progress__the_time_left_comes_after_two_chunks_and_is_rounded_u
     assert_int_equal(progress_left_s(&p, 9000), 0);
 }
 
+/* A GB10 reads 8,192 tokens in 2.3 s. */
+static void test_progress__a_long_chunk_tells_the_time_left_alone(void **state)
+{
+    (void)state;
+    struct progress p;
+    progress_start(&p, 0);
+    progress_add(&p, 0, 0, 20000, 0);
+    progress_add(&p, 2300, 8192, 20000, 0);
+    assert_int_equal(progress_left_s(&p, 2300), 4);
+    progress_add(&p, 4600, 16384, 20000, 0);
+    assert_int_equal(progress_left_s(&p, 4600), 2);
+}
+
 static void test_progress__it_says_so_when_the_time_left_grows(void **state)
 {
     (void)state;
@@ -177,6 +190,7 @@ int main(void)
         cmocka_unit_test(test_progress__the_bar_tells_cached_from_computed),
         cmocka_unit_test(test_progress__the_load_counts_bytes),
         cmocka_unit_test(test_progress__the_time_left_comes_after_two_chunks_and_is_rounded_up),
+        cmocka_unit_test(test_progress__a_long_chunk_tells_the_time_left_alone),
         cmocka_unit_test(test_progress__it_says_so_when_the_time_left_grows),
         cmocka_unit_test(test_progress__many_small_events_give_the_rate_of_the_last_seconds),
         cmocka_unit_test(test_progress__events_of_any_size_never_move_the_bar_back),

@@ -67,7 +67,7 @@ void progress_add(struct progress *p, int64_t ms, size_t done, size_t total, siz
 
 double progress_rate(const struct progress *p)
 {
-    enum { LONG_MS = 1000 };
+    enum { LONG_MS = 1500 };
     if (p->n_chunks < 2 || (p->n_chunks == 2 && p->chunk[1].ms - p->chunk[0].ms < LONG_MS))
         return 0;
     int newest = p->n_chunks - 1, oldest = p->n_chunks > PROGRESS_CHUNKS ? p->n_chunks - PROGRESS_CHUNKS : 0;

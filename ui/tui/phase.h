@@ -14,7 +14,7 @@
 /* How far loading or reading a prompt has come, and when it will be done.  Plain value; the caller gives the time.
  *
  * The bar never goes back.  The time left is estimated from the rate of the last chunks, since later chunks of a prompt are slower; it is rounded up,
- * and shown after two chunks, or one of a second.  It does not grow; if the estimate does, the text says that it takes longer. */
+ * and shown after two chunks, or a long one.  It does not grow; if the estimate does, the text says that it takes longer. */
 
 enum { PROGRESS_CHUNKS = 8 };
 
