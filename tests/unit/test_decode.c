@@ -1375,6 +1375,30 @@ static int setup_beside(void **state)
     return setup(state);
 }
 
+/* A stop a little behind the longest chunk would leave a call of few rows, which takes as long as one of 512. */
+static void test_decode__a_chunk_takes_a_short_rest_along(void **state)
+{
+    (void)state;
+    static const struct { double row_ms; int pos, end, want; } cases[] = {
+        {0.25, 0, 20000, 8192}, {0.273, 0, 20000, 8192}, {0.273, 0, 8100, 8100}, {0.4, 0, 20000, 5440}, {0.4, 0, 5900, 5900}, {0.4, 0, 6000, 5440},
+        {0.4, 8192, 13700, 5508}, {0.273, 4096, 20000, 4096},
+    };
+    struct decoder *d = calloc(1, sizeof *d);
+    d->o.chunk = 8192;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pace_init(&d->pace, true);
+        pace_begin(&d->pace, 64, 400 + 64 * cases[i].row_ms, 512, 400 + 512 * cases[i].row_ms);
+        assert_int_equal(decoder_chunk_rows(d, cases[i].pos, cases[i].end, 0, PACE_NEXT), cases[i].want);
+        assert_int_equal(decoder_chunk_rows(d, cases[i].pos, cases[i].end, 0, PACE_OTHERS), 512);
+    }
+    static const int chunks[][2] = {{64, 4096}, {4096, 4096}, {5000, 8192}, {8192, 8192}};
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
+        d->o.chunk = chunks[i][0];
+        assert_int_equal(decoder_snapshot_every(d), chunks[i][1]);
+    }
+    free(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1404,6 +1428,7 @@ int main(void)
         cmocka_unit_test(test_decode__an_answer_continues_where_it_was_cut),
         cmocka_unit_test(test_decode__every_token_has_its_logprobs_when_asked_for),
         cmocka_unit_test(test_decode__drafts_leave_the_sampling_distribution_as_it_is),
+        cmocka_unit_test(test_decode__a_chunk_takes_a_short_rest_along),
     };
     int failed = cmocka_run_group_tests_name("the host waits for the device", tests, setup, teardown);
     return failed + cmocka_run_group_tests_name("the device works beside the host", tests, setup_beside, teardown);
