@@ -1,11 +1,12 @@
 #!/bin/sh
 # Runs the test programs given as arguments (through $EMULATOR, if any) and the scripts ($SCRIPTS; all where that is not set), and prints one
 # line of counts at the end.  AT_ONCE=2 runs two at a time, those of tests/slow.txt first.  SKIP names scripts to leave out.  FIGURES=1 prints
-# the figure of each check of the scripts.
+# the figure of each check of the scripts.  A program that runs for more than LIMIT seconds fails: some tests are of work that ends soon only
+# because it is bounded.
 # A program's own tests are counted from cmocka's closing lines; a script prints "ok NAME", "not ok NAME" or "skip NAME" per check.
 BUILD=${BUILD:-build}
-EMULATOR=${EMULATOR:-} AT_ONCE=${AT_ONCE:-1}
-export BUILD EMULATOR FIGURES
+EMULATOR=${EMULATOR:-} AT_ONCE=${AT_ONCE:-1} LIMIT=${LIMIT:-900}
+export BUILD EMULATOR FIGURES LIMIT
 
 log_of() { echo "$BUILD/logs/$(echo "${1#"$BUILD"/}" | tr / -)"; }
 number() { sed -n "s/^\[  $1 *\] \([0-9][0-9]*\) test.*/\1/p" "$2" | awk '{n += $1} END {print n + 0}'; }
@@ -22,20 +23,22 @@ if [ "$1" = one ]; then
         $core sh "$test" > "$log" 2>&1
         status=$? passed=$(grep -c '^ok ' "$log") failed=$(grep -c '^not ok ' "$log") skipped=$(grep -c '^skip ' "$log") ;;
     *)
-        $EMULATOR "$test" > "$log" 2>&1
+        timeout --foreground -k 10 "$LIMIT" $EMULATOR "$test" > "$log" 2>&1
         status=$? passed=$(number PASSED "$log") failed=$(number FAILED "$log") skipped=$(number SKIPPED "$log") ;;
     esac
     took="$(($(date +%s) - begun)) s"
-    [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1 ended="FAIL $name: ended with status $status
+    ended="ended with status $status"
+    [ "$status" -ne 124 ] && [ "$status" -ne 137 ] || ended="$ended, after $took of at most $LIMIT"
+    [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1 first="FAIL $name: $ended
 "
     echo "$passed $failed $skipped" > "$log.count"
     if [ "$failed" -ne 0 ]; then
         report=$(sed 's/^/    /' "$log" | grep -av ' RUN \|      OK' | tail -n 40)
         failures=$(grep -a '^not ok \|^\[  FAILED  \] [a-z]' "$log" | cut -c 1-300)
-        printf '%s\n' "${ended:-}$report
+        printf '%s\n' "${first:-}$report
 $failures
 FAIL $name, $took"
-        printf '%s\n' "FAIL $name: $(echo "${failures:-ended with status $status}" | paste -sd ';')" > "$log.failed"
+        printf '%s\n' "FAIL $name: $(echo "${failures:-$ended}" | paste -sd ';')" > "$log.failed"
     else
         [ -z "${FIGURES:-}" ] || case $test in *.sh) report=$(grep '^ok ' "$log"); [ -z "$report" ] || printf '%s\n' "$report" ;; esac
         echo "ok   $name: $passed passed$([ "$skipped" -eq 0 ] || echo ", $skipped skipped"), $took"

@@ -6,7 +6,6 @@
 
 #include <cmocka.h>
 #include <string.h>
-#include <time.h>
 
 #include "guide/grammar.h"
 
@@ -233,15 +232,11 @@ static void test_schema__work_for_many_patterns_is_bounded(void **state)
         {"{\"allOf\": [", "{\"if\": {\"properties\": {\"k%c\": {\"const\": 1}, \"k%d\": true}, \"required\": [\"k%d\"]}, \"then\": {\"required\": "
          "[\"t\"]}}", "]}", NULL, NULL, 100},
     };
-    enum { MOST_S = 3 };                /* of processor time: some 0.1 are taken */
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {        /* those that are refused, without the bounds, would not end */
         struct buf schema = {0};
         struct err e = {0};
         write_parts(&schema, row[i].before, row[i].part, row[i].n, row[i].after);
-        const clock_t begun = clock();
         struct grammar *g = grammar_of_schema((struct text){schema.data, schema.len}, NULL, &e);
-        if (clock() - begun > MOST_S * CLOCKS_PER_SEC)
-            fail_msg("%.200s takes %d s", buf_str(&schema), (int)((clock() - begun) / CLOCKS_PER_SEC));
         if (!g != !row[i].yes)
             fail_msg("%.200s: %s", buf_str(&schema), e.msg);
         if (g && (!accepts(g, row[i].yes) || accepts(g, row[i].no) || grammar_work(g) > 3000000))
