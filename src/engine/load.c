@@ -233,27 +233,31 @@ static struct synthetic_form form_of(const struct model *m)
     return (struct synthetic_form){m->head, m->mtp, m->options.quality};
 }
 
-/* Plans the memory of a GPU, discrete or sharing the host's. */
-static bool plan_gpu(struct model *m, struct err *e)
+bool load_plan_gpu(struct model *m, size_t available, bool discrete, size_t int8_weight_bytes, struct err *e)
 {
-    struct dev_facts facts = {.integrated = false};
-    bool discrete = dev_facts(m->dev, &facts) && !facts.integrated;
-    const struct synthetic_form form = form_of(m);
-    m->weight_bytes = m->dir ? upload_plan_bytes(&m->weights, &m->cfg, m->head, m->mtp) : synthetic_bytes(&m->cfg, &form);
-    const size_t available = discrete ? m->dev->available(m->dev) : memplan_available();
-    const size_t int8 = m->dir && m->head == HEAD_BF16 ? upload_plan_bytes(&m->weights, &m->cfg, HEAD_INT8, m->mtp) : 0;
     const struct kv_recipe *kv = m->kv;
     const int n_sequences = m->n_sequences, n_snapshots = m->n_snapshots, wanted = m->options.n_ctx ? m->options.n_ctx : m->cfg.max_pos;
-    for (;;) {                          /* a longer context comes before a longer chunk */
+    for (;;) {                          /* a longer context, or one of exact rows, comes before a longer chunk */
         struct memplan_request q = request_gpu(m, available, discrete);
-        q.int8_weight_bytes = int8;
+        q.int8_weight_bytes = int8_weight_bytes;
         const bool ok = make_plan(m, &q, e);
-        if ((ok && m->n_ctx >= wanted) || !halve_chunk(m, ok))
+        if ((ok && m->n_ctx >= wanted && !q.kv_forced) || !halve_chunk(m, ok))
             return ok;
         m->kv = kv;                     /* what a plan decides */
         m->n_sequences = n_sequences;
         m->n_snapshots = n_snapshots;
     }
+}
+
+/* Plans the memory of the model's GPU. */
+static bool plan_gpu(struct model *m, struct err *e)
+{
+    struct dev_facts facts = {.integrated = false};
+    const bool discrete = dev_facts(m->dev, &facts) && !facts.integrated;
+    const struct synthetic_form form = form_of(m);
+    m->weight_bytes = m->dir ? upload_plan_bytes(&m->weights, &m->cfg, m->head, m->mtp) : synthetic_bytes(&m->cfg, &form);
+    const size_t int8 = m->dir && m->head == HEAD_BF16 ? upload_plan_bytes(&m->weights, &m->cfg, HEAD_INT8, m->mtp) : 0;
+    return load_plan_gpu(m, discrete ? m->dev->available(m->dev) : memplan_available(), discrete, int8, e);
 }
 
 bool load_estimate(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan)

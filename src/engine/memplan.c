@@ -285,6 +285,7 @@ const char *memplan_choose_kv(struct memplan_request *q)
     const struct kv_recipe *usual = q->kv;
     const char *why = stays;
     struct memory_plan m;
+    q->kv_forced = false;
     if (memplan_make(&m, q, NULL)) {
         const struct kv_recipe *cheapest = kv_recipe_auto(!q->gpu ? KV_HOST : q->discrete ? KV_OWN : KV_SHARED, m.n_ctx, &why);
         if (!cheapest || !can_choose(q, cheapest))
@@ -293,8 +294,10 @@ const char *memplan_choose_kv(struct memplan_request *q)
         return why;
     }
     for (int i = 0; (q->kv = kv_recipe_at(i)); i++)
-        if (can_choose(q, q->kv) && memplan_make(&m, q, NULL))
+        if (can_choose(q, q->kv) && memplan_make(&m, q, NULL)) {
+            q->kv_forced = true;
             return fits;
+        }
     q->kv = usual;
     return stays;
 }

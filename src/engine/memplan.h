@@ -41,6 +41,7 @@ struct memplan_request {
     const struct model_config *model;
     const struct kv_recipe    *kv;
     unsigned kv_choices;                /* recipes that could be taken instead, bits of 1 << index (kv_recipe_at) */
+    bool   kv_forced;                   /* decided by memplan_choose_kv(): another one was taken because the default does not fit */
     size_t weight_bytes;                /* memplan_weight_bytes(); on a GPU upload_plan_bytes(), heads included */
     size_t made_head_bytes;             /* of an INT8 head that is made beside the stored one */
     size_t made_mtp_bytes;              /* of an MTP block that is made beside the stored one */

@@ -225,6 +225,59 @@ static void test_load__a_gpu_is_planned_without_one(void **state)
     load_close(&m);
 }
 
+/* Plans the 122B model, of which a GPU takes 77 GB, within `mib` of its own memory. */
+static bool plan_122b(struct model *m, size_t mib, int n_ctx, bool kv_auto, int chunk)
+{
+    struct err e = {0};
+    *m = (struct model){.backend = "cpu", .kv = kv_recipe_find("bf16", &e), .kv_auto = kv_auto, .chunk = chunk ? chunk : 8192, .n_sequences = 1,
+                        .weight_bytes = (size_t)77 * 1000 * 1000 * 1000, .options = {.n_ctx = n_ctx, .chunk = chunk, .n_snapshots = LOAD_NO_SNAPSHOTS}};
+    assert_true(synthetic_config(&m->cfg, "Qwen3.5-122B-A10B", 0, &e));
+    return load_plan_gpu(m, mib << 20, true, 0, &e);
+}
+
+/* With less memory a chunk of 8,192 rows is given up first, then exact rows (with `auto`), and at last more of the chunk.  A chunk that was asked for
+ * stays. */
+static void test_load__a_long_chunk_costs_no_exact_rows(void **state)
+{
+    (void)state;
+    enum { CTX = 90000, ALL = 90 << 10, STEP = 128 };
+    for (int kv_auto = 0; kv_auto < 2; kv_auto++) {
+        size_t long_chunk = 0, exact = 0, at_all = 0;       /* the least memory, in MiB, with which it is so */
+        struct model m, fixed;
+        for (size_t mib = ALL; plan_122b(&m, mib, CTX, kv_auto, 0); mib -= STEP) {
+            const bool is_exact = !strcmp(m.kv->name, "bf16");
+            assert_int_equal(m.n_ctx, CTX);
+            assert_true(m.plan.total <= m.plan.available - m.plan.margin);
+            assert_true(m.chunk == 8192 || m.chunk == 4096 || (m.chunk == 2048 && !plan_122b(&fixed, mib, CTX, kv_auto, 4096)));
+            if (plan_122b(&fixed, mib, CTX, kv_auto, 8192))
+                assert_true(fixed.chunk == 8192 && (m.chunk == 8192 ? m.kv == fixed.kv : kv_auto && strcmp(fixed.kv->name, "bf16")));
+            long_chunk = m.chunk == 8192 && is_exact ? mib : long_chunk;
+            exact = is_exact ? mib : exact;
+            at_all = mib;
+        }
+        print_message("%s: chunks of 8,192 from %zu MiB, bf16 from %zu, at all from %zu\n", kv_auto ? "auto" : "bf16", long_chunk, exact, at_all);
+        assert_true(long_chunk > exact && (kv_auto ? exact > at_all : exact == at_all));
+    }
+}
+
+/* Where nobody asked for a number of positions, the chunk is halved before there are fewer. */
+static void test_load__a_long_chunk_costs_no_positions(void **state)
+{
+    (void)state;
+    struct model m;
+    int n_ctx = 0, chunk = 8192;
+    for (size_t mib = 90 << 10; plan_122b(&m, mib, 0, false, 0); mib -= 512) {
+        assert_true(m.chunk <= chunk && (m.chunk < chunk || !n_ctx || m.n_ctx <= n_ctx));
+        if (m.chunk == 8192)
+            assert_int_equal(m.n_ctx, m.cfg.max_pos);
+        else if (m.chunk == 2048)
+            assert_true(n_ctx < m.cfg.max_pos);
+        n_ctx = m.n_ctx;
+        chunk = m.chunk;
+    }
+    assert_true(n_ctx && n_ctx < m.cfg.max_pos && chunk < 8192);
+}
+
 static size_t line_bytes(const struct memory_plan *p, const char *name)
 {
     for (int i = 0; i < p->n_lines; i++)
@@ -290,6 +343,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_load__a_spark_has_three_conversations_of_the_122b_model_and_more_when_compressed),
+        cmocka_unit_test(test_load__a_long_chunk_costs_no_exact_rows),
+        cmocka_unit_test(test_load__a_long_chunk_costs_no_positions),
         cmocka_unit_test(test_load__nothing_asked_is_what_the_device_does_by_itself),
         cmocka_unit_test(test_load__auto_says_which_recipe_it_took_and_why),
         cmocka_unit_test(test_load__a_context_beyond_the_models_is_stretched),
