@@ -567,7 +567,8 @@ void options_explain(const struct options *o, enum option_id id, struct buf *out
 {
     const struct row *r = &rows[id];
     const struct value *v = &o->values[id];
-    buf_addf(out, "%s = %s", r->key, is_list(r) ? "" : v->text);
+    const bool is_set = is_list(r) ? v->n_items : *v->text;
+    buf_addf(out, "%s %s%s", r->key, is_set ? "= " : "is not set", is_list(r) ? "" : v->text);
     for (int i = 0; i < v->n_items; i++)
         buf_addf(out, "%s%s", i ? " | " : "", v->items[i]);
     buf_addf(out, "   (%s; %s", options_origin(o, id), r->help);

@@ -134,7 +134,7 @@ see -c says what it continues: continuing "Where is Oslo?"
 type /set model\r
 see ... and /set where the model comes from: (conversation; directory or name of the model
 type /set system\r
-see ... and the system prompt: system =    (conversation; 
+see ... and the system prompt: system is not set   (conversation; 
 type \004
 end ... and ends: 0
 END

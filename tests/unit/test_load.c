@@ -230,7 +230,8 @@ static bool plan_122b(struct model *m, size_t mib, int n_ctx, bool kv_auto, int 
 {
     struct err e = {0};
     *m = (struct model){.backend = "cpu", .kv = kv_recipe_find("bf16", &e), .kv_auto = kv_auto, .chunk = chunk ? chunk : 8192, .n_sequences = 1,
-                        .weight_bytes = (size_t)77 * 1000 * 1000 * 1000, .options = {.n_ctx = n_ctx, .chunk = chunk, .n_snapshots = LOAD_NO_SNAPSHOTS}};
+                        .weight_bytes = (size_t)77 * 1000 * 1000 * 1000,
+                        .options = {.n_ctx = n_ctx, .chunk = chunk, .n_snapshots = LOAD_NO_SNAPSHOTS}};
     assert_true(synthetic_config(&m->cfg, "Qwen3.5-122B-A10B", 0, &e));
     return load_plan_gpu(m, mib << 20, true, 0, &e);
 }
@@ -260,7 +261,7 @@ static void test_load__a_long_chunk_costs_no_exact_rows(void **state)
     }
 }
 
-/* Where nobody asked for a number of positions, the chunk is halved before there are fewer. */
+/* Without --ctx the chunk is halved before there are fewer positions. */
 static void test_load__a_long_chunk_costs_no_positions(void **state)
 {
     (void)state;
