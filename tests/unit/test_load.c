@@ -324,7 +324,7 @@ static void test_load__a_spark_has_three_conversations_of_the_122b_model_and_mor
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct memplan_request q = {
             .model = &c, .kv = kv_recipe_find(rows[i].kv, NULL), .weight_bytes = (size_t)77 * 1000 * 1000 * 1000, .n_ctx = 262144,
-            .default_ctx = 262144, .max_rows = 4096, .picture_tokens = 4096, .n_snapshots = 8, .more_snapshots = true, .saves = true,
+            .default_ctx = 262144, .max_rows = 8192, .picture_tokens = 4096, .n_snapshots = 8, .more_snapshots = true, .saves = true,
             .available = (size_t)117 << 30, .margin = (size_t)14 << 30, .gpu = true, .kv_choices = 1,
         };
         assert_true(memplan_make(&m, &q, &e));
