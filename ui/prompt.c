@@ -174,7 +174,7 @@ int prompt_read_stdin(const struct options *o, struct buf *prompt, int64_t deadl
         n -= 3;
     }
     if (!status && memchr(s, 0, n)) {
-        process_say("stdin looks binary: it holds a zero byte; text was expected");
+        process_say("stdin looks binary: it holds a zero byte; text was expected (pictures and PDFs are given with -f FILE)");
         status = EXIT_USAGE;
     }
     if (!status && !unicode_valid(s, n))
