@@ -87,6 +87,7 @@ has "... with a sentence" "$(cat err)" "cannot write the answer"
 printf 'a\000b' > in
 ask < in
 is "binary stdin is a usage error" "$rc" 2
+is "... whose sentence says how pictures are given" "$(grep -c "with -f FILE" err)" 1
 head -c 3000000 /dev/zero | tr '\0' a > in
 ask < in
 is "a prompt longer than the context fails" "$rc" 4
