@@ -61,7 +61,7 @@ seen "... with its figures" " ctx "
 type '/set schema pers\t\r'
 seen "Tab completes the file of a schema" 'schema = {'
 type '/set schema off\r'
-seen "/set schema off" "schema ="
+seen "/set schema off" "schema is not set"
 type '/set pattern [A-C]{3}\r'
 seen "/set pattern" "pattern = [A-C]{3}"
 type 'x\r'
