@@ -1,8 +1,7 @@
 #!/bin/sh
 # Runs the test programs given as arguments (through $EMULATOR, if any) and the scripts ($SCRIPTS; all where that is not set), and prints one
 # line of counts at the end.  AT_ONCE=2 runs two at a time, those of tests/slow.txt first.  SKIP names scripts to leave out.  FIGURES=1 prints
-# the figure of each check of the scripts.  A program that runs for more than LIMIT seconds fails: some tests are of work that ends soon only
-# because it is bounded.
+# the figure of each check of the scripts.  A program that runs for more than LIMIT seconds fails.
 # A program's own tests are counted from cmocka's closing lines; a script prints "ok NAME", "not ok NAME" or "skip NAME" per check.
 BUILD=${BUILD:-build}
 EMULATOR=${EMULATOR:-} AT_ONCE=${AT_ONCE:-1} LIMIT=${LIMIT:-900}

@@ -100,8 +100,9 @@ void load_close(struct model *m);               /* also after a failure */
 
 /* The plan that load_weights() would make now, without reading weights.  The numbers are there even when it does not fit. */
 bool load_fits(const struct load_options *o, struct memory_plan *plan, struct err *e);
-/* The plan of a GPU with `available` bytes, of its own (discrete) or shared with the host: the longest automatic chunk that leaves the context as
- * long as it was asked for and `auto` its default recipe.  `m` has been checked and has cfg and weight_bytes; int8_weight_bytes: memplan.h. */
+/* Plans the memory of a GPU with `available` bytes, its own (discrete) or shared with the host.  An automatic chunk is halved before the context gets
+ * shorter than it should be, and before --kv auto takes a recipe only because the default does not fit.  `m` has been through load_check() and has
+ * its weight_bytes; int8_weight_bytes: see memplan.h. */
 bool load_plan_gpu(struct model *m, size_t available, bool discrete, size_t int8_weight_bytes, struct err *e);
 /* The memory plan of an engine with default settings on a GPU that shares the host's memory.  False when that does not fit now. */
 bool load_estimate(const struct model_config *c, const struct weights *w, const struct kv_recipe *kv, int n_ctx, struct memory_plan *plan);
